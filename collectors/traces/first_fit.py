@@ -1,4 +1,4 @@
-"""GPUs for jobs of traces that publish no placement: the first free ones. Pure."""
+"""Assigns the first free GPUs to jobs of traces without placements. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ STAND_IN_GPUS = 8
 
 @dataclass
 class FirstFit:
-    """Nodes in order with their free GPUs; stand-ins with STAND_IN_GPUS GPUs are added when all are taken.
+    """Nodes in order with their free GPUs; stand-ins with STAND_IN_GPUS GPUs are added when all are in use.
 
-    It says how much was held at once, not where: rows made from it are labelled as estimates.
+    The total in use is right, but the placement is not: rows made from it are labelled as estimates.
     """
 
     stand_in: Callable[[int], str]
-    """Name of the n-th stand-in node."""
+    """Returns the name of the n-th stand-in node."""
     nodes: Sequence[tuple[str, int]] = ()
-    """Nodes that the trace names, with their GPUs."""
+    """The nodes in the trace, with their GPUs."""
     _names: list[str] = field(init=False)
     _free: list[int] = field(init=False)
     _busy: list[tuple[int, int, int]] = field(default_factory=list, init=False)
-    """(end, node, GPUs) of what is held, the first to end first."""
+    """(end, node, GPUs) of running jobs, the earliest end first."""
     _added: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -31,9 +31,9 @@ class FirstFit:
         self._free = [gpus for _, gpus in self.nodes]
 
     def place(self, start_us: int, end_us: int, gpus: int, one_node: bool = False) -> list[tuple[str, int]]:
-        """(node, GPUs) for a job of [start_us, end_us); calls must come in order of start.
+        """Places a job of [start_us, end_us) as (node, GPUs); calls must be in order of start.
 
-        A job that must stay on one node gets the first with room, a stand-in of its own size if need be.
+        A job for one node gets the first one with enough free GPUs, if necessary a stand-in of its own size.
         """
         while self._busy and self._busy[0][0] <= start_us:
             _, node, held = heapq.heappop(self._busy)

@@ -38,7 +38,7 @@ _SECONDS = r"^[0-9]{1,12}(\.[0-9]*)?$"
 
 @dataclass(frozen=True)
 class Measure:
-    """One published file: its value times `scale` is the column `field`, valid in 0..`top`."""
+    """A published file: its value times `scale` is the column `field`, valid in 0..`top`."""
 
     stem: str
     field: str
@@ -55,10 +55,10 @@ OTHER_FILES = ("qps.csv", "queue_rt_raw_anon.csv")
 
 @importer("trace-gentd26", "GenTD26 trace: the directory of pod_gpu_*_anon.csv(.gz), or one of these files")
 def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields a context a pod (GPU `gentd26-<pod>`: the trace names no GPUs) and its readings.
+    """Yields a context per pod (with GPU `gentd26-<pod>`, because the trace has no GPU names) and its readings.
 
-    Columns are found by header name, since their order differs between the files. A bad row is refused with
-    its line. Raises UnreadableInput when there is no such file or a header lacks a column.
+    Columns are matched by name, because their order differs between the files. An invalid row is rejected with
+    its line. Raises UnreadableInput if there is no such file or a header lacks a column.
     """
     found = _files(Path(source.path), rejects)
     pods = _Pods(source.cluster)
@@ -70,11 +70,11 @@ def _files(path: Path, rejects: Rejects) -> list[tuple[Measure, Path]]:
     if not path.is_dir():
         name = path.name.removesuffix(".gz")
         if name in OTHER_FILES:
-            rejects.add(f"ignored: {name} holds no GPU reading", str(path), 1)
+            rejects.add(f"ignored: {name} has no GPU readings", str(path), 1)
             return []
         chosen = [m for m in MEASURES if m.stem == name]
         if not chosen or not path.is_file():
-            raise UnreadableInput(f"{path}: not a file of the trace; give {' or '.join(m.stem for m in MEASURES)}(.gz)")
+            raise UnreadableInput(f"{path}: not a file of the trace; pass {' or '.join(m.stem for m in MEASURES)}(.gz)")
         return [(chosen[0], path)]
     found = []
     for measure in MEASURES:
@@ -90,13 +90,13 @@ def _files(path: Path, rejects: Rejects) -> list[tuple[Measure, Path]]:
 
 @dataclass
 class _Pods:
-    """Contexts of the pods met so far."""
+    """Contexts of the pods so far."""
 
     cluster: str
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def contexts(self, names: list[str]) -> pa.Table:
-        """Context rows of the pods not met before."""
+        """Context rows of new pods."""
         fresh = [name for name in names if name not in self.keys]
         rows = [self._context(name) for name in fresh]
         return pa.Table.from_pylist(rows, schema=CONTEXT)
@@ -139,16 +139,16 @@ def _points(
     places = pc.index_in(good["pod"], value_set=pa.array(names, pa.string()))
     numbers = pa.array([series[name] for name in names], pa.int32())
     keys = [pods.keys[name] for name in names]
-    told = pa.table(
+    series_rows = pa.table(
         [numbers, [k[0] for k in keys], [k[1] for k in keys], [measure.field] * len(names)],
         schema=SERIES,
     )
     values = pc.divide(good["value"], 100.0) if measure.scale != 1.0 else good["value"]
-    return Points(told, pa.table([pc.take(numbers, places), good["observed_us"], values], schema=POINT))
+    return Points(series_rows, pa.table([pc.take(numbers, places), good["observed_us"], values], schema=POINT))
 
 
 def _batches(file: Path, rejects: Rejects) -> Iterator[pa.Table]:
-    """Yields (line, pod, observed_us, value) tables of the rows that can be read."""
+    """Yields (line, pod, observed_us, value) tables of the valid rows."""
     skipped: list[int] = []
     line = 2
     try:
@@ -184,7 +184,7 @@ def _open(file: Path, skipped: list[int], rejects: Rejects) -> pacsv.CSVStreamin
         )
         return "skip"
 
-    # One thread: only then does the reader tell the number of a row it cannot split.
+    # With one thread only, the reader reports the number of a row that it cannot split.
     return pacsv.open_csv(
         _stream(file),
         read_options=pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
@@ -196,7 +196,7 @@ def _open(file: Path, skipped: list[int], rejects: Rejects) -> pacsv.CSVStreamin
 
 
 def _lines(rows: int, line: int, skipped: list[int], used: int) -> tuple[pa.Array, int, int]:
-    """Line numbers of the next `rows` rows, stepping over the lines that were skipped."""
+    """Line numbers of the next `rows` rows, without the lines that were skipped."""
     numbers = np.arange(line, line + rows, dtype=np.int64)
     while used < len(skipped) and rows and skipped[used] <= numbers[-1]:
         numbers[numbers >= skipped[used]] += 1
@@ -226,7 +226,7 @@ def _typed(raw: pa.Table, lines: pa.Array, file: Path, rejects: Rejects) -> pa.T
 
 
 def _microseconds(seconds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decimal text of seconds as whole microseconds, digit by digit: a float could not hold them exactly."""
+    """Decimal text of seconds as whole microseconds, digit by digit, because a float is not exact."""
     parts = pc.extract_regex(seconds, r"^(?P<whole>[0-9]+)\.?(?P<part>[0-9]{0,6})")
     whole = pc.struct_field(parts, "whole").cast(pa.int64())
     part = pc.utf8_rpad(pc.struct_field(parts, "part"), width=6, padding="0").cast(pa.int64())

@@ -17,10 +17,10 @@ from gpuwatch.core.registry import importer
 
 COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 FIRST_DAY_US = to_us(datetime(2021, 3, 4, tzinfo=UTC))
-"""Times of the trace count from here: the day on which its collection began."""
+"""The start of the times in the trace: the day on which its collection began."""
 MAX_JOBS = 2_000_000
 MAX_GPUS = 4096
-"""GPUs of one job."""
+"""The most GPUs of a job."""
 LABELS = compact_json({"placement": "estimated"})
 
 
@@ -36,11 +36,11 @@ class Job(NamedTuple):
 @importer(
     "trace-itp", "ITP trace: clusterNN.csv(.gz) with job_id, submission_time, duration, num_gpu", (".csv", ".csv.gz")
 )
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields the claims of a cluster's jobs, each from its submission for its duration.
+def read_itp_trace(source: Source, rejects: Rejects) -> Rows:
+    """Yields `claim` rows of a cluster's jobs, each from its submission for its duration.
 
-    The trace tells no start: a job is taken to start when it is submitted. It tells no nodes: GPUs are the first
-    free of stand-in nodes named after the file. A bad row is refused with its line. Raises UnreadableInput.
+    The trace has no start times, so jobs start when they are submitted. It has no nodes, so jobs get the first free
+    GPUs of stand-in nodes named after the file. An invalid row is rejected with its line. Raises UnreadableInput.
     """
     yield from batches(_claims(source, rejects))
 
@@ -73,7 +73,7 @@ def _jobs(path: str, rejects: Rejects) -> Iterator[Job]:
             if not row["job_id"]:
                 raise ValueError("no job_id")
             if not gpus or not length_us:
-                raise ValueError("num_gpu or duration is 0: the job held nothing")
+                raise ValueError("num_gpu or duration is 0: the job held no GPU")
         except ValueError as error:
             rejects.add(str(error), path, line, ",".join(row.values()))
             continue

@@ -21,7 +21,7 @@ POD_COLUMNS = (
 )
 NODE_FILES, POD_FILES = "openb_node_list*.csv*", "openb_pod_list*.csv*"
 USUAL_PODS = "openb_pod_list_default"
-"""The pod list to take where a directory holds several: the others are variants of it with the same names."""
+"""The pod list to use if a directory has several: the others are variants with the same pods."""
 MAX_NODES = 100_000
 MAX_PODS = 2_000_000
 MAX_GPUS = 1024
@@ -39,13 +39,13 @@ class Pod(NamedTuple):
 
 
 @importer("trace-openb", "openb trace: the directory of openb_node_list*.csv and openb_pod_list*.csv(.gz), or one file")
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields `node` rows, `claim` rows of the pods that were scheduled, `pending` rows of those that never were.
+def read_openb_trace(source: Source, rejects: Rejects) -> Rows:
+    """Yields `node` rows, `claim` rows of scheduled pods, and `pending` rows of pods that were never scheduled.
 
-    Times count from the epoch: the trace has no date. `gpu_milli` is kept as a label and a pod with a part of a GPU
-    holds that whole GPU, alone: which pods shared one is not published. Nor is any placement: pods get the first
-    free GPUs of the nodes of the same directory, or of stand-ins where only the pod list is given. A bad row is
-    refused with its line. Raises UnreadableInput.
+    Times start at the epoch, because the trace has no date. `gpu_milli` is kept as a label, and a pod with a fraction
+    of a GPU holds the whole GPU, because the trace does not contain which pods shared one. It has no placements either:
+    pods get the first free GPUs of the nodes in the same directory, or of stand-ins if there is only a pod list. An
+    invalid row is rejected with its line. Raises UnreadableInput.
     """
     yield from batches(_rows(source, rejects))
 
@@ -62,7 +62,7 @@ def _rows(source: Source, rejects: Rejects) -> Iterator[Row]:
 
 
 def _files(path: Path, rejects: Rejects) -> tuple[str | None, str | None]:
-    """The node list and the pod list of a directory, or of one file the one that its header says."""
+    """The node list and the pod list of a directory, or the one of them that a single file is, by its header."""
     if not path.is_dir():
         names = set(header(str(path)))
         if names >= set(NODE_COLUMNS):
@@ -75,7 +75,7 @@ def _files(path: Path, rejects: Rejects) -> tuple[str | None, str | None]:
         raise UnreadableInput(f"{path}: neither {NODE_FILES} nor {POD_FILES} is here")
     usual = next((file for file in pods if file.name.startswith(f"{USUAL_PODS}.")), pods[0] if pods else None)
     for file in [*nodes[1:], *(file for file in pods if file != usual)]:
-        rejects.add("ignored: another list of the same pods or nodes; name the file to import it", str(file), 0)
+        rejects.add("ignored: another list of the same pods or nodes; pass the file to import it", str(file), 0)
     return (str(nodes[0]) if nodes else None), (str(usual) if usual else None)
 
 
@@ -133,7 +133,7 @@ def _pods(path: str, cluster: str, nodes: list[tuple[str, int]], rejects: Reject
 
 
 def _asks(row: dict[str, str]) -> int:
-    """GPUs that a pod asks for, 0 for one that needs none. Raises ValueError for a row that cannot be right."""
+    """GPUs that a pod requests, 0 for a pod without GPUs. Raises ValueError for an invalid row."""
     if not row["name"]:
         raise ValueError("no name")
     gpus, milli = whole(row, "num_gpu", MAX_GPUS), whole(row, "gpu_milli", WHOLE_MILLI)
@@ -167,7 +167,7 @@ def _claim(pod: Pod, cluster: str, node: str, gpus: int) -> dict[str, Any]:
 
 
 def _pending(row: dict[str, str], cluster: str) -> dict[str, Any]:
-    """A pod that was deleted before it was scheduled: it waited from its creation to its deletion."""
+    """The row of a pod that was deleted before it was scheduled; it waited from its creation to its deletion."""
     submit_us = seconds_us(row, "creation_time")
     return {
         "cluster": cluster,

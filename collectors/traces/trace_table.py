@@ -1,4 +1,4 @@
-"""Rows of a published CSV file by column name."""
+"""Reads published CSV files by column name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields (line, values by column) of a CSV file with a header, plain or gzip; columns in any order.
 
-    A row with another number of columns is refused with its line; so are those beyond `max_rows`. Raises
+    A row with another number of columns is rejected with its line, like those beyond `max_rows`. Raises
     UnreadableInput for a file that cannot be read or lacks one of the `needed` columns.
     """
     lines = numbered_lines(path, rejects, MAX_FILE_BYTES, MAX_LINE_BYTES)
@@ -45,12 +45,12 @@ def table_rows(
 
 
 def header(path: str) -> list[str]:
-    """Column names of a CSV file. Raises UnreadableInput."""
+    """The column names of a CSV file. Raises UnreadableInput."""
     return _cells(next(numbered_lines(path, Rejects(), MAX_FILE_BYTES, MAX_LINE_BYTES))[1].removeprefix("\ufeff"))
 
 
 def seconds_us(row: dict[str, str], name: str) -> int:
-    """Microseconds of a decimal number of seconds, exactly. Raises ValueError."""
+    """A decimal number of seconds in microseconds, exactly. Raises ValueError."""
     match = _SECONDS.fullmatch(row[name])
     if not match:
         raise ValueError(f"{name} is not a number of seconds")

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from gpuwatch.capacity.waiting_requests import prepare as prepare_waits
 from gpuwatch.core.clock import DAY_US, HOUR_US
-from gpuwatch.hardware.mig_packing import own_name, room
+from gpuwatch.hardware.mig_packing import own_name, slice_capacity
 from gpuwatch.ledger.stranding import HELD_MARK
 from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
@@ -32,7 +32,9 @@ def serves(model: str | None, parts: tuple[str, ...], wanted: str | None) -> int
     idle = [not part.endswith(HELD_MARK) for part in parts]
     if wanted is None:
         return int(all(idle))
-    found = room(model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True)))
+    found = slice_capacity(
+        model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True))
+    )
     if found is None:
         return 0
     name = own_name(found.geometry, wanted)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from gpuwatch.capacity.fleet import STALE_US
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.hardware.links import board
-from gpuwatch.hardware.mig_packing import Room, room
+from gpuwatch.hardware.mig_packing import SliceCapacity, slice_capacity
 from gpuwatch.store.database import Store
 
 PRICES_MAX = 1024
@@ -48,7 +48,7 @@ class Gpu:
     free_milli: int = 0
     """Unallocated thousandths; 0 for a partitioned GPU."""
     partitioned: bool = False
-    room: Room | None = field(default=None, compare=False)
+    room: SliceCapacity | None = field(default=None, compare=False)
     """What fits on it, where it is partitioned and that is known."""
 
 
@@ -150,6 +150,8 @@ def _price(text: str) -> Fraction:
     return Fraction(text)
 
 
-def _room(model: str | None, slices: Iterable[Row]) -> Room | None:
+def _room(model: str | None, slices: Iterable[Row]) -> SliceCapacity | None:
     """A slice that is out of service is no room."""
-    return room(model, tuple((str(one["profile"]), not one["held"] and not one["out_of_service"]) for one in slices))
+    return slice_capacity(
+        model, tuple((str(one["profile"]), not one["held"] and not one["out_of_service"]) for one in slices)
+    )

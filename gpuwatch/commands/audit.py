@@ -175,14 +175,15 @@ def _of_prometheus(
     """Imports a Prometheus server's history into a temporary directory and audits it."""
     from gpuwatch.commands.backfill import DEFAULT_CLUSTER, moment
     from gpuwatch.commands.data import print_report
-    from gpuwatch.imports.backfill import backfill, look, open_history
+    from gpuwatch.imports.backfill import backfill, plan_backfill
+    from gpuwatch.imports.history import open_history
 
     at_us = now_us(context)
     name = cluster or DEFAULT_CLUSTER
     since_us = moment(since, "--since", at_us)
     history = open_history(options, name)
     try:
-        plan = look(history, since_us, at_us, at_us)
+        plan = plan_backfill(history, since_us, at_us, at_us)
         with _aside(config) as (store, state, settings), progress("audit") as step:
             print_report(backfill(store, history, plan, cluster=name, progress=step))
             return _scorecard(context, store, state, settings, span, step)

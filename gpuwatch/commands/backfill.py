@@ -68,7 +68,8 @@ def backfill(
     """Import history from Prometheus. Works with Thanos, Mimir and VictoriaMetrics too; resumes if interrupted."""
     from gpuwatch.commands.data import print_report
     from gpuwatch.imports.backfill import backfill as run
-    from gpuwatch.imports.backfill import look, open_history
+    from gpuwatch.imports.backfill import plan_backfill
+    from gpuwatch.imports.history import open_history
 
     choose(form, True)
     at_us = now_us(context)
@@ -94,7 +95,7 @@ def backfill(
     options |= {name: str(path) for name, path in files.items() if path is not None}
     history = open_history(options, cluster)
     try:
-        plan = look(history, since_us, until_us, at_us)
+        plan = plan_backfill(history, since_us, until_us, at_us)
         with opened(data, config, create=True) as (store, _, _), progress("backfill") as step:
             report = run(
                 store,

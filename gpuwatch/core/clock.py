@@ -17,26 +17,26 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_us(moment: datetime) -> int:
-    """Microseconds since the epoch of an aware datetime, exactly (no float)."""
+    """An aware datetime as microseconds since the epoch, exactly (no float)."""
     if moment.tzinfo is None:
-        raise ValueError("naive datetime: give it a zone first")
+        raise ValueError("naive datetime: set its time zone first")
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_us(us: int) -> datetime:
-    """Aware UTC datetime of integer microseconds."""
+    """Integer microseconds as an aware UTC datetime."""
     return _EPOCH + timedelta(microseconds=us)
 
 
 def rfc3339(us: int) -> str:
-    """`2026-11-21T02:08:29Z`, with a fraction only where there is one."""
+    """`2026-11-21T02:08:29Z`, with a fraction only if it is not zero."""
     return f"{from_us(us).replace(tzinfo=None).isoformat()}Z"
 
 
 def parse_rfc3339(text: str) -> int:
-    """Microseconds of an RFC 3339 time; a date alone is its midnight, a missing zone is UTC.
+    """An RFC 3339 time in microseconds; a date alone is its midnight, a missing zone is UTC.
 
-    Raises ValueError, also for one that is outside the years 1 to 9999 of UTC.
+    Raises ValueError, also for times outside the years 1 to 9999 in UTC.
     """
     moment = datetime.fromisoformat(text.strip())
     try:
@@ -54,7 +54,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def local_us(text: str, tz: ZoneInfo, fold: int = 0) -> int:
-    """Microseconds of a naive local time such as Slurm prints (`2026-11-21T02:08:28`)."""
+    """A naive local time such as Slurm's (`2026-11-21T02:08:28`) in microseconds."""
     return to_us(datetime.fromisoformat(text).replace(tzinfo=tz, fold=fold))
 
 
@@ -113,9 +113,9 @@ def parse_window(text: str, now_us: int) -> Window:
     except (ValueError, OverflowError) as error:
         if "," in text:
             raise UsageError(f"window {text!r}: {error}") from error
-        said = error if "W" in text else "there is no such month"
-        raise UsageError(f"window {text!r}: {said}; a month is written 2026-11, a week 2026-W46") from error
+        problem = error if "W" in text else "there is no such month"
+        raise UsageError(f"window {text!r}: {problem}; a month is written 2026-11, a week 2026-W46") from error
     raise UsageError(
-        f"window {text!r} is not known: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "
+        f"window {text!r} is not valid: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "
         "2026-W47, 2026-11 or START,END in RFC 3339"
     )

@@ -1,34 +1,34 @@
-"""The errors gpuwatch raises, as a tree. Each says what, which, and what to do."""
+"""The errors that gpuwatch raises. Each message has the problem, the object, and what to do."""
 
 from __future__ import annotations
 
 
 class GpuwatchError(Exception):
-    """Base: its text is one line for a person; `exit_code` is the command line's (contract.md section 2)."""
+    """Base class: its text is one line for people; `exit_code` is that of the command line (contract.md section 2)."""
 
     exit_code = 2
 
 
 class UsageError(GpuwatchError):
-    """The request itself is wrong: an option, a window, a setting."""
+    """The request is wrong: an option, a window, a setting."""
 
 
 class UnreadableInput(GpuwatchError):
-    """A named input cannot be read at all: missing, empty, binary, wrong kind."""
+    """An input cannot be read at all: missing, empty, binary, or of the wrong kind."""
 
 
 class StoreError(GpuwatchError):
-    """The store cannot be opened, or is held by another process."""
+    """The store cannot be opened, or is in use by another process."""
 
     exit_code = 3
 
 
 class StoreBusy(StoreError):
-    """The queue in front of the store is full: the sender keeps its data and tries again."""
+    """The queue of the store is full: the sender keeps its data and tries again."""
 
 
 class SourceUnreachable(GpuwatchError):
-    """A live source did not answer."""
+    """A live source did not respond."""
 
     exit_code = 3
 

@@ -1,7 +1,7 @@
-"""The table of DCGM fields: one row a field, read through fields.py.
+"""The table of DCGM fields, one row per field, used through fields.py.
 
-Old names are those of dcgm-exporter, new ones those of DCGM 4.6; ids never changed. Columns carry the stored unit.
-A value reaches its column as value / divisor * multiplier, both exact in binary where the unit does not change.
+Old names are those of dcgm-exporter, new ones those of DCGM 4.6; ids never changed. Column names contain the stored
+unit. The stored value is value / divisor * multiplier; both factors are exact in binary if the unit does not change.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MAX_CLOCK_MHZ = 20_000.0
 CELSIUS = (-60.0, 250.0)
 MAX_COUNT = 9.2e18
 RATIO_SLACK = 1.05
-"""Profiling ratios up to here are rounding of a full unit and become 1; above it nobody knows what they mean."""
+"""Profiling ratios up to this are rounding errors of a full unit and become 1; larger ones are invalid."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One DCGM field: how it is called, where it is stored, what is a legal value, what it does not mean.
+    """A DCGM field: its names, where it is stored, which values are valid, and what it does not mean.
 
     `level` is the finest entity DCGM reports it for: "ci" and "gi" exist for MIG instances; "gpu" belongs to the whole
     card, and dcgm-exporter repeats it on every instance row of that card, so it must never be summed over instances;

@@ -1,7 +1,7 @@
-"""The DCGM fields: find one by any of its names, and bring raw values to their stored unit.
+"""The DCGM fields: lookup by any name, and conversion of raw values to the stored unit.
 
-A value that DCGM marks as blank, that is no number, that lies outside the field's range, or that has no meaning on a
-MIG instance becomes NaN with a reason: unknown is not zero.
+A value that DCGM marks as blank, that is not a number, outside the field's range, or not defined on a MIG instance
+becomes NaN with a reason: unknown is not zero.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuwatch.core.field_data import TABLE, Field
 __all__ = ["FIELDS", "REASONS", "Field", "by_name", "code_of", "columns", "normalise", "normalise_codes"]
 
 FIELDS: tuple[Field, ...] = TABLE
-"""Every known field; its place in this tuple is its code (see normalise_codes)."""
+"""All known fields; the position in this tuple is the code of a field (see normalise_codes)."""
 
 OK = 0
 BLANK = 1
@@ -24,19 +24,19 @@ NOT_A_NUMBER = 2
 OUT_OF_RANGE = 3
 NOT_ON_MIG = 4
 REASONS: tuple[str, ...] = ("", "blank", "not a number", "out of range", "not defined on a MIG instance")
-"""Why a value was refused, by the reason numbers of normalise_codes; 0 is kept."""
+"""Why a value was rejected, by the reason numbers of normalise_codes; 0 means accepted."""
 
 INT32_BLANK = (2_147_483_632.0, 2_147_483_635.0)
 FP64_BLANK = (140_737_488_355_328.0, 140_737_488_355_331.0)
-INT64_BLANK = 9.223372036854774e18  # 0x7ffffffffffffff0 and its three neighbours are one number as a float
+INT64_BLANK = 9.223372036854774e18  # 0x7ffffffffffffff0 and its three neighbours are the same number as a float
 
 Floats = NDArray[np.float64]
 
 
 def by_name(name: str) -> Field | None:
-    """The field of a metric name: old, new or 1.x spelling, upper or lower case, with or without OpenMetrics' `_total`.
+    """The field of a metric name: old, new or 1.x spelling, in any case, with or without OpenMetrics' `_total`.
 
-    None when no such field is known.
+    None for an unknown name.
     """
     if name.endswith("_total") and name[:-6].isupper():
         name = name[:-6]  # a suffix, not a part of the name: PCIE_TX_BYTES_total is the rate PCIE_TX_BYTES
@@ -45,19 +45,19 @@ def by_name(name: str) -> Field | None:
 
 
 def columns() -> dict[str, Field]:
-    """All stored columns by name, in table order."""
+    """All stored columns by name, in the order of the table."""
     return dict(_COLUMNS)
 
 
 def code_of(field: Field) -> int:
-    """The place of a field in FIELDS: what normalise_codes takes."""
+    """The code of a field for normalise_codes."""
     return _CODES[field.name]
 
 
 def normalise(field: Field, values: Floats, mig: bool = False) -> tuple[Floats, dict[str, int]]:
-    """Raw values of one field in the stored unit, NaN where refused, and how many were refused for each reason.
+    """Raw values of a field in the stored unit, NaN if rejected, and the number of rejected ones by reason.
 
-    `mig` says that the values are of a MIG instance. The input is not changed.
+    `mig` means that the values are those of a MIG instance. The input is not changed.
     """
     codes = np.full(len(values), code_of(field), dtype=np.int16)
     stored, reasons = normalise_codes(codes, values, np.full(len(values), mig))
@@ -68,9 +68,9 @@ def normalise(field: Field, values: Floats, mig: bool = False) -> tuple[Floats, 
 def normalise_codes(
     codes: NDArray[np.int16], values: Floats, mig: NDArray[np.bool_]
 ) -> tuple[Floats, NDArray[np.uint8]]:
-    """Raw values of many fields at once: `codes[i]` is the field of `values[i]`, `mig[i]` whether it is an instance's.
+    """Raw values of many fields at once: `codes[i]` is the field of `values[i]`, `mig[i]` whether it is of an instance.
 
-    Returns the values in their stored units with NaN where refused, and the reason numbers (see REASONS).
+    Returns the values in their stored units, NaN if rejected, and the reason numbers (see REASONS).
     """
     stored = values / _DIVISOR[codes] * _MULTIPLIER[codes]
     high = _HIGH[codes]
@@ -89,14 +89,14 @@ def normalise_codes(
 
 
 def _index() -> dict[str, Field]:
-    """Upper-cased names to fields. Raises ValueError when two fields claim one name, column or id."""
+    """Fields by upper-case name. Raises ValueError when two fields have the same name, column or id."""
     names: dict[str, Field] = {}
     seen: set[object] = set()
     for field in FIELDS:
-        for claim in (field.id, field.column):
-            if claim is not None and claim in seen:
-                raise ValueError(f"DCGM field table: {claim!r} of {field.name} is taken")
-            seen.add(claim)
+        for key in (field.id, field.column):
+            if key is not None and key in seen:
+                raise ValueError(f"DCGM field table: {key!r} of {field.name} is not unique")
+            seen.add(key)
         for name in (field.name, field.new_name, *field.aliases):
             if names.setdefault(name.upper(), field) is not field:
                 raise ValueError(f"DCGM field table: name {name} belongs to {names[name.upper()].id} and {field.id}")

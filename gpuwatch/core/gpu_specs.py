@@ -1,8 +1,8 @@
-"""What one GPU model can do: power, NVLink speed, dense math, memory and its speed, by the name that exporters print.
+"""Peak specifications of GPU models: power, NVLink, dense math and memory, by the names that exporters print.
 
-TDP, memory, FP32 and dense BF16 math: vendors' data sheets (never the figure with sparsity). NVLink: usable bytes/s per GPU,
-both directions (domain.md section 4.2: NCCL's per-link model times links times two). An unknown model has none of it:
-then no rule leans on them.
+TDP, memory, FP32 and dense BF16 math come from the vendors' data sheets, without sparsity. NVLink is usable bytes/s per
+GPU in both directions (domain.md section 4.2: NCCL's per-link model times links times two). Without specifications of
+a model, no rule uses them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GpuModel:
-    """Facts of one model; None is unknown, or for links: has none."""
+    """Specifications of a model; None is unknown, or for links also not available."""
 
     tdp_watts: float | None
     link_bytes_per_s: float | None
@@ -21,12 +21,12 @@ class GpuModel:
     memory_bytes_per_s: float | None = None
     memory_bytes: float | None = None
     fp32_flops: float | None = None
-    """Of the SMs without their tensor cores."""
+    """Without tensor cores."""
 
 
 GB = 1e9
 _UNKNOWN = GpuModel(None, None)
-# The first pattern found in the name decides; special forms stand before general ones.
+# The first matching pattern wins; specific ones come before general ones.
 _MODELS: tuple[tuple[str, GpuModel], ...] = (
     (r"\bGB200\b", GpuModel(1200, 2 * 722e9, 2250e12, 8000e9, 186 * GB, 80e12)),
     (r"\bB300\b", GpuModel(1100, 2 * 722e9, 2250e12, 8000e9, 288 * GB, 77e12)),
@@ -54,6 +54,6 @@ _MODELS: tuple[tuple[str, GpuModel], ...] = (
 
 
 def facts(model: str | None) -> GpuModel:
-    """Facts of a model name such as `NVIDIA A100-SXM4-80GB` or the gres type `h100`."""
+    """Specifications by a model name such as `NVIDIA A100-SXM4-80GB` or the gres type `h100`."""
     name = re.sub(r"[^A-Z0-9]+", " ", (model or "").upper())
     return next((known for pattern, known in _MODELS if re.search(pattern, name)), _UNKNOWN)

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr, or plain words on a terminal."""
+"""Structured logs: one JSON object per line on stderr, or plain text on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 FIELD_MAX = 2000
-"""Characters of one field."""
+"""The most characters of a field."""
 
 
 class JsonLines(logging.Formatter):
@@ -29,11 +29,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-class Words(logging.Formatter):
+class PlainText(logging.Formatter):
     """`12:30:00 warning message key=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line for a person; control characters shown as they are written in Python."""
+        """One line for people; control characters are escaped as in Python."""
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
         extra = " ".join(f"{name}={value}" for name, value in _extra(record).items())
         line = f"{at} {record.levelname.lower()} {record.getMessage()} {extra}".rstrip()
@@ -42,9 +42,9 @@ class Words(logging.Formatter):
 
 
 def set_up(level: int = logging.INFO) -> None:
-    """Sends every log of the process to stderr, in one of the two forms."""
+    """Sends all logs of the process to stderr, in one of the two formats."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Words() if sys.stderr.isatty() else JsonLines())
+    handler.setFormatter(PlainText() if sys.stderr.isatty() else JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

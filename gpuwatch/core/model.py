@@ -1,7 +1,7 @@
-"""The nouns: what collectors produce and the store keeps.
+"""The records that collectors produce and the store keeps.
 
-Collectors turn bytes into Arrow tables of the schemas below, one schema a store table. Times are integer
-microseconds since the Unix epoch, UTC, in columns that end in `_us`; ratios are 0..1; a missing value is NULL.
+Collectors turn input into Arrow tables with the schemas below, one per store table. Times are integer microseconds since
+the Unix epoch (UTC) in columns that end in `_us`; ratios are 0..1; a missing value is NULL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WHOLE_GPU = -1
 """`gi` of a row about the whole GPU: MIG GPU-instance ids start at 0."""
 
 RUN_US_MAX = 5 * 366 * 86_400_000_000
-"""A run that is told to have lasted longer than five years is a slip of its record: its hours would fill the books."""
+"""A record of a run longer than five years is invalid: its hours would flood the ledger."""
 
 CONTEXT = pa.schema(
     [
@@ -38,7 +38,7 @@ CONTEXT = pa.schema(
         ("job", pa.string()),  # label hpc_job
     ]
 )
-"""Who and what a sample was labelled with; one row a distinct label set, referenced by every sample."""
+"""The labels of samples: one row per distinct set of labels, referenced by every sample."""
 
 CLAIM = pa.schema(
     [
@@ -47,23 +47,23 @@ CLAIM = pa.schema(
         (
             "kind",
             pa.string(),
-        ),  # how it was said: scontrol names each node, sacct totals spread over them, k8s-json a pod
+        ),  # its origin: scontrol has devices by node, sacct totals spread over nodes, k8s-json pods
         ("job_id", pa.string()),  # subject id of contract.md section 4
-        ("run_key", pa.string()),  # one run of the job: what a finding is about; unique with job_id
+        ("run_key", pa.string()),  # one run of the job, which findings refer to; unique with job_id
         ("pod_uid", pa.string()),
         ("pod", pa.string()),
         ("namespace", pa.string()),
-        ("node", pa.string()),  # one row a node
+        ("node", pa.string()),  # one row per node
         ("gpu_type", pa.string()),  # gres type or product, NULL when untyped
         ("profile", pa.string()),  # MIG profile, NULL for whole GPUs
         ("device_count", pa.int32()),  # devices of that type held on that node
-        ("device_indexes", pa.string()),  # "0,1,2": scheduler indexes on the node, NULL when not told
-        ("gpus", pa.string()),  # comma-separated GPU or MIG UUIDs, NULL when not told
+        ("device_indexes", pa.string()),  # "0,1,2": scheduler indexes on the node, NULL unknown
+        ("gpus", pa.string()),  # comma-separated GPU or MIG UUIDs, NULL unknown
         ("submit_us", pa.int64()),
         ("start_us", pa.int64()),
-        ("end_us", pa.int64()),  # NULL: had not ended when the record was written
-        ("evidence_us", pa.int64()),  # last instant this record speaks of (start + elapsed of a running job)
-        ("state", pa.string()),  # the scheduler's own word: COMPLETED, RUNNING, Succeeded, ...
+        ("end_us", pa.int64()),  # NULL: not ended when the record was written
+        ("evidence_us", pa.int64()),  # last instant that this record covers (start + elapsed of a running job)
+        ("state", pa.string()),  # the scheduler's name: COMPLETED, RUNNING, Succeeded, ...
         ("user_name", pa.string()),
         ("account", pa.string()),
         ("queue", pa.string()),  # Slurm partition, Kueue/Volcano/YuniKorn queue
@@ -71,10 +71,10 @@ CLAIM = pa.schema(
         ("name", pa.string()),
         ("labels", pa.string()),  # JSON object of pod labels, or Slurm comment keys
         ("suspended_us", pa.int64()),  # total time suspended, NULL unknown
-        ("fraction", pa.float64()),  # GPUs held where that is no whole number (Ray: 0.5), NULL: device_count
+        ("fraction", pa.float64()),  # GPUs held if not a whole number (Ray: 0.5), NULL: device_count
     ]
 )
-"""A scheduler's word that a run held devices of one type on one node during [start_us, end_us)."""
+"""A scheduler's record that a run held devices of one type on one node during [start_us, end_us)."""
 
 PENDING = pa.schema(
     [
@@ -82,7 +82,7 @@ PENDING = pa.schema(
         ("scheduler", pa.string()),
         ("job_id", pa.string()),
         ("submit_us", pa.int64()),
-        ("start_us", pa.int64()),  # NULL while it waits
+        ("start_us", pa.int64()),  # NULL while waiting
         ("evidence_us", pa.int64()),
         ("device_count", pa.int32()),
         ("profile", pa.string()),
@@ -102,20 +102,20 @@ NODE = pa.schema(
         ("cluster", pa.string()),
         ("scheduler", pa.string()),
         ("node", pa.string()),
-        ("observed_us", pa.int64()),  # when the record was written, NULL when it does not say
+        ("observed_us", pa.int64()),  # when the record was written, NULL unknown
         ("state", pa.string()),  # up | drain | down
         ("since_us", pa.int64()),  # start of that state, NULL unknown
         ("reason", pa.string()),
         ("gpu_model", pa.string()),  # product label or gres type of the whole GPUs
         ("devices", pa.string()),  # JSON {"": 8} or {"1g.10gb": 7, "": 2}: count by MIG profile, "" = whole GPUs
         ("sharing", pa.string()),  # none | time-slicing | mps
-        ("replicas", pa.int32()),  # of a shared GPU
+        ("replicas", pa.int32()),  # per shared GPU
         ("mig_strategy", pa.string()),
         ("pool", pa.string()),  # first Slurm partition, or node-pool label
         ("labels", pa.string()),  # JSON
     ]
 )
-"""What a scheduler said about one node at one instant."""
+"""A scheduler's record of a node at one instant."""
 
 EVENT = pa.schema(
     [
@@ -152,26 +152,23 @@ QUEUE = pa.schema(
         ("name", pa.string()),  # "root.a.b" of a tree of queues
         ("namespace", pa.string()),
         ("parent", pa.string()),  # the queue, cohort or cluster queue above it
-        ("flavor", pa.string()),  # Kueue resource flavor that the row speaks of, NULL: of all
-        ("observed_us", pa.int64()),  # when the record was written, NULL when it does not say
-        ("state", pa.string()),  # the scheduler's own word: Open, Hold, Active, RUNNING, ...
-        ("priority", pa.int64()),  # of a QOS or priority class
+        ("flavor", pa.string()),  # Kueue resource flavor of the row, NULL: all
+        ("observed_us", pa.int64()),  # when the record was written, NULL unknown
+        ("state", pa.string()),  # the scheduler's name: Open, Hold, Active, RUNNING, ...
+        ("priority", pa.int64()),  # for a QOS or priority class
         ("weight", pa.float64()),  # fair share
-        (
-            "quota",
-            pa.string(),
-        ),  # JSON {"": 8, "1g.10gb": 7}: devices by MIG profile, "" = whole GPUs; what is guaranteed
-        ("quota_max", pa.string()),  # JSON: the most it may use, what it borrows counted
+        ("quota", pa.string()),  # JSON {"": 8, "1g.10gb": 7}: guaranteed devices by MIG profile, "" = whole GPUs
+        ("quota_max", pa.string()),  # JSON: the most it may use, including borrowed devices
         ("lend_max", pa.string()),  # JSON: the most it lends
-        ("used", pa.string()),  # JSON: what runs in it holds
-        ("borrowed", pa.string()),  # JSON: how much of that is borrowed
-        ("pending_count", pa.int32()),  # workloads that wait
+        ("used", pa.string()),  # JSON: devices in use
+        ("borrowed", pa.string()),  # JSON: those that are borrowed
+        ("pending_count", pa.int32()),  # waiting workloads
         ("running_count", pa.int32()),
-        ("preemption", pa.string()),  # JSON: its rules in the scheduler's own words
-        ("detail", pa.string()),  # JSON: what else it says
+        ("preemption", pa.string()),  # JSON: its rules in the scheduler's own terms
+        ("detail", pa.string()),  # JSON: other values
     ]
 )
-"""What a scheduler said about one queue, quota or priority at one instant."""
+"""A scheduler's record of a queue, quota or priority at one instant."""
 
 WORKLOAD = pa.schema(
     [
@@ -181,38 +178,35 @@ WORKLOAD = pa.schema(
         ("uid", pa.string()),  # unique in (cluster, scheduler, kind)
         ("name", pa.string()),
         ("namespace", pa.string()),
-        ("job_id", pa.string()),  # claim.job_id of what runs in it, NULL unknown
+        ("job_id", pa.string()),  # claim.job_id of its runs, NULL unknown
         ("queue", pa.string()),
-        ("cluster_queue", pa.string()),  # the queue that admitted it, where that is another
+        ("cluster_queue", pa.string()),  # the queue that admitted it, if it is another one
         ("priority_class", pa.string()),
         ("priority", pa.int64()),
         ("pod_count", pa.int32()),  # gang size
         ("min_count", pa.int32()),  # members without which it does not start
-        ("device_count", pa.int32()),  # GPUs or slices in all
+        ("device_count", pa.int32()),  # total GPUs or slices
         ("profile", pa.string()),
         ("gpu_type", pa.string()),  # model or resource flavor
         ("submit_us", pa.int64()),
-        ("reserved_us", pa.int64()),  # its quota was reserved
+        ("reserved_us", pa.int64()),  # when its quota was reserved
         ("admitted_us", pa.int64()),
-        ("start_us", pa.int64()),  # all its members run
-        ("evicted_us", pa.int64()),  # the last time it was taken off
+        ("start_us", pa.int64()),  # when all its members ran
+        ("evicted_us", pa.int64()),  # the last eviction
         ("end_us", pa.int64()),
         ("evictions", pa.int32()),  # NULL unknown
-        ("preemptions", pa.int32()),  # those of them for another workload
+        ("preemptions", pa.int32()),  # evictions for another workload
         ("state", pa.string()),  # pending | inadmissible | reserved | admitted | running | evicted | finished
-        ("reason", pa.string()),  # the scheduler's own word for why: Preempted, QuotaReserved, NotEnoughResources, ...
+        ("reason", pa.string()),  # the scheduler's reason: Preempted, QuotaReserved, NotEnoughResources, ...
         ("message", pa.string()),
         ("user_name", pa.string()),
-        (
-            "placement",
-            pa.string(),
-        ),  # JSON list of {"node"|"domain": ..., "count": n, "levels": [...]} where it was told
+        ("placement", pa.string()),  # JSON list of {"node"|"domain": ..., "count": n, "levels": [...]}, NULL unknown
         ("labels", pa.string()),  # JSON
-        ("detail", pa.string()),  # JSON: what else it says
-        ("observed_us", pa.int64()),  # when the record was written, NULL when it does not say
+        ("detail", pa.string()),  # JSON: other values
+        ("observed_us", pa.int64()),  # when the record was written, NULL unknown
     ]
 )
-"""What a scheduler said about one gang, queued workload or application at one instant."""
+"""A scheduler's record of a gang, queued workload or application at one instant."""
 
 RESERVATION = pa.schema(
     [
@@ -229,10 +223,10 @@ RESERVATION = pa.schema(
         ("users", pa.string()),  # comma-separated
         ("queue", pa.string()),
         ("state", pa.string()),
-        ("flags", pa.string()),  # comma-separated, the scheduler's own words: MAINT, IGNORE_JOBS, ...
+        ("flags", pa.string()),  # comma-separated, the scheduler's names: MAINT, IGNORE_JOBS, ...
     ]
 )
-"""Nodes that a scheduler keeps for somebody during [start_us, end_us)."""
+"""Nodes that a scheduler reserves for users or accounts during [start_us, end_us)."""
 
 MONEY = pa.decimal128(38, 18)
 """An amount of a bill: exact to 18 places."""
@@ -241,11 +235,11 @@ BILL = pa.schema(
     [
         ("file_id", pa.int64()),  # hash of the file's content
         ("line", pa.int64()),  # record of the file, the first after the header is 1
-        ("part", pa.int32()),  # of a record that tells several charges (credits of a GCP row), else 0
+        ("part", pa.int32()),  # number of the charge in a record with several (credits of a GCP row), else 0
         ("line_key", pa.int64()),  # hash of the line's natural key
-        ("provider", pa.string()),  # aws | azure | gcp | oci, or what a FOCUS file says
-        ("account", pa.string()),  # who pays: payer, billing account, tenancy
-        ("sub_account", pa.string()),  # whose it is: usage account, subscription, project, compartment
+        ("provider", pa.string()),  # aws | azure | gcp | oci, or the name in a FOCUS file
+        ("account", pa.string()),  # that pays: payer, billing account, tenancy
+        ("sub_account", pa.string()),  # that used it: usage account, subscription, project, compartment
         ("invoice", pa.string()),
         ("billing_start_us", pa.int64()),
         ("billing_end_us", pa.int64()),
@@ -258,36 +252,36 @@ BILL = pa.schema(
         ("instance_type", pa.string()),
         ("description", pa.string()),
         ("region", pa.string()),
-        ("category", pa.string()),  # Usage | Purchase | Tax | Credit | Adjustment, as FOCUS has them
-        ("charge_type", pa.string()),  # the provider's own word
+        ("category", pa.string()),  # Usage | Purchase | Tax | Credit | Adjustment, as in FOCUS
+        ("charge_type", pa.string()),  # the provider's name
         ("pricing", pa.string()),  # Standard | Committed | Dynamic | Other
         ("commitment", pa.string()),
         ("commitment_status", pa.string()),  # Used | Unused
-        ("billed_cost", MONEY),  # what the invoice says
-        ("effective_cost", MONEY),  # with purchases spread over what they cover; NULL: not told
+        ("billed_cost", MONEY),  # as on the invoice
+        ("effective_cost", MONEY),  # with purchases spread over the usage they cover, NULL unknown
         ("list_cost", MONEY),
         ("contracted_cost", MONEY),
         ("currency", pa.string()),
         ("quantity", MONEY),
-        ("unit", pa.string()),  # "Hours" where it is hours of an instance or a GPU, else as told
+        ("unit", pa.string()),  # "Hours" for hours of an instance or a GPU, else the provider's name
         ("tags", pa.string()),  # JSON object
-        ("gpu_count", pa.int32()),  # GPUs of one unit of quantity, NULL: no GPU is told
+        ("gpu_count", pa.int32()),  # GPUs per unit of quantity, NULL unknown
         ("gpu_model", pa.string()),
     ]
 )
-"""One line of a cloud's bill."""
+"""A line of a cloud bill."""
 
 BILL_FILE = pa.schema(
     [
         ("file_id", pa.int64()),
         ("kind", pa.string()),
         ("name", pa.string()),
-        ("assembly", pa.string()),  # files of one assembly stand side by side, another one replaces them
-        ("scope", pa.string()),  # what it restates: period (all of it), days (its own), lines (nothing: it adds)
+        ("assembly", pa.string()),  # files of the same assembly complement each other, another assembly replaces them
+        ("scope", pa.string()),  # what it replaces: period (all of it), days (its own), lines (nothing: it adds lines)
         ("records", pa.int64()),
     ]
 )
-"""A file of a bill, told after all its lines."""
+"""A file of a bill, written after all its lines."""
 
 TABLES: dict[str, pa.Schema] = {
     "context": CONTEXT,
@@ -302,14 +296,14 @@ TABLES: dict[str, pa.Schema] = {
     "bill": BILL,
     "bill_file": BILL_FILE,
 }
-"""Store tables with a fixed schema. `sample` has the columns that its batch brings (see fields.py)."""
+"""Store tables with a fixed schema. `sample` has the columns of its batches (see fields.py)."""
 
 SAMPLE_KEYS = pa.schema([("device_id", pa.int64()), ("context_id", pa.int64()), ("observed_us", pa.int64())])
-"""First columns of every batch of `sample`; the others are columns of fields.py, present ones only."""
+"""The first columns of each batch of `sample`; the others are columns of fields.py, only those with values."""
 
 
 def hash64(*parts: str) -> int:
-    """A signed 64-bit hash of strings, the same on every machine and run."""
+    """A signed 64-bit hash of strings that is the same on every machine and run."""
     digest = blake2b("\x1f".join(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -317,8 +311,7 @@ def hash64(*parts: str) -> int:
 def device_key(cluster: str, gpu: str, gi: int = WHOLE_GPU) -> int:
     """`device_id` of a GPU (gi = WHOLE_GPU) or of a MIG GPU instance.
 
-    A hash instead of a counter: many processes can name devices without asking each other, and ingest order
-    cannot matter.
+    It is a hash and not a counter, so that processes need no coordination and the order of ingest does not matter.
     """
     return hash64(cluster, gpu, str(gi))
 
@@ -339,9 +332,9 @@ class Records:
 
 @dataclass
 class Rejects:
-    """Input that was refused, counted by reason with the first example of each.
+    """Rejected input, counted by reason with the first example of each.
 
-    Bounded: at most MAX_REASONS reasons, MAX_EXAMPLE characters of example.
+    At most MAX_REASONS reasons, with MAX_EXAMPLE characters of an example.
     """
 
     MAX_REASONS = 200
@@ -351,7 +344,7 @@ class Rejects:
     first: dict[str, tuple[str, int, str]] = field(default_factory=dict)
 
     def add(self, reason: str, file: str, line: int, text: str = "", count: int = 1) -> None:
-        """Counts `count` refusals of `reason`; remembers file, line and text of the first."""
+        """Counts `count` rejections for a reason; keeps file, line and text of the first."""
         if reason not in self.counts and len(self.counts) >= self.MAX_REASONS:
             reason = "other reasons"
         self.counts[reason] = self.counts.get(reason, 0) + count
@@ -359,36 +352,36 @@ class Rejects:
 
     @property
     def total(self) -> int:
-        """Refused pieces of input over all reasons."""
+        """The number of rejected records over all reasons."""
         return sum(self.counts.values())
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a collector is asked to read: one file, and what its text does not say itself."""
+    """The input of a collector: a file, and information that its content lacks."""
 
     path: str
     cluster: str
     timezone: str = "UTC"
-    """IANA zone of naive local times."""
+    """The IANA time zone of naive local times."""
     observed_us: int | None = None
-    """When the file was written, for formats whose rows carry no time: the file's own time."""
+    """When the file was written, for formats without times of their own."""
     beside: tuple[str, ...] = ()
-    """All files of this kind and cluster that are imported together, this one among them: objects may refer to others."""
+    """All files of this kind and cluster that are imported together, including this one: objects may refer to others."""
 
 
 SERIES = pa.schema(
     [("series", pa.int32()), ("device_id", pa.int64()), ("context_id", pa.int64()), ("field", pa.string())]
 )
-"""What a series number stands for: a context and a column of fields.py."""
+"""The meaning of a series number: a context and a column of fields.py."""
 
 POINT = pa.schema([("series", pa.int32()), ("observed_us", pa.int64()), ("value", pa.float64())])
-"""One reading: unit and range already those of fields.py. The store pivots points into wide rows of `sample`."""
+"""A reading, with unit and range as in fields.py. The store pivots points into wide rows of `sample`."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """A batch of readings in long form. `series` holds every number that `rows` uses."""
+    """A batch of readings in long form. `series` has all series numbers that `rows` uses."""
 
     series: pa.Table
     rows: pa.Table

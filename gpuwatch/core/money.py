@@ -1,4 +1,4 @@
-"""Exact money: fractions become decimals once, at publication, and totals are kept."""
+"""Exact money: fractions become decimals once, when published, and totals are preserved."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from fractions import Fraction
 from math import lcm
 
 EXACT_PLACES = 12
-"""Decimal places of an unrounded amount: the ledger's DECIMAL(38,12)."""
+"""Decimal places of unrounded amounts, as in the ledger's DECIMAL(38,12)."""
 
 CENT_PLACES = 2
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""Moves a decimal point, and never rounds."""
+"""Moves the decimal point without rounding."""
 
 Number = Fraction | Decimal | int
 
 
 def fraction_to_decimal(value: Number, places: int = EXACT_PLACES) -> Decimal:
-    """`value` rounded half to even at `places`; exact at any size, whatever the decimal context says."""
+    """`value` rounded half to even to `places`, independent of the decimal context."""
     exact = Fraction(value)
     return quotient_to_decimal(exact.numerator, exact.denominator, places)
 
 
 def quotient_to_decimal(numerator: int, denominator: int, places: int = EXACT_PLACES) -> Decimal:
-    """`numerator` / `denominator` (> 0) rounded half to even at `places`: fraction_to_decimal without the Fraction."""
+    """`numerator` / `denominator` (> 0) rounded half to even to `places`: fraction_to_decimal without a Fraction."""
     units, rest = divmod(numerator * 10**places, denominator)
     return units_to_decimal(units + (2 * rest + units % 2 > denominator), places)
 
 
 def units_to_decimal(units: int, places: int) -> Decimal:
-    """`units` × 10^-places, whatever the decimal context of the thread says: nothing is rounded."""
+    """`units` × 10^-places, without rounding and independent of the thread's decimal context."""
     return EXACT.scaleb(Decimal(units), -places)
 
 
@@ -42,20 +42,20 @@ def largest_remainder(
     weights: Sequence[Number] | None = None,
     total: Decimal | None = None,
 ) -> list[Decimal]:
-    """Rounds each of `values` to `places` so that they sum to their rounded total; in the order given.
+    """Rounds each of `values` to `places` so that they add up to their rounded total; keeps the order.
 
-    1. Cut each value towards zero. 2. The units still missing go one each to the values with the largest cut-off part
-    (those of the missing units' sign); ties to the larger weight, then the smaller key. So each result is within one
-    unit of its value, and the order of the input does not matter. `total` is a total published before (a parent's row),
-    at most one unit from the sum; without it the sum is rounded half to even. An amount is rounded once: pass the
-    unrounded values. Raises ValueError for lengths that differ, repeated keys, or a total that is too far off.
+    1. Truncate each value towards zero. 2. Each missing unit goes to one of the values with the largest truncated part
+    (of the same sign); ties to the larger weight, then the smaller key. So each result is within one unit of its value,
+    and the order of the input does not matter. `total` is a total that was already published (a parent's row), at most
+    one unit from the sum; without it the sum is rounded half to even. Pass unrounded values, so that amounts are only
+    rounded once. Raises ValueError for different lengths, repeated keys, or a total that is too far off.
     """
     if len(keys) != len(values) or (weights is not None and len(weights) != len(values)):
-        raise ValueError(f"{len(values)} values, {len(keys)} keys, {len(weights or ())} weights: give one of each")
+        raise ValueError(f"{len(values)} values, {len(keys)} keys, {len(weights or ())} weights: pass one of each")
     if len(set(keys)) != len(keys):
-        raise ValueError("keys repeat: ties could not be decided the same way every time")
+        raise ValueError("keys are not unique, so ties cannot be resolved deterministically")
     ratios = [value.as_integer_ratio() for value in values]
-    parts = lcm(*{denominator for _, denominator in ratios})  # all in whole parts of one unit: no fraction a value
+    parts = lcm(*{denominator for _, denominator in ratios})  # a common denominator avoids one Fraction per value
     scaled = [numerator * (parts // denominator) * 10**places for numerator, denominator in ratios]
     exact = Fraction(sum(scaled), parts)
     target = Fraction(round(exact)) if total is None else Fraction(total) * 10**places
@@ -73,5 +73,5 @@ def largest_remainder(
 
 
 def format_quantity(value: Number, places: int = 6) -> str:
-    """`value` as a plain decimal string with exactly `places` places: no exponent, no plus sign, no minus zero."""
+    """`value` as a plain decimal string with exactly `places` places: no exponent, no plus sign, no negative zero."""
     return f"{fraction_to_decimal(value, places):f}"

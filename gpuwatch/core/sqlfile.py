@@ -1,4 +1,4 @@
-"""SQL files by name: `ledger/minute` is sql/ledger/minute.sql, read once, split into statements."""
+"""Loads SQL files by name: `ledger/minute` is sql/ledger/minute.sql, read once and split into statements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WRITES = re.compile(r"\s*(create (?:or replace )?(?:temp )?table|insert into) (
 
 @dataclass(frozen=True)
 class Statement:
-    """One SQL statement, the `$names` it needs, and the table it makes or inserts into, where it does."""
+    """A SQL statement, the `$names` that it needs, and the table that it creates or inserts into, if any."""
 
     text: str
     names: frozenset[str]
@@ -23,12 +23,12 @@ class Statement:
     inserts: bool = False
 
     def pick(self, parameters: dict[str, object]) -> dict[str, object]:
-        """The parameters this statement uses. Raises KeyError naming the missing one."""
+        """The parameters that this statement uses. Raises KeyError with the missing one."""
         return {name: parameters[name] for name in self.names}
 
 
 def split(text: str) -> tuple[Statement, ...]:
-    """Statements of a SQL text in order; comments stay with the statement they precede."""
+    """The statements of a SQL text in order; comments stay with the statement that follows."""
     statements: list[Statement] = []
     current: list[str] = []
     code: list[str] = []
@@ -42,19 +42,19 @@ def split(text: str) -> tuple[Statement, ...]:
             names = frozenset(n for part in code if not part.startswith("'") for n in _NAME.findall(part))
             text = "".join(current).strip()
             writes = _WRITES.match("".join(code))
-            told = (None, False) if writes is None else (writes[2], writes[1] == "insert into")
-            statements.append(Statement(text, names, *told))
+            target = (None, False) if writes is None else (writes[2], writes[1] == "insert into")
+            statements.append(Statement(text, names, *target))
         current, code = [], []
     return tuple(statements)
 
 
 @cache
 def load(name: str) -> tuple[Statement, ...]:
-    """Statements of the SQL file `name` (without `.sql`) in the package gpuwatch.sql."""
+    """The statements of the SQL file `name` (without `.sql`) in the package gpuwatch.sql."""
     return split((files("gpuwatch.sql") / f"{name}.sql").read_text("utf-8"))
 
 
 def names_in(folder: str) -> list[str]:
-    """Names of the SQL files in a folder of gpuwatch.sql, sorted: `schema` -> `schema/0001_initial`, ..."""
+    """The names of the SQL files in a folder of gpuwatch.sql, sorted: `schema` -> `schema/0001_initial`, ..."""
     found = (files("gpuwatch.sql") / folder).iterdir()
     return sorted(f"{folder}/{item.name[:-4]}" for item in found if item.name.endswith(".sql"))

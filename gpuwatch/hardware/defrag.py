@@ -1,4 +1,4 @@
-"""The cheapest moves that make room for a shape: which jobs leave which nodes, fewest GPUs first. Pure."""
+"""The cheapest moves that defragment nodes for a job shape: which jobs leave which nodes, fewest GPUs first. Pure."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 EXACT_PIECES_MAX = 20
-"""Pieces of jobs among which every choice is looked at; of more, only the pieces of one node at a time."""
+"""The most pieces for an exhaustive search; with more, only the pieces of one node at a time are searched."""
 CHOICES_MAX = 20_000
-"""Choices that one search looks at."""
+"""The most choices that a search examines."""
 PACKINGS_MAX = 20_000
-"""Arrangements of the GPUs that one choice moves which are looked at."""
+"""The most arrangements that are examined for the moved GPUs of a choice."""
 SEARCHED_MAX = 100
-"""Pieces of several sizes whose arrangements are searched; of more, one is tried: the largest first, each where least is left."""
+"""The most pieces of different sizes whose arrangements are searched; with more, only best-fit decreasing is tried."""
 NODE_PIECES_MAX = 12
-"""Pieces of one node among which every choice is looked at: the smallest."""
+"""The most pieces of a node whose choices are all examined; the smallest are used."""
 TARGETS_MAX = 200
-"""Nodes for whose pieces other places are looked for, one after another."""
+"""The most nodes that are tried, one after another."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The GPUs that one run holds on one node: it moves as a whole, to one node."""
+    """The GPUs that a run holds on a node; they move together, to one other node."""
 
     node: str
     run: str
     gpus: int
     preemptible: bool = False
     stays: bool = False
-    """Whether nothing may move it."""
+    """Whether it must not be moved."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A node whose GPUs are alike: how many are free, and who holds the others."""
+    """A node with identical GPUs: how many are free, and which runs hold the others."""
 
     name: str
     free: int
@@ -45,28 +45,28 @@ class Host:
 
 @dataclass(frozen=True)
 class Plan:
-    """Pieces that move, and whether nothing cheaper exists."""
+    """The pieces to move, and whether this is certainly the cheapest plan."""
 
     moves: tuple[Piece, ...]
     exact: bool
 
     @property
     def gpus(self) -> int:
-        """GPUs that are moved."""
+        """The number of moved GPUs."""
         return sum(piece.gpus for piece in self.moves)
 
     @property
     def price(self) -> tuple[int, int, int]:
-        """What is least: GPUs moved, those of them that cannot be preempted, pieces."""
+        """The cost that is minimized: moved GPUs, those that cannot be preempted, number of pieces."""
         return _price(self.moves)
 
 
 def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
-    """The moves after which `members` places of `gpus` GPUs each are free, and every moved piece has a place again.
+    """The moves after which `members` places of `gpus` GPUs each are free, and all moved pieces are placed again.
 
-    None: no moves that were looked at make room. Nothing to move where the shape fits already. Exact for up to
-    EXACT_PIECES_MAX pieces within CHOICES_MAX; beyond that pieces of few nodes are cleared, nearest to room first. Raises
-    ValueError for a shape of nothing.
+    None if no examined moves suffice; an empty plan if the shape already fits. Exact for up to EXACT_PIECES_MAX pieces
+    within CHOICES_MAX choices; beyond that nodes are cleared one at a time, the cheapest first. Raises ValueError for
+    an empty shape.
     """
     if gpus < 1 or members < 1:
         raise ValueError(f"a shape of {members} places with {gpus} GPUs: expected 1 or more of each")
@@ -77,13 +77,13 @@ def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
     pieces = [piece for host in hosts for piece in host.pieces if not piece.stays]
     if len(pieces) <= EXACT_PIECES_MAX:
         exact = True
-        for looked, moves in enumerate(_cheapest_first(pieces)):
-            if looked >= CHOICES_MAX:
+        for examined, moves in enumerate(_cheapest_first(pieces)):
+            if examined >= CHOICES_MAX:
                 break
-            made = _makes_room(hosts, moves, gpus, members)
-            if made:
+            suffices = _suffices(hosts, moves, gpus, members)
+            if suffices:
                 return Plan(moves, exact)
-            exact = exact and made is not None
+            exact = exact and suffices is not None
         else:
             if exact:
                 return None
@@ -91,9 +91,9 @@ def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
 
 
 def fits(free: Iterable[int], wanted: Sequence[int]) -> bool | None:
-    """Whether pieces of these sizes fit into nodes with so many free GPUs, each on one node. None: not found within bounds.
+    """Whether pieces of these sizes fit into nodes with `free` GPUs, each on one node; None if the search was cut off.
 
-    Pieces of one size are counted, whatever their number.
+    Any number of pieces of the same size is decided exactly.
     """
     sizes = sorted(wanted, reverse=True)
     bins = tuple(sorted(room for room in free if room))
@@ -112,7 +112,7 @@ def fits(free: Iterable[int], wanted: Sequence[int]) -> bool | None:
         budget[0] -= 1
         if budget[0] < 0:
             return False
-        # The fullest node that takes it comes first; nodes with as much free are alike.
+        # The fullest suitable node comes first; nodes with equally many free GPUs are equivalent.
         for n, room in enumerate(bins):
             new = room >= sizes[at] and (n == 0 or bins[n - 1] != room)
             if new and place(tuple(sorted((*bins[:n], room - sizes[at], *bins[n + 1 :]))), at + 1):
@@ -123,7 +123,7 @@ def fits(free: Iterable[int], wanted: Sequence[int]) -> bool | None:
 
 
 def _packs(bins: list[int], sizes: Iterable[int]) -> bool:
-    """Whether sizes, the largest first, fit into sorted nodes, each put where least is left."""
+    """Whether the sizes, in descending order, fit into sorted nodes by best fit."""
     for size in sizes:
         at = bisect_left(bins, size)
         if at == len(bins):
@@ -138,7 +138,7 @@ def _price(moves: Iterable[Piece]) -> tuple[int, int, int]:
 
 
 def _cheapest_first(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """Every choice of pieces once, cheapest first: a choice is extended by a later piece, or its last one is replaced."""
+    """Yields every set of pieces once, cheapest first: a set is extended by a later piece, or its last one is replaced."""
     order = sorted(pieces, key=lambda p: (_price([p]), p.node, p.run))
     if not order:
         return
@@ -152,7 +152,7 @@ def _cheapest_first(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
                 heapq.heappush(queue, (_price(order[n] for n in more), more))
 
 
-def _makes_room(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, members: int) -> bool | None:
+def _suffices(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, members: int) -> bool | None:
     left = {host.name: host.free for host in hosts}
     for piece in moves:
         left[piece.node] += piece.gpus
@@ -160,7 +160,7 @@ def _makes_room(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, member
 
 
 def _cleared(hosts: Sequence[Host], gpus: int, members: int) -> Plan | None:
-    """One place more at a time, each on the node where it moves least; not exact."""
+    """Clears one place at a time, on the node with the cheapest moves; not exact."""
     free = {host.name: host.free for host in hosts}
     staying = {host.name: [piece for piece in host.pieces if not piece.stays] for host in hosts}
     moved: list[Piece] = []
@@ -185,7 +185,7 @@ def _cleared(hosts: Sequence[Host], gpus: int, members: int) -> Plan | None:
 def _next_place(
     free: dict[str, int], staying: dict[str, list[Piece]], gpus: int
 ) -> tuple[str, tuple[Piece, ...], list[str]] | None:
-    """The node that is cleared most cheaply, what leaves it, and where to."""
+    """The node that is cheapest to clear, the pieces that leave it, and their targets."""
     options: list[tuple[tuple[int, int, int], str, tuple[Piece, ...]]] = []
     for name, pieces in staying.items():
         small = sorted(pieces, key=_order)[:NODE_PIECES_MAX]
@@ -202,7 +202,7 @@ def _next_place(
 
 @lru_cache(CHOICES_MAX)
 def _fewest(sizes: tuple[tuple[int, bool], ...], lacking: int) -> tuple[int, ...] | None:
-    """Which pieces of (GPUs, preemptible) of one node make up what is lacking most cheaply; None: all do not."""
+    """The cheapest pieces (GPUs, preemptible) of a node that free the lacking GPUs; None if all are not enough."""
     if sum(gpus for gpus, _ in sizes) < lacking:
         return None
     pieces = [Piece("", str(n), gpus, preemptible) for n, (gpus, preemptible) in enumerate(sizes)]
@@ -211,7 +211,7 @@ def _fewest(sizes: tuple[tuple[int, bool], ...], lacking: int) -> tuple[int, ...
 
 
 def _targets(free: dict[str, int], moves: Sequence[Piece]) -> list[str] | None:
-    """Where each piece goes: the largest first, each to the fullest node that takes it."""
+    """A target for each piece: the largest first, each to the fullest node with enough free GPUs."""
     left, found = dict(free), {}
     for piece in sorted(moves, key=_order, reverse=True):
         ready = [name for name, room in left.items() if room >= piece.gpus]
@@ -224,5 +224,5 @@ def _targets(free: dict[str, int], moves: Sequence[Piece]) -> list[str] | None:
 
 
 def _order(piece: Piece) -> tuple[int, bool, str]:
-    """Smallest first, of equals those that can be preempted."""
+    """Sorts the smallest first, and preemptible ones first among equals."""
     return piece.gpus, not piece.preemptible, piece.run

@@ -1,4 +1,4 @@
-"""The graph at one instant: where GPUs meet, how fast the slowest pair of a set is, and what the free ones could give."""
+"""GPU links of a cluster at one instant: the link of a pair, the slowest pair of a set, the best set of free GPUs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import combinations
 from gpuwatch.hardware.links import NODE_KINDS, OUTER_KINDS, rank
 
 EXACT_GPUS_MAX = 16
-"""Free GPUs of one node up to which every choice is looked at; beyond, those that all reach each other directly."""
+"""The most free GPUs of a node for an exhaustive search; with more, the search is greedy."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A container round a GPU, and the GB/s per direction between GPUs that have it in common and nothing nearer."""
+    """A container of a GPU, and the GB/s per direction between GPUs whose nearest common container it is."""
 
     kind: str
     name: str
@@ -24,38 +24,38 @@ class Inside:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a GPU is: its containers, nearest first. The node is one of them, where it is known."""
+    """The location of a GPU: its containers, nearest first, including the node if it is known."""
 
     gpu: str
     path: tuple[Inside, ...]
 
     def container(self, kind: str) -> Inside | None:
-        """The container of one kind round it, None where nothing told one."""
+        """Its container of a kind, None if unknown."""
         return next((inside for inside in self.path if inside.kind == kind), None)
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """How two GPUs reach each other: the level (NV18, PIX, ..., or the kind of a container) and GB/s per direction."""
+    """The link of two GPUs: its level (NV18, PIX, ..., or the kind of a container) and GB/s per direction."""
 
     level: str
     name: str
-    """The container in which they meet; the node where only their pair is told."""
+    """Their common container; the node if only their pair is known."""
     gb_per_s: float | None
 
 
 @dataclass(frozen=True)
 class Graph:
-    """GPUs of a cluster and what lies between them at one instant."""
+    """The GPUs of a cluster and their links at one instant."""
 
     places: Mapping[str, Place]
     pairs: Mapping[tuple[str, str], tuple[str, float | None]] = field(default_factory=dict)
-    """(GPU, GPU), sorted -> (level, GB/s): what a matrix says of two GPUs of one node."""
+    """(GPU, GPU), sorted -> (level, GB/s): two GPUs in the matrix of a node."""
 
 
 @dataclass(frozen=True)
 class Attainable:
-    """The fastest set of `k` free GPUs: its slowest pair, and the GPUs."""
+    """The fastest set of `k` free GPUs and its slowest pair."""
 
     gb_per_s: float
     level: str
@@ -63,11 +63,10 @@ class Attainable:
 
 
 def meeting(graph: Graph, a: str, b: str) -> Meeting | None:
-    """The nearest way between two GPUs; None where nothing that is known joins them.
+    """The link between two GPUs, None if no connection is known. Symmetric in a and b.
 
-    What a matrix says of the pair decides; else the nearest container that both have in common. Its speed is the
-    slower of the two GPUs' ways into it; outside nodes, where that is unknown, of the next one out: it is at least as
-    fast. Symmetric in a and b.
+    A pair in the matrix of their node comes first, else the nearest common container. Its speed is the slower of the
+    two GPUs' speeds; if it is unknown outside a node, that of the next larger container, which is a lower bound.
     """
     first, second = graph.places.get(a), graph.places.get(b)
     if first is None or second is None:
@@ -75,9 +74,9 @@ def meeting(graph: Graph, a: str, b: str) -> Meeting | None:
     if a == b:
         return Meeting("X", a, None)
     node = first.container("node")
-    told = graph.pairs.get((a, b) if a < b else (b, a))
-    if told is not None and node is not None and node == second.container("node"):
-        return Meeting(told[0], node.name, told[1])
+    pair = graph.pairs.get((a, b) if a < b else (b, a))
+    if pair is not None and node is not None and node == second.container("node"):
+        return Meeting(pair[0], node.name, pair[1])
     theirs = {(inside.kind, inside.name): inside for inside in second.path}
     common = [(mine, theirs[mine.kind, mine.name]) for mine in first.path if (mine.kind, mine.name) in theirs]
     if not common:
@@ -86,7 +85,7 @@ def meeting(graph: Graph, a: str, b: str) -> Meeting | None:
 
 
 def _speed(common: Iterable[tuple[Inside, Inside]]) -> float | None:
-    """Of the nearest container whose speed is known. What lies outside a node says nothing of the links inside it."""
+    """The speed of the nearest container with a known one; within a node, containers outside of it do not count."""
     for mine, other in common:
         if mine.gb_per_s is not None and other.gb_per_s is not None:
             return min(mine.gb_per_s, other.gb_per_s)
@@ -96,9 +95,9 @@ def _speed(common: Iterable[tuple[Inside, Inside]]) -> float | None:
 
 
 def slowest(graph: Graph, gpus: Collection[str]) -> Meeting | None:
-    """The slowest pair of a set: B_min of a ring over it; None for fewer than two GPUs, or where a pair is unknown.
+    """The slowest pair of a set: B_min of a ring over it; None for fewer than two GPUs, or if a pair is unknown.
 
-    More GPUs are never faster. On a partial NVLink mesh a ring may go round its slowest pair: a floor of the speed.
+    More GPUs are never faster. On a partial NVLink mesh a ring may avoid its slowest pair, so this is a lower bound.
     """
     worst: Meeting | None = None
     for a, b in _crossing(graph, sorted(set(gpus))):
@@ -111,7 +110,7 @@ def slowest(graph: Graph, gpus: Collection[str]) -> Meeting | None:
 
 
 def farthest(graph: Graph, gpus: Collection[str]) -> str | None:
-    """The most distant level that a set of GPUs spans, whatever its speed; None where a pair is unknown."""
+    """The most distant level that a set of GPUs spans, regardless of speed; None if a pair is unknown."""
     levels = []
     for a, b in _crossing(graph, sorted(set(gpus))):
         found = meeting(graph, a, b)
@@ -121,8 +120,8 @@ def farthest(graph: Graph, gpus: Collection[str]) -> str | None:
     return max(levels, key=_distance, default=None)
 
 
-def crossed(graph: Graph, gpus: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Of each kind of container: (how many different ones a set of GPUs lies in, GPUs of it with none known)."""
+def container_counts(graph: Graph, gpus: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """By kind of container: (number of containers that a set of GPUs spans, number of its GPUs without a known one)."""
     places = [graph.places.get(gpu) for gpu in sorted(set(gpus))]
     found = {}
     for kind in (*NODE_KINDS[1:], *OUTER_KINDS):
@@ -134,52 +133,61 @@ def crossed(graph: Graph, gpus: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def best_attainable(graph: Graph, free: Collection[str], k: int) -> Attainable | None:
-    """The set of k of the free GPUs whose slowest pair is fastest; None where no such set is known to reach itself.
+    """The set of k free GPUs whose slowest pair is the fastest; None if no set with known links exists.
 
-    On one node every choice is looked at (EXACT_GPUS_MAX). Over nodes each container with k free GPUs is filled node
-    by node, the fullest first, so that the set touches as few nodes as possible. Ties go to the nearer level, then to
-    the first names.
+    On a node the search is exhaustive (EXACT_GPUS_MAX). Over nodes each container with k free GPUs is filled node by
+    node, the fullest first, so that the set spans as few nodes as possible. Ties go to the nearer level, then by name.
     """
     known = sorted({gpu for gpu in free if gpu in graph.places})
     if k < 2 or len(known) < k:
         return None
-    by_node: dict[str, list[str]] = defaultdict(list)
+    candidates = []
+    for chosen in _candidate_sets(graph, known, k):
+        worst = slowest(graph, chosen) if chosen else None
+        if worst is not None and worst.gb_per_s is not None:
+            candidates.append(Attainable(worst.gb_per_s, worst.level, tuple(chosen)))
+    return min(candidates, key=lambda one: (-one.gb_per_s, _distance(one.level), one.gpus), default=None)
+
+
+def _candidate_sets(graph: Graph, free: Sequence[str], k: int) -> list[tuple[str, ...]]:
+    """The best set of each node with k free GPUs, and sets over nodes in each larger container."""
     by_outer: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for gpu in known:
-        place = graph.places[gpu]
-        node = place.container("node")
-        by_node[node.name if node else f"?{gpu}"].append(gpu)
-        for inside in place.path:
+    for gpu in free:
+        for inside in graph.places[gpu].path:
             if inside.kind in OUTER_KINDS:
                 by_outer[inside.kind, inside.name][gpu] = inside.gb_per_s or 0.0
-    sets = [_best_of_node(graph, gpus, k) for gpus in by_node.values() if len(gpus) >= k]
+    sets = [_best_of_node(graph, gpus, k) for gpus in _by_node(graph, free).values() if len(gpus) >= k]
     for speeds in by_outer.values():
-        # The slower ways into a container are left out as long as enough others are free.
+        # Slower GPUs are omitted as long as enough others are free.
         for floor in sorted(set(speeds.values())):
             gpus = [gpu for gpu, speed in speeds.items() if speed >= floor]
             if len(gpus) >= k:
                 sets.append(_filled(graph, gpus, k))
-    judged = []
-    for chosen in sets:
-        worst = slowest(graph, chosen) if chosen else None
-        if worst is not None and worst.gb_per_s is not None:
-            judged.append(Attainable(worst.gb_per_s, worst.level, tuple(chosen)))
-    return min(judged, key=lambda one: (-one.gb_per_s, _distance(one.level), one.gpus), default=None)
+    return sets
+
+
+def _by_node(graph: Graph, gpus: Iterable[str]) -> dict[str, list[str]]:
+    """GPUs by node; a GPU without a known node has one of its own."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for gpu in gpus:
+        node = graph.places[gpu].container("node")
+        found[node.name if node else f"?{gpu}"].append(gpu)
+    return found
 
 
 def _slowness(one: Meeting) -> tuple[float, int, bool]:
-    """Of equal speeds the more distant level is named, of equal levels the one that leaves the node."""
+    """Sorts by speed; among equals the more distant level first, then the one outside the node."""
     return one.gb_per_s or 0.0, -_distance(one.level), one.level not in OUTER_KINDS
 
 
 def _distance(level: str) -> int:
-    """As topology.rank, with containers inside a node as near as the level at which GPUs meet in them."""
+    """Like links.rank, with containers within a node as near as the level of the links in them."""
     inside = {"nvlink": "NV", "pcie": "PXB", "numa": "NODE", "node": "SYS"}
     return rank(inside.get(level, level))
 
 
 def _crossing(graph: Graph, gpus: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Pairs that can be the slowest: all pairs of a node, and one pair for any two nodes with GPUs of equal ways out."""
+    """The pairs that can be the slowest: all pairs of a node, and one pair of any two nodes with equal outer paths."""
     alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
     inside: dict[str, list[str]] = defaultdict(list)
     for gpu in gpus:
@@ -216,9 +224,9 @@ def _best_of_node(graph: Graph, gpus: Sequence[str], k: int) -> tuple[str, ...]:
 
 
 def _all_joined(reach: Sequence[int], k: int, exact: bool) -> tuple[int, ...]:
-    """The first k vertices that all reach each other, by bit masks of their neighbours; empty where there are none.
+    """The first k vertices that are all neighbours, by bit masks of neighbours; empty if there are none.
 
-    Not exact: taken greedily from each vertex on, which is right where "near" is an equivalence, as PCIe is.
+    If not exact, the search is greedy from each vertex, which is correct for an equivalence relation such as PCIe.
     """
 
     def grow(chosen: tuple[int, ...], allowed: int) -> tuple[int, ...]:
@@ -240,13 +248,9 @@ def _all_joined(reach: Sequence[int], k: int, exact: bool) -> tuple[int, ...]:
 
 
 def _filled(graph: Graph, gpus: Sequence[str], k: int) -> tuple[str, ...]:
-    """k GPUs from as few nodes as possible; of the last node those that are nearest to each other."""
-    nodes: dict[str, list[str]] = defaultdict(list)
-    for gpu in gpus:
-        node = graph.places[gpu].container("node")
-        nodes[node.name if node else f"?{gpu}"].append(gpu)
+    """k GPUs from as few nodes as possible; on the last node those with the best links."""
     chosen: tuple[str, ...] = ()
-    for _, members in sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+    for _, members in sorted(_by_node(graph, gpus).items(), key=lambda entry: (-len(entry[1]), entry[0])):
         left = k - len(chosen)
         if left == 0:
             break

@@ -1,7 +1,7 @@
-"""Links between GPUs: levels and their order, what each carries, what a matrix of one node says, what a ring costs.
+"""Links between GPUs: levels and their order, bandwidths, containers in the matrix of a node, and costs of collectives.
 
-Bandwidths are GB/s (1e9 bytes) per direction and GPU: what one rank of a ring sees, not the vendors' sums of both
-directions. They are the figures of NCCL's own model, so they say what the hardware can do, not what was measured.
+Bandwidths are GB/s (1e9 bytes) per direction and GPU, as seen by one rank of a ring; vendors often state the sum of both
+directions. They are the figures of NCCL's model, so they are the capability of the hardware, not measurements.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 NODE_KINDS = ("gpu", "nvlink", "pcie", "numa", "node")
-"""Inside a node, nearest first. `nvlink` is an island of GPUs joined by NVLink; it may reach over switches and sockets."""
+"""Within a node, nearest first. `nvlink` is an island of GPUs connected by NVLink, possibly across switches and sockets."""
 TIERS_MAX = 16
 TIER_KINDS = ("leaf", "spine", "core", *(f"tier-{n}" for n in range(3, TIERS_MAX)))
-"""Switches of the network by their distance from the node."""
+"""Network switches by their distance from the node."""
 OUTER_KINDS = ("host", "nvlink_part", "nvlink_domain", "block", *TIER_KINDS, "zone", "region")
-"""Round nodes, nearest first: the machine of a virtual node, an NVLink domain over several nodes, switches, places."""
+"""Around nodes, nearest first: the host of a virtual node, an NVLink domain of several nodes, switches, locations."""
 KINDS = (*NODE_KINDS, *OUTER_KINDS)
 """Every kind of container, nearest first."""
 NVLINK_KINDS = ("nvlink_part", "nvlink_domain")
 
 PAIR_LEVELS = ("X", "NV", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS")
-"""What `nvidia-smi topo -m` says of two devices, nearest first; NV stands for NV1, NV2, ... (NVML's order: internal,
-single, multiple, hostbridge, node, system)."""
+"""Levels of two devices in `nvidia-smi topo -m`, nearest first; NV means NV1, NV2, ... (NVML's order: internal, single,
+multiple, hostbridge, node, system)."""
 _NVLINKS = re.compile(r"NV(\d{1,3})")
 
 
 def nvlinks(level: str) -> int | None:
-    """Links of a level NV#: 18 of `NV18`; None for every other level."""
+    """The number of links of a level NV#: 18 for `NV18`; None for other levels."""
     match = _NVLINKS.fullmatch(level)
     return int(match[1]) if match else None
 
 
 def rank(level: str) -> int:
-    """The distance of a level (PAIR_LEVELS) or of a container outside the node (OUTER_KINDS): smaller is nearer.
+    """The distance of a level (PAIR_LEVELS) or a container outside the node (OUTER_KINDS): smaller is nearer.
 
-    An NVLink domain over nodes is as near as NVLink inside one. Raises ValueError for an unknown level.
+    An NVLink domain of several nodes is as near as NVLink within a node. Raises ValueError for an unknown level.
     """
     name = "NV" if nvlinks(level) is not None or level in NVLINK_KINDS else level
     if name in PAIR_LEVELS:
@@ -49,33 +49,33 @@ def rank(level: str) -> int:
 # Bandwidths --------------------------------------------------------------------------------------------------------
 
 PCIE_GB_PER_S = {3: 12.0, 4: 24.0, 5: 48.0}
-"""x16 by generation. NCCL's PCI_BW is 12 for generation 3; each later one doubles it."""
+"""x16 by generation. NCCL's PCI_BW is 12 for generation 3 and doubles with each later one."""
 PORT_GB_PER_S = {100: 12.5, 200: 25.0, 400: 50.0, 800: 100.0}
-"""A network port by its Gbit/s: line rate over 8."""
+"""A network port by its Gbit/s: the line rate divided by 8."""
 SHARE_OF_PIX = {"PIX": 1.0, "PXB": 12 / 13, "PHB": 10 / 13, "NODE": 9 / 13, "SYS": 6 / 13}
-"""What is left of the PCIe slot on longer ways: the ratios of the placement scores .13, .12, .10, .09, .06."""
+"""The share of the PCIe bandwidth on longer paths: the ratios of the placement scores .13, .12, .10, .09, .06."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """What one GPU model can be linked with; None is unknown, or has none."""
+    """The links of a GPU model; None is unknown or not available."""
 
     nvlink_gb_per_s: float | None
-    """Of one link, one direction, in NCCL's model: 20.0 for SM70 and SM80, 20.6 for SM90, 40.1 for SM100."""
+    """Per link and direction in NCCL's model: 20.0 for SM70 and SM80, 20.6 for SM90, 40.1 for SM100."""
     links: int | None
     """NVLinks of the GPU."""
     pcie: int | None
-    """Generation; None where the GPU hangs on its CPU by C2C."""
+    """PCIe generation; None for a GPU that is connected to its CPU by C2C."""
     hop_gb_per_s: float | None
     """Between the sockets of its usual host, in NCCL's model: Skylake 10, AMD 16, Sapphire Rapids 22, Emerald Rapids 40."""
     port_gbit: int | None
-    """Network port per GPU of the reference design."""
+    """The network port per GPU in the reference design."""
     multi_node: bool = False
-    """Its NVLink leaves the node: only then do GPUs of two nodes in one NVLink domain talk over NVLink."""
+    """Whether its NVLink extends beyond the node, to other nodes in the same NVLink domain."""
 
 
 _UNKNOWN = Board(None, None, None, None, None)
-# The first pattern found in the name decides; special forms stand before general ones.
+# The first matching pattern wins; specific ones come before general ones.
 _BOARDS: tuple[tuple[str, Board], ...] = (
     (r"\bGB300\b", Board(40.1, 18, None, None, 800, True)),
     (r"\bGB200\b", Board(40.1, 18, None, None, 400, True)),
@@ -98,16 +98,16 @@ _BOARDS: tuple[tuple[str, Board], ...] = (
 
 
 def board(model: str | None) -> Board:
-    """What a model such as `NVIDIA H100 80GB HBM3` or the gres type `h100` is linked with."""
+    """The links of a model such as `NVIDIA H100 80GB HBM3` or the gres type `h100`."""
     name = re.sub(r"[^A-Z0-9]+", " ", (model or "").upper())
     return next((known for pattern, known in _BOARDS if re.search(pattern, name)), _UNKNOWN)
 
 
 def link_gb_per_s(model: str | None, level: str) -> float | None:
-    """GB/s per direction between two GPUs of a model whose nearest common level is PIX, NV18, SYS, ...; None unknown.
+    """GB/s per direction between two GPUs of a model whose link has the level PIX, NV18, SYS, ...; None if unknown.
 
-    NV# is the number of links times one link. PCIe levels are the slot's speed times SHARE_OF_PIX, SYS also no more
-    than the link between the sockets. Never rises with distance among the PCIe levels.
+    NV# is the number of links times the speed of a link. PCIe levels are the slot's speed times SHARE_OF_PIX; SYS is
+    also limited by the link between the sockets. It never increases with distance among the PCIe levels.
     """
     known = board(model)
     if (count := nvlinks(level)) is not None:
@@ -121,7 +121,7 @@ def link_gb_per_s(model: str | None, level: str) -> float | None:
 
 
 def domain_gb_per_s(model: str | None) -> float | None:
-    """GB/s per direction and GPU between nodes of one NVLink domain; None for models whose NVLink stays in the node."""
+    """GB/s per direction and GPU between nodes of an NVLink domain; None for models whose NVLink ends at the node."""
     known = board(model)
     if not known.multi_node or known.nvlink_gb_per_s is None or known.links is None:
         return None
@@ -129,9 +129,9 @@ def domain_gb_per_s(model: str | None) -> float | None:
 
 
 def network_gb_per_s(model: str | None, gpus: int | None = None, nics: int | None = None) -> float | None:
-    """GB/s per direction and GPU into the network: the reference port of the model, shared where the node has fewer
-    network cards than GPUs. Without both counts: one card a GPU. None for models without a reference design, and for a
-    node known to have no card.
+    """GB/s per direction and GPU into the network: the model's reference port, shared if the node has fewer network
+    cards than GPUs. Without both counts one card per GPU is assumed. None for models without a reference design, and
+    for a node without network cards.
     """
     gbit = board(model).port_gbit
     if gbit is None or nics == 0:
@@ -145,18 +145,18 @@ def network_gb_per_s(model: str | None, gpus: int | None = None, nics: int | Non
 
 @dataclass(frozen=True)
 class Member:
-    """A device of a matrix and one container round it: parent is "nvlink-0", "pcie-2", "numa-1", or "" for the node."""
+    """A device of a matrix and one of its containers: parent is "nvlink-0", "pcie-2", "numa-1", or "" for the node."""
 
     device: str
     parent_kind: str
     parent: str
     level: str | None
-    """The level at which GPUs meet in that container."""
+    """The level of the links in that container."""
 
 
 @dataclass(frozen=True)
 class NodeLinks:
-    """What a matrix says of a node."""
+    """The devices and links in the matrix of a node."""
 
     gpus: tuple[str, ...]
     nics: tuple[str, ...]
@@ -167,45 +167,56 @@ class NodeLinks:
 
 
 def node_links(rows: Iterable[tuple[str, str, str, Mapping[str, object]]]) -> NodeLinks:
-    """Islands, switches and NUMA nodes of a matrix given as (a, b, level, detail); a device with itself is level X.
+    """Islands, switches and NUMA nodes of a matrix given as (a, b, level, detail); a device with itself has level X.
 
-    PIX and PXB mean below one host bridge, so devices joined by them, network cards included, share a `pcie`
-    container: the classes of that equivalence. NV# joins GPUs to an `nvlink` island. `numa` is the NUMA affinity as
-    printed ("0", "0-1"). Of a pair told twice the more distant level counts.
+    PIX and PXB mean below the same host bridge, so devices with such links, including network cards, share a `pcie`
+    container. NV# connects GPUs to an `nvlink` island. `numa` is the NUMA affinity as printed ("0", "0-1"). Of a
+    repeated pair the more distant level is used.
     """
-    detail: dict[str, Mapping[str, object]] = {}
+    detail, levels = _details_and_levels(rows)
+    devices = sorted(detail.keys() | {name for pair in levels for name in pair}, key=_place)
+    gpus = tuple(name for name in devices if _is_gpu(name))
+    nics = tuple(name for name in devices if not _is_gpu(name))
+    between = {pair: level for pair, level in levels.items() if _is_gpu(pair[0]) and _is_gpu(pair[1])}
+    nvlink_pairs = [pair for pair, level in between.items() if nvlinks(level) is not None]
+    pcie_pairs = [pair for pair, level in levels.items() if level in ("PIX", "PXB")]
+    members = _group_members("nvlink", connected_groups(gpus, nvlink_pairs), levels)
+    members += _group_members("pcie", connected_groups(devices, pcie_pairs), levels)
+    for gpu in gpus:
+        if numa := str(detail.get(gpu, {}).get("numa_affinity") or ""):
+            members.append(Member(gpu, "numa", f"numa-{numa}", "NODE"))
+    members += [Member(one, "node", "", "SYS" if _is_gpu(one) else None) for one in devices]
+    uuids = {name: str(found["uuid"]) for name, found in detail.items() if found.get("uuid")}
+    return NodeLinks(gpus, nics, tuple(members), tuple((a, b, v) for (a, b), v in sorted(between.items())), uuids)
+
+
+def _details_and_levels(
+    rows: Iterable[tuple[str, str, str, Mapping[str, object]]],
+) -> tuple[dict[str, Mapping[str, object]], dict[tuple[str, str], str]]:
+    """The details of each device, and the level of each pair; the same for any order of the rows."""
+    details: dict[str, Mapping[str, object]] = {}
     levels: dict[tuple[str, str], str] = {}
-    for a, b, level, told in sorted(rows, key=lambda row: (row[0], row[1], row[2], sorted(map(str, row[3].items())))):
+    for a, b, level, detail in sorted(rows, key=lambda row: (row[0], row[1], row[2], sorted(map(str, row[3].items())))):
         if a == b:
-            detail[a] = {**detail.get(a, {}), **told}
+            details[a] = {**details.get(a, {}), **detail}
             continue
         first, second = sorted((a, b), key=_place)
         known = levels.get((first, second))
         if known is None or (rank(level), -(nvlinks(level) or 0)) > (rank(known), -(nvlinks(known) or 0)):
             levels[first, second] = level
-    devices = sorted(detail.keys() | {name for pair in levels for name in pair}, key=_place)
-    gpus = tuple(name for name in devices if _is_gpu(name))
-    nics = tuple(name for name in devices if not _is_gpu(name))
-    # Sorted by place, the pairs of a cable come in one order whatever order the rows had.
-    between = {pair: level for pair, level in levels.items() if _is_gpu(pair[0]) and _is_gpu(pair[1])}
-    nvlink = classes(gpus, [pair for pair, level in between.items() if nvlinks(level) is not None])
-    pcie = classes(devices, [pair for pair, level in levels.items() if level in ("PIX", "PXB")])
+    return details, levels
+
+
+def _group_members(kind: str, groups: Iterable[Sequence[str]], levels: Mapping[tuple[str, str], str]) -> list[Member]:
     members: list[Member] = []
-    for name, group in (("nvlink", nvlink), ("pcie", pcie)):
-        for inside in group:
-            found = {level for pair, level in levels.items() if pair[0] in inside and pair[1] in inside}
-            members += [Member(one, name, f"{name}-{_number(inside[0])}", _meeting(name, found)) for one in inside]
-    for gpu in gpus:
-        numa = str(detail.get(gpu, {}).get("numa_affinity") or "")
-        if numa:
-            members.append(Member(gpu, "numa", f"numa-{numa}", "NODE"))
-    members += [Member(one, "node", "", "SYS" if _is_gpu(one) else None) for one in devices]
-    uuids = {name: str(told["uuid"]) for name, told in detail.items() if told.get("uuid")}
-    return NodeLinks(gpus, nics, tuple(members), tuple((a, b, v) for (a, b), v in sorted(between.items())), uuids)
+    for group in groups:
+        found = {level for pair, level in levels.items() if pair[0] in group and pair[1] in group}
+        members += [Member(one, kind, f"{kind}-{_number(group[0])}", _meeting(kind, found)) for one in group]
+    return members
 
 
-def classes(names: Sequence[str], joined: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """Names that are joined, directly or over others, each group in the order of `names`; single ones are left out."""
+def connected_groups(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Groups of connected names, each in the order of `names`, without single ones."""
     leader = {name: name for name in names}
 
     def find(name: str) -> str:
@@ -214,7 +225,7 @@ def classes(names: Sequence[str], joined: Iterable[tuple[str, str]]) -> list[tup
             name = leader[name]
         return name
 
-    for a, b in joined:
+    for a, b in pairs:
         leader[find(b)] = find(a)
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -223,7 +234,7 @@ def classes(names: Sequence[str], joined: Iterable[tuple[str, str]]) -> list[tup
 
 
 def _meeting(kind: str, levels: Iterable[str]) -> str | None:
-    """The slowest level inside an island of links (fewest NVLinks) or below a host bridge (PXB before PIX)."""
+    """The slowest level in an NVLink island (fewest NVLinks) or below a host bridge (PXB before PIX)."""
     if kind == "nvlink":
         return min((level for level in levels if nvlinks(level) is not None), key=lambda v: nvlinks(v) or 0)
     return max((level for level in levels if level in ("PIX", "PXB")), key=rank)
@@ -239,7 +250,7 @@ def _number(name: str) -> str:
 
 
 def _place(name: str) -> tuple[bool, int, str]:
-    """GPUs by number before the others."""
+    """Sorts GPUs by number, before other devices."""
     digits = re.search(r"\d+$", name)
     return not _is_gpu(name), int(digits[0]) if digits else -1, name
 
@@ -250,38 +261,38 @@ def _place(name: str) -> tuple[bool, int, str]:
 def all_reduce_s(size_bytes: float, ranks: int, slowest_gb_per_s: float, step_s: float = 0.0) -> float:
     """Seconds of a ring all-reduce: 2(n-1)/n * S/B_min + 2(n-1) * alpha (nccl-tests, PERFORMANCE.md).
 
-    `slowest_gb_per_s` is the slowest edge of the ring, `step_s` the latency of one step. Trees and in-switch
-    reduction can be faster: an upper bound of the time.
+    `slowest_gb_per_s` is the slowest edge of the ring, `step_s` the latency of a step. Trees and in-switch reduction
+    can be faster, so this is an upper bound.
     """
     return 2 * gather_s(size_bytes, ranks, slowest_gb_per_s, step_s)
 
 
 def gather_s(size_bytes: float, ranks: int, slowest_gb_per_s: float, step_s: float = 0.0) -> float:
-    """Seconds of an all-gather, reduce-scatter or all-to-all of S bytes in all: (n-1)/n * S/B_min + (n-1) * alpha."""
+    """Seconds of an all-gather, reduce-scatter or all-to-all of S bytes in total: (n-1)/n * S/B_min + (n-1) * alpha."""
     return (ranks - 1) / ranks * size_bytes / (slowest_gb_per_s * 1e9) + (ranks - 1) * step_s
 
 
 def bus_gb_per_s(size_bytes: float, seconds: float, ranks: int) -> float:
-    """NCCL's bus bandwidth of an all-reduce: S/t * 2(n-1)/n, comparable with a link's speed whatever n is."""
+    """NCCL's bus bandwidth of an all-reduce: S/t * 2(n-1)/n, comparable with a link's speed for any n."""
     return size_bytes / seconds / 1e9 * 2 * (ranks - 1) / ranks
 
 
 def layered_all_reduce_s(
     size_bytes: float, gpus_a_node: int, nodes: int, inside_gb_per_s: float, network_gb_per_s: float
 ) -> float:
-    """Seconds of an all-reduce inside nodes and between them: 2(g-1)/g * S/B_in + 2(N-1)/N * (S/g)/B_net."""
+    """Seconds of an all-reduce within nodes and between them: 2(g-1)/g * S/B_in + 2(N-1)/N * (S/g)/B_net."""
     inside = all_reduce_s(size_bytes, gpus_a_node, inside_gb_per_s)
     return inside + all_reduce_s(size_bytes / gpus_a_node, nodes, network_gb_per_s)
 
 
 def slowdown(exposed_ratio: float, bandwidth_ratio: float) -> float:
-    """How much longer a step takes when links are `bandwidth_ratio` = best/actual times slower: 1 + phi(r-1).
+    """By how much a step slows down when links are `bandwidth_ratio` = best/actual times slower: 1 + phi(r-1).
 
-    `exposed_ratio` (phi, 0..1) is the part of the step on the best links that waits for communication.
+    `exposed_ratio` (phi, 0..1) is the share of a step on the best links that waits for communication.
     """
     return 1 + exposed_ratio * (bandwidth_ratio - 1)
 
 
 def throughput_loss(exposed_ratio: float, bandwidth_ratio: float) -> float:
-    """The part of the work that is lost to it: 1 - 1/slowdown."""
+    """The share of the throughput that is lost: 1 - 1/slowdown."""
     return 1 - 1 / slowdown(exposed_ratio, bandwidth_ratio)

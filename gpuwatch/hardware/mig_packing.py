@@ -1,7 +1,7 @@
-"""Room on partitioned GPUs: which MIG slices could be placed now, and which after idle ones are removed. Pure.
+"""Free capacity of partitioned GPUs: which MIG slices could be created now, or after idle ones are removed. Pure.
 
-No source tells at which memory slice an instance begins. Every legal packing of a layout is looked at, and what is told is
-what holds in each of them: the least of their counts.
+No source reports the first memory slice of an instance. All legal packings of a layout are examined, and counts are the
+smallest of all packings, which are certain.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpuwatch.hardware.fgd import GPU_MILLI, Case, Fragmentation, Task
 from gpuwatch.hardware.mig_profiles import GEOMETRIES, Geometry
 
 LAYOUTS_MAX = 4096
-"""Layouts whose room is remembered."""
+"""The number of layouts whose capacity is cached."""
 PACKINGS_MAX = 4096
-"""Legal packings of one layout that are looked at; of a layout with more, nothing is told."""
+"""The most legal packings of a layout that are examined; with more, its capacity is unknown."""
 
 Slice = tuple[str, bool]
 """(profile, whether it is idle), in the order of GPU-instance ids: drivers place equal instances in that order."""
@@ -28,23 +28,23 @@ Placed = tuple[str, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
-    """What a partitioned GPU has left. Counts are by profile of its model, zeros included."""
+class SliceCapacity:
+    """The free capacity of a partitioned GPU. Counts are by profile of its model, including zeros."""
 
     geometry: Geometry
     free_slices: int
-    """Memory slices that nobody holds: those of idle instances, and those outside of all."""
+    """Unused memory slices: those of idle instances, and those without an instance."""
     ready: Mapping[str, int]
     """Idle instances."""
     creatable: Mapping[str, int]
-    """Instances that could be created beside all that exist."""
+    """Instances that could be created in addition to the existing ones."""
     reachable: Mapping[str, int]
-    """Instances that would fit if the idle ones were removed first."""
+    """Instances that would fit after removing the idle ones."""
     certain: bool
-    """Whether every legal packing says the same."""
+    """Whether all legal packings have the same counts."""
 
     def hosts(self, profile: str) -> int:
-        """How many more of a profile could be placed now; 0 for one that the model does not have."""
+        """How many more of a profile could be placed now; 0 for a profile that the model does not have."""
         name = own_name(self.geometry, profile)
         return 0 if name is None else self.ready[name] + self.creatable[name]
 
@@ -56,8 +56,8 @@ class Room:
 
 
 @lru_cache(LAYOUTS_MAX)
-def room(model: str | None, layout: tuple[Slice, ...]) -> Room | None:
-    """What fits on a GPU that has these instances. None where its model or a profile is unknown, or nothing packs so."""
+def slice_capacity(model: str | None, layout: tuple[Slice, ...]) -> SliceCapacity | None:
+    """The free capacity of a GPU with these instances, None for an unknown model or profile or an impossible layout."""
     key = hardware_shares.model_key(model) if model else None
     if key is None:
         return None
@@ -80,7 +80,7 @@ def room(model: str | None, layout: tuple[Slice, ...]) -> Room | None:
     held = sum(geometry.profiles[name].memory_slices for name, free in zip(names, idle, strict=True) if not free)
     ready = Counter(name for name, free in zip(names, idle, strict=True) if free)
     creatable, reachable = _least(beside), _least(instead)
-    return Room(
+    return SliceCapacity(
         geometry,
         geometry.memory_slices - held,
         {name: ready[name] for name in geometry.profiles},
@@ -91,7 +91,7 @@ def room(model: str | None, layout: tuple[Slice, ...]) -> Room | None:
 
 
 def packings(model: str, profiles: Sequence[str]) -> Iterator[list[Placed]]:
-    """Every legal way to place a GPU's instances, in their order; equal instances lie in the order given."""
+    """Yields all legal placements of a GPU's instances; equal instances keep their order."""
 
     def extend(placed: list[Placed]) -> Iterator[list[Placed]]:
         if len(placed) == len(profiles):
@@ -106,15 +106,15 @@ def packings(model: str, profiles: Sequence[str]) -> Iterator[list[Placed]]:
     return extend([])
 
 
-def expected(rooms: Sequence[Room], tasks: Sequence[Task], model_names: Sequence[str | None]) -> Fragmentation:
-    """F of partitioned GPUs: of each task the free memory slices that its profile cannot use.
+def expected(rooms: Sequence[SliceCapacity], tasks: Sequence[Task], model_names: Sequence[str | None]) -> Fragmentation:
+    """F of partitioned GPUs: the free memory slices that the profile of each task cannot use.
 
-    In thousandths of a GPU, of which a memory slice is an eighth (of an A30 a quarter). Tasks that ask for whole GPUs are
-    locked out (ML); a profile that the model does not have, or a model that is not asked for, is NA.
+    In thousandths of a GPU; a memory slice is an eighth of it (on A30 a quarter). Tasks for whole GPUs cannot use any
+    (ML); for a profile that the model does not have, or another model, the case is NA.
     """
     lost: Counter[Case] = Counter()
     by_gpu = []
-    alike: dict[tuple[Room, str | None], Counter[Case]] = {}
+    alike: dict[tuple[SliceCapacity, str | None], Counter[Case]] = {}
     for one, model in zip(rooms, model_names, strict=True):
         if (one, model) not in alike:
             alike[one, model] = _lost(one, tasks, model)
@@ -129,10 +129,10 @@ def expected(rooms: Sequence[Room], tasks: Sequence[Task], model_names: Sequence
     )
 
 
-def idle_lost(one: Room, tasks: Sequence[Task], model: str | None) -> tuple[int, int, int]:
-    """What the tasks cannot use of its idle instances: (lost, what of it is another model or mode, of), by weight.
+def idle_lost(one: SliceCapacity, tasks: Sequence[Task], model: str | None) -> tuple[int, int, int]:
+    """The part of idle instances that tasks cannot use: (lost, lost due to another model or mode, total), by weight.
 
-    Memory slices outside of all instances are used first. (0, 0, 1) where nothing is idle or nothing is asked for.
+    Memory slices without an instance are used first. (0, 0, 1) if nothing is idle or there are no tasks.
     """
     idle = sum(count * one.geometry.profiles[name].memory_slices for name, count in one.ready.items())
     weight = sum(task.weight for task in tasks)
@@ -148,12 +148,12 @@ def idle_lost(one: Room, tasks: Sequence[Task], model: str | None) -> tuple[int,
 
 
 def slice_milli(geometry: Geometry) -> int:
-    """Thousandths of a GPU that one memory slice counts."""
+    """The size of a memory slice in thousandths of a GPU."""
     return GPU_MILLI // geometry.memory_slices
 
 
 def own_name(geometry: Geometry, profile: str) -> str | None:
-    """What a model calls a profile, which older exporters misprint (1g.11gb for 1g.12gb); None where it has none such."""
+    """The model's name of a profile, which older exporters misprint (1g.11gb for 1g.12gb); None if it has no such one."""
     if profile in geometry.profiles:
         return profile
     name = hardware_shares.misnamed(geometry.key, profile)
@@ -164,7 +164,7 @@ def own_name(geometry: Geometry, profile: str) -> str | None:
     return name if abs(int(stated[1]) - size) <= hardware_shares.NEAR_NAME * size else None
 
 
-def _lost(one: Room, tasks: Sequence[Task], model: str | None) -> Counter[Case]:
+def _lost(one: SliceCapacity, tasks: Sequence[Task], model: str | None) -> Counter[Case]:
     lost: Counter[Case] = Counter()
     for task in tasks:
         case, slices = _case(one, task, model)
@@ -172,8 +172,8 @@ def _lost(one: Room, tasks: Sequence[Task], model: str | None) -> Counter[Case]:
     return lost
 
 
-def _case(one: Room, task: Task, model: str | None) -> tuple[Case, int]:
-    """The case of one task, and the memory slices that are lost to it."""
+def _case(one: SliceCapacity, task: Task, model: str | None) -> tuple[Case, int]:
+    """The case of a task, and the memory slices that it cannot use."""
     if task.gpus == 0:
         return "XL", one.free_slices
     if task.profile is None:

@@ -1,4 +1,4 @@
-"""A MIG layout that the demand of the last week would have used better, for GPUs that nobody holds now. Pure."""
+"""A better MIG layout for the demand of the last week, for GPUs that are free now. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuwatch.hardware.mig_profiles import GEOMETRIES
 from gpuwatch.hardware.shares import maximal_layouts
 
 GPUS_MAX = 64
-"""GPUs that one plan gives another layout."""
+"""The most GPUs whose layout a plan changes."""
 
 Layout = tuple[str, ...]
 Demand = Sequence[Mapping[str, int]]
-"""Of each hour: profile -> microseconds of instances that were held or waited for."""
+"""Per hour: profile -> microseconds of instances that were held or waited for."""
 
 
 @dataclass(frozen=True)
 class Repartition:
-    """Other layouts for some GPUs, and what they would have served of the demand: microseconds × memory slices."""
+    """Changed layouts for some GPUs, and the demand that they would have served: microseconds × memory slices."""
 
     changes: tuple[tuple[str, Layout, Layout], ...]
-    """(GPU, its layout, the better one), in the order in which they help most."""
+    """(GPU, its layout, the better one), the largest gain first."""
     wanted: int
     served_before: int
     served_after: int
@@ -32,10 +32,10 @@ class Repartition:
 def repartition(
     key: str, layouts: Mapping[str, Layout], free: Sequence[str], demand: Demand, hour_us: int
 ) -> Repartition:
-    """Layouts for the GPUs of `free` so that more of the demand of each hour finds an instance of its own profile.
+    """New layouts for the GPUs of `free` that serve more of the demand of each hour with instances of its profile.
 
-    `key` is a geometry; `layouts` are those of all GPUs, profiles sorted. One GPU at a time, each the change that serves most
-    (not exact: two changes together may be better). Nothing changes that serves no more.
+    `key` is a geometry; `layouts` has those of all GPUs, with sorted profiles. One GPU at a time gets the change with
+    the largest gain (not exact: two changes together may be better). Changes without a gain are not made.
     """
     sizes = {name: profile.memory_slices for name, profile in GEOMETRIES[key].profiles.items()}
     choices = sorted(maximal_layouts(key))
@@ -45,13 +45,13 @@ def repartition(
 
     @cache
     def worth(name: str, count: int) -> int:
-        """What so many instances of a profile serve: profiles do not depend on each other."""
+        """The demand that `count` instances of a profile serve, which does not depend on other profiles."""
         return served([{name: hour.get(name, 0)} for hour in demand], {name: count}, sizes, hour_us)
 
     changes: list[tuple[str, Layout, Layout]] = []
     while left and len(changes) < GPUS_MAX:
         best: tuple[int, str, Layout] | None = None
-        # GPUs of one layout are alike: the first of each is tried.
+        # GPUs with the same layout are equivalent: only the first of each is tried.
         for gpu in sorted({layouts[gpu]: gpu for gpu in reversed(left)}.values()):
             rest = supply - Counter(layouts[gpu])
             for choice in choices:
@@ -71,7 +71,7 @@ def repartition(
 
 
 def served(demand: Demand, supply: Mapping[str, int], sizes: Mapping[str, int], hour_us: int) -> int:
-    """Microseconds × memory slices of the demand for which there were instances of its profile."""
+    """Microseconds × memory slices of the demand that instances of its profile can serve."""
     return sum(
         min(us, supply.get(name, 0) * hour_us) * sizes.get(name, 0) for hour in demand for name, us in hour.items()
     )

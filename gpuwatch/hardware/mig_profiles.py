@@ -12,8 +12,8 @@ class Profile:
     """One MIG profile of one GPU memory model.
 
     `compute_slices` is of the geometry's compute slices, `memory_slices` (also the placement size) of its memory
-    slices; `starts` are the legal first memory slices. `sms` and `memory_gib` are None where nobody has read them.
-    `verified`: a driver printed this row on real hardware.
+    slices; `starts` are the legal first memory slices. `sms` and `memory_gib` are None if unknown.
+    `verified`: printed by a driver on real hardware.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""MIG arithmetic: what a slice is a share of, and what still fits on a GPU."""
+"""MIG arithmetic: a slice's share of its GPU, and which instances still fit on a GPU."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ShareMethod = Literal["dominant", "compute", "memory", "sm"]
 SHARE_METHODS: tuple[str, ...] = get_args(ShareMethod)
 
 SHARE_UNITS = 56
-"""Units of one whole GPU: sevenths (compute), eighths (memory) and quarters (A30) are all whole numbers of it."""
+"""Units per whole GPU: sevenths (compute), eighths (memory) and quarters (A30) are all whole numbers of units."""
 
 NEAR_NAME = Fraction(1, 8)
 """A printed size this close to a profile's own (1g.11gb for 1g.12gb) is that profile misprinted, not another one."""
 
 MAX_NAMES = 4096
-"""Distinct names whose meaning is remembered."""
+"""The number of distinct names whose result is cached."""
 
 _PROFILE = re.compile(
     r"(?:^|[^0-9a-z])(?:\d+c\.)?(?P<g>\d)g\.(?P<gb>\d+)gb(?P<me>[+._]me)?(?:[+._](?:all|gfx)|-me)*$", re.IGNORECASE
@@ -31,8 +31,8 @@ _APPENDED = re.compile(r"[-_. ](?:MIG[-_ ].*|SHARED|(?:\d+c\.)?\d+g\.\d+gb.*)$",
 _FORM = re.compile(r"(sxm\d*|nvl\d*|pcie)")
 _MEMORY = re.compile(r"(\d{2,3})gb?")
 
-# Chip -> memory sizes its names carry and the geometry each means, and the geometry of a name without a size (None:
-# the name leaves it open). The 480 of GH200 is its CPU memory.
+# Chip -> the geometry by memory size in its names, and the geometry of a name without a size (None: ambiguous).
+# The 480 of GH200 is its CPU memory.
 _A100: dict[int, str] = {40: "A100-40GB", 80: "A100-80GB"}
 _CHIPS: dict[str, tuple[dict[int, str], str | None]] = {
     "gb200": (dict.fromkeys((186, 189, 192), "GB200-186GB"), "GB200-186GB"),
@@ -58,14 +58,14 @@ class Share:
 
 
 def base_model_name(model_name: str) -> str:
-    """A model name, product label or gres type without what sharing appends (`-MIG-1g.5gb`, `-SHARED`, `_1g.5gb`)."""
+    """A model name, product label or gres type without suffixes of sharing (`-MIG-1g.5gb`, `-SHARED`, `_1g.5gb`)."""
     return _APPENDED.sub("", model_name.strip())
 
 
 def profile_name(text: str) -> str | None:
     """The GPU-instance profile of any spelling: `1c.3g.40gb`, `mig-1g.10gb.me`, `nvidia.com/mig-1g.5gb`, `a100_1g.5gb`.
 
-    `+me` is kept; other variants (`+gfx`, `+me.all`, `-me`) hold the same slices as the plain one. None: not a profile.
+    `+me` is kept; other variants (`+gfx`, `+me.all`, `-me`) have the same slices as the plain one. None for other text.
     """
     match = _PROFILE.search(text.strip())
     if match is None or match["g"] == "0" or int(match["gb"]) == 0:
@@ -75,22 +75,18 @@ def profile_name(text: str) -> str | None:
 
 
 def model_key(model_name: str) -> str | None:
-    """The geometry key of an exporter model name, product label or gres type.
-
-    None where the model is unknown or its name leaves the geometry open (`a100`: 40 or 80 GB).
-    """
+    """The geometry key of a model name, product label or gres type; None if unknown or ambiguous (`a100`)."""
     keys = _candidates(model_name)[0]
     return keys[0] if len(keys) == 1 else None
 
 
 def share(model: str | None, profile: str | None, method: ShareMethod = "dominant") -> Share | None:
-    """The share of a slice of `profile` on `model` (a geometry key or any model name).
+    """The share of a slice of `profile` on `model` (a geometry key or any model name); None if it is not a MIG profile.
 
-    No profile is the whole GPU. A name that the model does not have means its profile of the same g and the nearest
-    size. An unknown model counts sevenths, and eighths where its memory is known: estimated. A compute instance
-    (`1c.3g.40gb`) is charged as the GPU instance that holds it. `sm` is of the SMs that MIG mode exposes, since what
-    the mode itself costs (10 of 108 on A100) belongs to the node's rate; unknown SMs count as compute: estimated.
-    None: `profile` is not a MIG profile.
+    Without a profile it is the whole GPU. A name that the model does not have means its profile with the same g and the
+    nearest size. For an unknown model, sevenths (and eighths, if its memory is known) are an estimate. A compute
+    instance (`1c.3g.40gb`) counts as its GPU instance. `sm` is relative to the SMs that MIG mode exposes, because the
+    SMs that the mode costs (10 of 108 on A100) belong to the node's rate; unknown SMs are estimated from compute.
     """
     if not profile:
         return Share(SHARE_UNITS, False)
@@ -99,7 +95,7 @@ def share(model: str | None, profile: str | None, method: ShareMethod = "dominan
 
 
 def share_units(model: str | None, profile: str | None, method: ShareMethod = "dominant") -> int | Fraction:
-    """The units of `share`, of SHARE_UNITS. Raises ValueError for what is not a MIG profile."""
+    """The units of `share`, of SHARE_UNITS. Raises ValueError if it is not a MIG profile."""
     found = share(model, profile, method)
     if found is None:
         raise ValueError(f"{profile!r} is not a MIG profile: expected a name like 1g.10gb")
@@ -107,10 +103,9 @@ def share_units(model: str | None, profile: str | None, method: ShareMethod = "d
 
 
 def misnamed(model: str | None, profile: str | None) -> str | None:
-    """What `profile` should be called on `model` where that model has no profile of its name.
+    """The name that a misnamed `profile` should have on `model`; "" if the model has no such profile.
 
-    The name of the profile it is counted as; "" where it is none that this model has. None: the name is right, or
-    nothing is known to hold against it.
+    None if the name is right, or the model is unknown.
     """
     if not profile:
         return None
@@ -127,10 +122,10 @@ def misnamed(model: str | None, profile: str | None) -> str | None:
 def layout_shares(
     model: str | None, profiles: Sequence[str | None], method: ShareMethod = "dominant"
 ) -> tuple[list[tuple[int, int]], tuple[int, int]]:
-    """Shares of all configured slices of one GPU, in order, and the remainder: (numerator, denominator) of one GPU.
+    """Shares of all configured slices of a GPU, in order, and the remainder: (numerator, denominator) of the GPU.
 
-    All denominators are equal and all numerators sum to it: above one GPU the shares are scaled by 1/sum, below it
-    the remainder takes the rest. Raises ValueError for what is not a MIG profile.
+    All denominators are equal, and the numerators add up to it: shares above one GPU are scaled down, below it the
+    remainder is the difference. Raises ValueError for anything but MIG profiles.
     """
     units = [Fraction(share_units(model, profile, method)) for profile in profiles]
     scale = lcm(*(u.denominator for u in units))
@@ -140,11 +135,10 @@ def layout_shares(
 
 
 def free_profiles(model: str, placed: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """How many more of each profile fit beside the placed (profile, first memory slice) instances.
+    """How many more of each profile fit next to the placed (profile, first memory slice) instances.
 
-    Exact: instances of one profile have equal size and aligned starts, so filling from the left is optimal. One
-    instance with media extensions at most. Raises ValueError for an unknown model or profile, an illegal start, or
-    an overlap.
+    Exact: instances of a profile have equal sizes and aligned starts, so filling from the left is optimal. Only one
+    instance has media extensions. Raises ValueError for an unknown model or profile, an illegal start, or an overlap.
     """
     geometry = _known(model)
     used, media = _occupied(geometry, placed)
@@ -160,7 +154,7 @@ def free_profiles(model: str, placed: Sequence[tuple[str, int]]) -> dict[str, in
 
 
 def legal_starts(model: str, profile: str, placed: Sequence[tuple[str, int]] = ()) -> tuple[int, ...]:
-    """First memory slices at which one more `profile` could be created now, ascending. Raises as free_profiles."""
+    """First memory slices at which one more `profile` could be created now, ascending. Raises like free_profiles."""
     geometry = _known(model)
     used, media = _occupied(geometry, placed)
     wanted = _placeable(geometry, profile)
@@ -170,10 +164,9 @@ def legal_starts(model: str, profile: str, placed: Sequence[tuple[str, int]] = (
 
 
 def maximal_layouts(model: str, double_memory: bool = True) -> frozenset[tuple[str, ...]]:
-    """Every set of profiles (sorted, repeated by count) that fills a GPU so that nothing more fits.
+    """All sets of profiles (sorted, repeated by count) that fill a GPU completely.
 
-    Media variants are left out: they occupy what their plain profile does. `double_memory` includes the 1g that takes
-    two memory slices.
+    Without media variants, which occupy the same slices. `double_memory` includes the 1g with two memory slices.
     """
     geometry = _known(model)
     profiles = [
@@ -188,7 +181,7 @@ def maximal_layouts(model: str, double_memory: bool = True) -> frozenset[tuple[s
         if not moves:
             found.add(tuple(sorted(layout)))
         for p, start in moves:
-            # Instances are taken in order of their first slice, so each placement is met once.
+            # Instances are ordered by first slice, so that each placement is visited once.
             if start >= least:
                 extend(used | _mask(p, start), (*layout, p.name), start + 1)
 
@@ -198,7 +191,7 @@ def maximal_layouts(model: str, double_memory: bool = True) -> frozenset[tuple[s
 
 @lru_cache(MAX_NAMES)
 def _candidates(model_name: str) -> tuple[tuple[str, ...], int | None]:
-    """Geometry keys a name may mean, and the gigabytes it states where it means none."""
+    """The geometry keys that a name may mean, and its gigabytes if it means none."""
     if model_name in GEOMETRIES:
         return (model_name,), None
     words = re.findall(r"[a-z0-9]+", _FORM.sub(r" \1 ", base_model_name(model_name).lower()))
@@ -237,7 +230,7 @@ def _share(model: str, name: str, method: ShareMethod) -> Share:
 
 
 def _derived(name: str, method: ShareMethod, gpu_gb: int | None, compute_of: int, memory_of: int) -> Share:
-    """A share read from the profile's own name, memory rounded to whole slices."""
+    """A share estimated from the profile's name, with memory rounded to whole slices."""
     g, gb = (int(part) for part in re.findall(r"\d+", name)[:2])
     compute = min(Fraction(g, compute_of), Fraction(1))
     memory = compute
@@ -257,7 +250,7 @@ def _whole(units: Fraction) -> int | Fraction:
 
 
 def _nearest(geometry: Geometry, name: str) -> tuple[Profile, bool] | None:
-    """The profile a name means, and whether that is a guess: the exact one, else the same g with the nearest size."""
+    """The profile that a name means, and whether it is a guess: the exact one, else the same g with the nearest size."""
     if name in geometry.profiles:
         return geometry.profiles[name], False
     g, gb = (int(part) for part in re.findall(r"\d+", name)[:2])

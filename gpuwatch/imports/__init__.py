@@ -1,1 +1,1 @@
-"""History from files, uploads and backfills into the store."""
+"""Imports history from files, uploads and backfills into the store."""

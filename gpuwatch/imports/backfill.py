@@ -1,129 +1,74 @@
-"""History out of a server of the Prometheus API: span by span, each once, the server read ahead of the store.
+"""Imports history from a server with the Prometheus API: each span once, with spans read ahead of the store.
 
-A span and the note that it is done are one transaction: whatever ends the program, running it again asks only for what
-is missing, and nothing is stored twice.
+A span and its record of completion are written in one transaction, so that after any interruption another run reads
+only what is missing and nothing is stored twice.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Event, Lock
-from typing import Any, Protocol
+from threading import Lock
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
-from gpuwatch.core.model import Points, Records, Rejects
-from gpuwatch.imports.files import ImportReport, seal_all
+from gpuwatch.core.model import Points, Records
+from gpuwatch.imports.files import ImportReport, finish_import, import_records
+from gpuwatch.imports.history import Chunk, History
 from gpuwatch.store.database import Store
-from gpuwatch.store.retention import drop_late
 from gpuwatch.store.wide_rows import wide
 
 KIND = "backfill"
 SETTLE_US = 5 * MINUTE_US
-"""Late samples still come for that long: a span that ends later is read, but again by the next run."""
+"""Late samples may arrive for this long: a span that ends later is read again by the next run."""
 CHUNK_SAMPLES = 500_000
-"""About as many samples are one transaction."""
+"""The approximate number of samples per transaction."""
 LENGTHS_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Lengths of a span; each divides a day."""
+"""Possible lengths of a span; each divides a day."""
 RECORDS_US = 6 * HOUR_US
-"""Length of a span of scheduler records."""
+"""The length of a span of scheduler records."""
 MEMORY_LIMIT = "300MB"
-"""Of the store meanwhile: spans wait in memory beside it. Sorting a day goes through its temporary directory."""
+"""The store's limit during a backfill, because spans are kept in memory too. Sorting uses its temporary directory."""
 MAX_JOBS = 16
 MAX_DAYS = 3_660
 MAX_WARNINGS = 20
 
 
-class Chunk(Protocol):
-    """What a span gave; see collectors/prometheus/metrics.py."""
-
-    batches: list[Records | Points]
-    samples: int
-    bytes: int
-    rejects: Rejects
-    lacking: list[str]
-
-
-class Source(Protocol):
-    """Something that has a past: raises SourceUnreachable, UnreadableInput; used from many threads."""
-
-    name: str
-    fields: list[str]
-
-    def find(self, start_us: int, end_us: int) -> list[str]: ...
-
-    def measure(self, start_us: int, end_us: int) -> float: ...
-
-    def chunk(self, start_us: int, end_us: int) -> Chunk: ...
-
-
-class Scheduler(Protocol):
-    """The records of kube-state-metrics in the same server."""
-
-    name: str
-
-    def find(self, start_us: int, end_us: int) -> list[str]: ...
-
-    def chunk(self, start_us: int, end_us: int) -> Chunk: ...
-
-
-@dataclass(frozen=True)
-class History:
-    """A server's past of one cluster."""
-
-    samples: Source
-    records: Scheduler
-    identity: str
-    """Hash of address, tenant, cluster and selector: what is done is done of these."""
-    stop: Event
-    close: Callable[[], None]
-
-
 @dataclass
 class BackfillReport(ImportReport):
-    """What a backfill did: `files` are spans, `repeated` those that earlier runs had done."""
+    """The result of a backfill: `files` are spans, `repeated` those that earlier runs had completed."""
 
     samples: int = 0
     incomplete: int = 0
-    """Spans that the server answered in part, or that late samples may still come to: the next run reads them again."""
-
-
-def open_history(options: Mapping[str, Any], cluster: str) -> History:
-    """The history that options of the command line name; see collectors/prometheus/options.py. Raises UsageError."""
-    problems: list[str] = []
-    found = importlib.import_module("gpuwatch.collectors.prometheus.options").history(options, cluster, problems)
-    if problems:
-        raise UsageError("backfill: " + "; ".join(problems))
-    return History(*found)
+    """Spans with an incomplete response or possible late samples, which the next run reads again."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to read in a time, both ends in microseconds."""
+    """What there is to read in a time range, with both ends in microseconds."""
 
     since_us: int
     until_us: int
     now_us: int
     metrics: bool
-    """Whether there are DCGM samples."""
+    """Whether there are DCGM metrics."""
     records: bool
     """Whether there is kube-state-metrics."""
     notes: list[str]
 
 
-def look(history: History, since_us: int, until_us: int, now_us: int) -> Plan:
-    """Asks what there is, before anything is written. Raises UsageError for a wrong time, SourceUnreachable, and
-    UnreadableInput where there is nothing to read."""
+def plan_backfill(history: History, since_us: int, until_us: int, now_us: int) -> Plan:
+    """Queries what there is, before anything is written. Raises UsageError for an invalid time range,
+    SourceUnreachable, and UnreadableInput if there is nothing to read.
+    """
     since_us, until_us = since_us // MINUTE_US * MINUTE_US, -(-min(until_us, now_us) // SECOND_US) * SECOND_US
     if since_us >= until_us:
-        raise UsageError("backfill: --since must lie before --until, and before now")
+        raise UsageError("backfill: --since must be before --until and in the past")
     if until_us - since_us > MAX_DAYS * DAY_US:
-        raise UsageError(f"backfill: more than {MAX_DAYS} days; give a later --since")
+        raise UsageError(f"backfill: more than {MAX_DAYS} days; use a later --since")
     names = history.samples.find(since_us, until_us)
     metrics, records = bool(history.samples.fields), bool(history.records.find(since_us, until_us))
     if not metrics and not records:
@@ -133,8 +78,8 @@ def look(history: History, since_us: int, until_us: int, now_us: int) -> Plan:
         notes.append(f"{history.samples.name}: no DCGM metrics in this time; only scheduler records are read")
     if not records:
         notes.append(
-            f"{history.samples.name}: no kube-state-metrics; to know who held what, give the labels of dcgm-exporter or "
-            "import scheduler records"
+            f"{history.samples.name}: no kube-state-metrics; to attribute GPUs to jobs, use the labels of dcgm-exporter "
+            "or import scheduler records"
         )
     return Plan(since_us, until_us, now_us, metrics, records, notes)
 
@@ -150,10 +95,10 @@ def backfill(
     again: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> BackfillReport:
-    """Brings the samples of a time and the scheduler's records of it into the store, and seals them.
+    """Imports the samples and scheduler records of the planned time range, and seals them.
 
-    `again` asks also for what was done. `progress(done, total, what)` counts seconds of history. Raises
-    SourceUnreachable: what was stored before stays.
+    `again` also reads completed spans. `progress(done, total, what)` counts seconds of history. Raises
+    SourceUnreachable; what was already stored is kept.
     """
     store.sql("set memory_limit = $limit", limit=MEMORY_LIMIT)
     report = BackfillReport(notes=list(plan.notes))
@@ -164,11 +109,7 @@ def backfill(
         parts.append(_Part("samples", length_us, history.samples.chunk))
     if plan.records:
         parts.append(_Part("records", RECORDS_US, history.records.chunk))
-    todo = []
-    for part in parts:
-        done = [] if again else run.done(part.name)
-        report.repeated += sum(1 for start, end in done if start < plan.until_us and end > plan.since_us)
-        todo.append(list(_spans(plan.since_us, plan.until_us, plan.now_us - SETTLE_US, part.length_us, done)))
+    todo = [run.missing(part, plan, again) for part in parts]
     total = sum(end - start for spans in todo for start, end in spans) // SECOND_US
     finished = 0
     for part, spans in zip(parts, todo, strict=True):
@@ -178,18 +119,14 @@ def backfill(
                 progress(finished, total, f"{part.name} of {rfc3339(start)[:16]}")
     if progress is not None:
         progress(total, total, "sealing")
-    late = drop_late(store)
-    if late:
-        report.notes.append(f"{late} samples belong to days whose raw samples are past retention; they are left out")
-    seal_all(store)
-    store.checkpoint()
+    finish_import(store, report)
     report.notes += run.warnings()
     return report
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One kind of history, and how it is read."""
+    """A kind of history, and how it is read."""
 
     name: str
     length_us: int
@@ -209,7 +146,7 @@ class _Run:
     _lacking: dict[str, int] = field(default_factory=dict)
 
     def done(self, part: str) -> list[tuple[int, int]]:
-        """The spans that earlier runs have read whole, in order."""
+        """The spans that earlier runs have completed, in order."""
         prefix = self._digest(part, "")
         rows = self.store.sql(
             "select distinct digest from import_file where kind = $kind and cluster = $cluster"
@@ -225,8 +162,14 @@ class _Run:
                 found.append((int(start) * SECOND_US, int(end) * SECOND_US))
         return sorted(found)
 
+    def missing(self, part: _Part, plan: Plan, again: bool) -> list[tuple[int, int]]:
+        """The spans of a part that must be read; counts those that earlier runs have completed."""
+        done = [] if again else self.done(part.name)
+        self.report.repeated += sum(1 for start, end in done if start < plan.until_us and end > plan.since_us)
+        return list(_spans(plan.since_us, plan.until_us, plan.now_us - SETTLE_US, part.length_us, done))
+
     def read(self, part: _Part, spans: Sequence[tuple[int, int]], jobs: int) -> Iterator[tuple[int, int]]:
-        """Reads spans in threads, at most `jobs` ahead, and stores them in order; yields those that are on disk."""
+        """Reads spans in threads, at most `jobs` ahead, and stores them in order; yields those that are stored."""
         todo = iter(spans)
         ahead: deque[tuple[tuple[int, int], Future[Chunk]]] = deque()
         sealed_day = spans[0][0] // DAY_US if spans else 0
@@ -238,14 +181,14 @@ class _Run:
                     return
                 span, future = ahead.popleft()
                 self._store(part.name, span, future.result())
-                if span[0] // DAY_US > sealed_day:  # the days before are whole: sorted now, they do not wait on disk
+                if span[0] // DAY_US > sealed_day:  # earlier days are complete and can be sorted now
                     sealed_day = span[0] // DAY_US
                     self.store.seal(sealed_day * DAY_US)
                 yield span
 
     @contextmanager
     def _threads(self, jobs: int) -> Iterator[ThreadPoolExecutor]:
-        """A pool whose threads stop at once when the block is left by an error."""
+        """A pool whose threads stop immediately after an error in the block."""
         pool = ThreadPoolExecutor(jobs, thread_name_prefix="backfill")
         try:
             yield pool
@@ -256,21 +199,21 @@ class _Run:
             pool.shutdown(cancel_futures=True)
 
     def _prepared(self, read: Callable[[int, int], Chunk], start_us: int, end_us: int) -> Chunk:
-        """A span as it goes into the store: in wide rows. One at a time, which bounds the memory."""
+        """A span as wide rows for the store. One at a time, which limits memory."""
         chunk = read(start_us, end_us)
         with self._lock:
             chunk.batches = [Records("sample", wide(b)) if isinstance(b, Points) else b for b in chunk.batches]
         return chunk
 
     def _store(self, part: str, span: tuple[int, int], chunk: Chunk) -> None:
-        whole = not chunk.lacking and span[1] <= self.now_us - SETTLE_US
+        complete = not chunk.lacking and span[1] <= self.now_us - SETTLE_US
         with self.store.transaction():
             for batch in chunk.batches:
                 self.store.append(batch)
-            if whole:
-                self._note(part, span, chunk)
+            if complete:
+                self._record(part, span, chunk)
         self.report.files += 1
-        self.report.incomplete += not whole
+        self.report.incomplete += not complete
         self.report.records += chunk.samples
         self.report.samples += chunk.samples if part == "samples" else 0
         if chunk.rejects.total:
@@ -279,42 +222,20 @@ class _Run:
             if text in self._lacking or len(self._lacking) < MAX_WARNINGS:
                 self._lacking[text] = self._lacking.get(text, 0) + 1
 
-    def _note(self, part: str, span: tuple[int, int], chunk: Chunk) -> None:
-        """The row that says that a span is done, and what was refused of it."""
+    def _record(self, part: str, span: tuple[int, int], chunk: Chunk) -> None:
+        """Records that a span is complete, and what was rejected in it."""
         name = f"{self.history.samples.name} {part} {rfc3339(span[0])},{rfc3339(span[1])}"
-        own = {
-            "digest": self._digest(part, f"{span[0] // SECOND_US}-{span[1] // SECOND_US}"),
-            "kind": KIND,
-            "cluster": self.cluster,
-        }
-        self.store.sql(
-            "insert into import_file values ($digest, $kind, $cluster, $path, $bytes, $records, $rejected, $now)",
-            **own,
-            path=name,
-            bytes=chunk.bytes,
-            records=chunk.samples,
-            rejected=chunk.rejects.total,
-            now=self.now_us,
-        )
-        for reason, count in chunk.rejects.counts.items():
-            path, line, example = chunk.rejects.first[reason]
-            self.store.sql(
-                "insert into reject values ($digest, $kind, $cluster, $path, $reason, $count, $line, $example)",
-                **own,
-                path=path,
-                reason=reason,
-                count=count,
-                line=line,
-                example=example,
-            )
+        key = self._digest(part, f"{span[0] // SECOND_US}-{span[1] // SECOND_US}"), KIND, self.cluster
+        for records in import_records(key, name, chunk.bytes, chunk.samples, chunk.rejects, self.now_us):
+            self.store.append(records)
 
     def _digest(self, part: str, span: str) -> str:
         return f"{self.history.identity}:{part}:{span}"
 
     def warnings(self) -> list[str]:
-        """What the server said that its answers lack."""
+        """What the server reported as missing in its responses."""
         return [
-            f"{self.history.samples.name}: answers lack something in {count} spans, which the next run reads again: {text}"
+            f"{self.history.samples.name}: incomplete responses in {count} spans, which the next run reads again: {text}"
             for text, count in self._lacking.items()
         ]
 
@@ -322,9 +243,9 @@ class _Run:
 def _spans(
     since_us: int, until_us: int, settled_us: int, length_us: int, done: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """The spans of [since_us, until_us) that are not done, in order: at most `length_us` long, cut at its multiples.
+    """The missing spans of [since_us, until_us), in order: at most `length_us` long, split at its multiples.
 
-    What lies after `settled_us` is a span of its own: only it has to be read again.
+    The time after `settled_us` is a separate span, so that only this one must be read again.
     """
     settled_us = settled_us // SECOND_US * SECOND_US
     at = since_us
@@ -345,7 +266,7 @@ def _spans(
 
 
 def _length(samples_a_second: float) -> int:
-    """The longest of LENGTHS_S with at most CHUNK_SAMPLES, microseconds."""
+    """The longest of LENGTHS_S with at most CHUNK_SAMPLES, in microseconds."""
     fitting = [s for s in LENGTHS_S if s * samples_a_second <= CHUNK_SAMPLES]
     return max(fitting, default=LENGTHS_S[0]) * SECOND_US
 
@@ -355,6 +276,6 @@ def _nothing(history: History, names: Sequence[str], since_us: int, until_us: in
     if names:
         return f"{history.samples.name}: none of its {len(names)} DCGM metrics {span} is known ({', '.join(names[:3])}, ...)"
     return (
-        f"{history.samples.name}: answers, but has no DCGM metric (DCGM_FI_...) and no kube-state-metrics {span}; "
+        f"{history.samples.name}: responds, but has no DCGM metric (DCGM_FI_...) and no kube-state-metrics {span}; "
         "check --match, --since, --tenant, and that this server scrapes dcgm-exporter"
     )

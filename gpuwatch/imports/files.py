@@ -1,20 +1,18 @@
-"""Import of history from files: each file once, known by its content; what was acknowledged is on disk."""
+"""Imports history from files: each file once, identified by its content, and durable when acknowledged."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
-from threading import BoundedSemaphore, Event, Thread
 
 import pyarrow as pa
 
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.core.model import Points, Records, Rejects, Rows, Source
+from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import find_importer, importers, plan_bundle
+from gpuwatch.imports.read_ahead import OpenFile, Part, read_ahead
 from gpuwatch.policy import ownership
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates import card as rates_card
@@ -25,25 +23,22 @@ from gpuwatch.store.retention import drop_late
 from gpuwatch.store.time_bounds import history, in_time
 
 ROWS_A_COMMIT = 5_000_000
-"""A file with more rows is committed in parts; after a crash it is read again and the repeats are dropped."""
-READ_BYTES = 1 << 20
-BATCHES_AHEAD = 3
-"""Parsed batches that may wait for the store: about a million readings each."""
+"""A file with more rows is committed in parts; after a crash it is read again and repeated rows are dropped."""
 IGNORED = "ignored: "
-"""Reasons that start so count input that is not ours, not input that is wrong."""
+"""Prefix of reasons for input that is not relevant, as opposed to invalid."""
 INCOMPLETE = "incomplete: %"
-"""Reasons like this one count input that lacked another file: its file is read again when it is named again."""
+"""Pattern of reasons for input that needs another file: its file is read again when it is imported again."""
 DEFAULT_CLUSTER = "default"
 INTERVAL_SETTING = "scrape_interval_us"
 
 
 @dataclass
 class ImportReport:
-    """What an import did, file by file."""
+    """The result of an import."""
 
     files: int = 0
     repeated: int = 0
-    """Files whose content had been imported before."""
+    """Files whose content was already imported."""
     records: int = 0
     rejects: list[Rejects] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -51,18 +46,8 @@ class ImportReport:
 
     @property
     def rejected(self) -> int:
-        """Pieces of input refused, without what is merely not ours."""
+        """The number of rejected records, without ignored input."""
         return sum(count for r in self.rejects for reason, count in r.counts.items() if not reason.startswith(IGNORED))
-
-
-@dataclass(frozen=True)
-class Part:
-    """One file to import."""
-
-    kind: str
-    path: Path
-    cluster: str
-    timezone: str
 
 
 Progress = Callable[[int, int, str], None]
@@ -79,19 +64,16 @@ def import_paths(
     timezone: str = "UTC",
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Imports files, directories of files, or bundles; repeating it changes nothing.
+    """Imports files, directories of files, or bundles; repeating an import changes nothing.
 
-    Raises UnreadableInput when nothing named can be read; a bad file among good ones is listed in the report.
-    `progress(done, total, name)` is called before each file. Times are microseconds.
+    Raises UnreadableInput if nothing can be read; an unreadable file among others is listed in the report.
+    `progress(done, total, name)` is called before each file. Times are in microseconds.
     """
     report = ImportReport()
     parts: list[Part] = []
     named = list(paths)
     for path in named:
-        if not path.exists():
-            raise UnreadableInput(f"{path}: no such file or directory")
-        if not (path.is_file() or path.is_dir()):
-            raise UnreadableInput(f"{path}: neither a file nor a directory; write the stream to a file first")
+        _require_path(path)
         if kind == "bundle":
             parts += _bundle_parts(path, cluster, state, report, now_us)
         else:
@@ -99,7 +81,7 @@ def import_paths(
     read = 0
     known = {tuple(row) for row in store.sql("select digest, kind, cluster from import_file")}
     known -= _incomplete(store)
-    with closing(_read_ahead(parts, known)) as opened:
+    with closing(read_ahead(parts, known)) as opened:
         for number, file in enumerate(opened):
             if progress is not None:
                 progress(number, len(parts), file.part.path.name)
@@ -112,27 +94,39 @@ def import_paths(
         progress(len(parts), len(parts), "sealing")
     if report.unreadable and (read == 0 or any(path.is_file() for path in named)):
         raise UnreadableInput("; ".join(report.unreadable[:5]))
+    finish_import(store, report)
+    return report
+
+
+def _require_path(path: Path) -> None:
+    if not path.exists():
+        raise UnreadableInput(f"{path}: no such file or directory")
+    if not (path.is_file() or path.is_dir()):
+        raise UnreadableInput(f"{path}: neither a file nor a directory; write the stream to a file first")
+
+
+def finish_import(store: Store, report: ImportReport) -> None:
+    """Drops samples past retention, seals the others, and makes the import durable."""
     late = drop_late(store)
     if late:
         report.notes.append(f"{late} samples belong to days whose raw samples are past retention; they are left out")
     seal_all(store)
     store.checkpoint()
-    return report
 
 
 def seal_all(store: Store) -> int:
-    """Seals every sample there is; returns rows sealed."""
+    """Seals all samples; returns the number of sealed rows."""
     newest = store.sql("select max(observed_us) from sample_tail")[0][0]
     return 0 if newest is None else store.seal(newest + 1)
 
 
 def parts_of(kind: str, path: Path, cluster: str, timezone: str) -> list[Part]:
-    """The files of a kind that a path names: itself, or those in the directory. Raises UnreadableInput for none."""
+    """The files of a kind at a path: itself, or those in the directory. Raises UnreadableInput if there are none."""
     importer = find_importer(kind)
     if path.is_dir() and importer.suffixes:
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(importer.suffixes))
         if not files:
-            raise UnreadableInput(f"{path}: no file of kind {kind} ({', '.join(importer.suffixes)}) in it")
+            raise UnreadableInput(f"{path}: contains no file of kind {kind} ({', '.join(importer.suffixes)})")
         return [Part(kind, p, cluster, timezone) for p in files]
     return [Part(kind, path, cluster, timezone)]
 
@@ -146,7 +140,7 @@ def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportR
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
     if not plan.parts and plan.rates is None and plan.teams is None:
         raise UnreadableInput(
-            f"{path}: nothing to import in it; a bundle has metrics/, slurm/, k8s/, topo/, rates.csv or teams.csv"
+            f"{path}: nothing to import; a bundle has metrics/, slurm/, k8s/, topo/, rates.csv or teams.csv"
         )
     _import_cards(plan.rates, plan.teams, state, report, now_us)
     known = importers()
@@ -159,83 +153,10 @@ def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportR
     return parts
 
 
-@dataclass
-class _File:
-    """A file being read by the other thread: its batches come through a short queue, None at the end."""
-
-    part: Part
-    digest: str = ""
-    size: int = 0
-    known: bool = False
-    rejects: Rejects = field(default_factory=Rejects)
-    error: Exception | None = None
-    batches: SimpleQueue[Records | Points | None] = field(default_factory=SimpleQueue)
-    taken: Callable[[], None] = lambda: None
-    """Says that a batch was taken from the queue: there is room for the next."""
-
-
-def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_File, None, None]:
-    """Parses in a second thread while the first writes to the store: DuckDB works outside Python's lock.
-
-    At most BATCHES_AHEAD batches wait. Closing the iterator stops the thread after the batch it is at.
-    """
-    together: dict[tuple[str, str], list[str]] = {}
-    for part in parts:
-        together.setdefault((part.kind, part.cluster), []).append(str(part.path))
-    beside = {key: tuple(paths) for key, paths in together.items()}
-    opened: SimpleQueue[_File | None] = SimpleQueue()
-    room = BoundedSemaphore(BATCHES_AHEAD)
-    stop = Event()
-
-    def work() -> None:
-        for part in parts:
-            file = _File(part)
-            opened.put(file)
-            try:
-                file.digest, file.size = digest_of(part.path)
-                file.known = (file.digest, part.kind, part.cluster) in known
-                for batch in () if file.known else _batches(part, beside, file.rejects):
-                    room.acquire()
-                    if stop.is_set():
-                        return
-                    file.batches.put(batch)
-            except OSError as error:
-                file.error = UnreadableInput(f"{part.path}: {error.strerror or error}")
-            except Exception as error:  # noqa: BLE001 - handed to the other thread, which raises it
-                file.error = error
-            file.batches.put(None)
-            if stop.is_set():
-                return
-        opened.put(None)
-
-    reader = Thread(target=work, name="reader", daemon=True)
-    reader.start()
-    try:
-        while (file := opened.get()) is not None:
-            file.taken = room.release
-            yield file
-    finally:
-        stop.set()
-        with suppress(ValueError):
-            room.release()
-        reader.join()
-
-
-def _batches(part: Part, beside: dict[tuple[str, str], tuple[str, ...]], rejects: Rejects) -> Rows:
-    return find_importer(part.kind).read(_source(part, beside[part.kind, part.cluster]), rejects)
-
-
-def _source(part: Part, beside: tuple[str, ...]) -> Source:
-    # A scrape without timestamps is of the moment it was saved. Nothing else takes its time from a file: a copy of an
-    # old dump is not newer evidence.
-    saved_us = part.path.stat().st_mtime_ns // 1000 if part.kind == "openmetrics" else None
-    return Source(str(part.path), part.cluster, part.timezone, saved_us, beside)
-
-
 def _import_cards(
     rate_file: Path | None, team_file: Path | None, state: State, report: ImportReport, now_us: int
 ) -> None:
-    """Puts rates.csv and teams.csv into the state. A file without one good row leaves what was there."""
+    """Replaces rates and team rules by those in rates.csv and teams.csv, unless a file has no valid row."""
     rejects = Rejects()
     try:
         if rate_file is not None:
@@ -243,7 +164,7 @@ def _import_cards(
             if card:
                 replace_rates(state, card, "import", rate_file.name, now_us)
             else:
-                report.notes.append(f"{rate_file}: not one good row; the rates known before stay in force")
+                report.notes.append(f"{rate_file}: no valid row; the previous rates remain in force")
     except (UnreadableInput, OSError) as error:
         report.unreadable.append(str(error))
     try:
@@ -252,14 +173,14 @@ def _import_cards(
             if rules:
                 replace_team_rules(state, rules, "import", team_file.name, now_us)
             else:
-                report.notes.append(f"{team_file}: not one good row; the rules known before stay in force")
+                report.notes.append(f"{team_file}: no valid row; the previous rules remain in force")
     except (UnreadableInput, OSError) as error:
         report.unreadable.append(str(error))
     if rejects.total:
         report.rejects.append(rejects)
 
 
-def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -> None:
+def _import_file(store: Store, file: OpenFile, report: ImportReport, now_us: int) -> None:
     records = stored = 0
     finished = False
     try:
@@ -278,7 +199,7 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
                         batch = in_time(batch, history(now_us), str(file.part.path), file.rejects)
                     appended = store.append(batch)
                     rows += appended
-                    if not closes(batch):
+                    if not is_bill_file(batch):
                         records += batch.rows.num_rows
                         stored += appended
                 if finished and not file.known:
@@ -293,56 +214,39 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
         report.files += 1
 
 
-def closes(batch: Records | Points) -> bool:
-    """Whether a batch is the record of a bill's file, which tells that its lines are there: it is none of its records."""
+def is_bill_file(batch: Records | Points) -> bool:
+    """Whether a batch is the record of a bill's file, which completes its lines and does not count as one of them."""
     return isinstance(batch, Records) and batch.table == "bill_file"
 
 
-def _record(store: Store, file: _File, records: int, now_us: int) -> None:
+def _record(store: Store, file: OpenFile, records: int, now_us: int) -> None:
     part = file.part
     if (file.digest, part.kind, part.cluster) in _incomplete(store):
-        words = {"digest": file.digest, "kind": part.kind, "cluster": part.cluster}
-        store.sql("delete from import_file where digest = $digest and kind = $kind and cluster = $cluster", **words)
-        store.sql("delete from reject where digest = $digest and kind = $kind and cluster = $cluster", **words)
-    for note in noted((file.digest, part.kind, part.cluster), str(part.path), file.size, records, file.rejects, now_us):
-        store.append(note)
+        key = {"digest": file.digest, "kind": part.kind, "cluster": part.cluster}
+        store.sql("delete from import_file where digest = $digest and kind = $kind and cluster = $cluster", **key)
+        store.sql("delete from reject where digest = $digest and kind = $kind and cluster = $cluster", **key)
+    identity = file.digest, part.kind, part.cluster
+    for batch in import_records(identity, str(part.path), file.size, records, file.rejects, now_us):
+        store.append(batch)
 
 
-def noted(
+def import_records(
     key: tuple[str, str, str], path: str, size: int, records: int, rejects: Rejects, now_us: int
 ) -> list[Records]:
-    """What is kept of a file that was read, known by (digest, kind, cluster): its size in bytes, how many records it
-    held, and what was refused of it.
+    """The rows about an imported file with the key (digest, kind, cluster): its size in bytes, its number of records,
+    and its rejects.
     """
-    known = dict(zip(("digest", "kind", "cluster"), key, strict=True))
+    identity = dict(zip(("digest", "kind", "cluster"), key, strict=True))
     file = {"path": path, "bytes": size, "records": records, "rejected": rejects.total, "imported_us": now_us}
-    notes = [Records("import_file", pa.Table.from_pylist([known | file]))]
-    refused = []
+    batches = [Records("import_file", pa.Table.from_pylist([identity | file]))]
+    rejected = []
     for reason, count in rejects.counts.items():
         name, line, example = rejects.first[reason]
-        words = {"path": name, "reason": reason, "count": count, "line": line, "example": example}
-        refused.append(known | words)
-    return [*notes, Records("reject", pa.Table.from_pylist(refused))] if refused else notes
+        rejected.append(identity | {"path": name, "reason": reason, "count": count, "line": line, "example": example})
+    return [*batches, Records("reject", pa.Table.from_pylist(rejected))] if rejected else batches
 
 
 def _incomplete(store: Store) -> set[tuple[str, ...]]:
-    """Files that lacked another one when they were read."""
+    """Files that needed another file when they were read."""
     found = store.sql("select distinct digest, kind, cluster from reject where reason like $like", like=INCOMPLETE)
     return {tuple(row) for row in found}
-
-
-def digest_of(path: Path) -> tuple[str, int]:
-    """SHA-256 and size of a file, or of every file below a directory with its name."""
-    total = hashlib.sha256()
-    size = 0
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    for file in files:
-        total.update(file.name.encode())
-        try:
-            with file.open("rb") as stream:
-                while block := stream.read(READ_BYTES):
-                    total.update(block)
-                    size += len(block)
-        except OSError as error:
-            raise UnreadableInput(f"{file}: {error.strerror}") from error
-    return total.hexdigest(), size

@@ -1,4 +1,4 @@
-"""Bills that are sent to a running server: each file once, stored by the server's writer, whole or not at all."""
+"""Imports bills that are uploaded to a running server: each file once, stored completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from pathlib import Path
 from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput, UsageError
 from gpuwatch.core.model import Points, Records, Rejects, Source
 from gpuwatch.core.registry import Importer, importers
-from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, closes, digest_of, noted
+from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, import_records, is_bill_file
+from gpuwatch.imports.read_ahead import digest_of
 from gpuwatch.store.database import Store
 
 KINDS = "bill-"
-"""How the import kinds of bills begin."""
+"""Prefix of the import kinds of bills."""
 FILE_BYTES_MAX = 1 << 30
-"""Of one file as it is sent; larger ones are packed, or imported while the server is stopped."""
+"""The size limit of an upload; larger files must be compressed, or imported while the server is stopped."""
 ARRIVING = "arriving"
-"""Folder of the data directory for files until they are imported; what a crash left there is deleted at the next start."""
+"""Folder in the data directory for files until they are imported; leftovers of a crash are deleted at the next start."""
 ARRIVING_MAX = 4
-"""Files that may arrive or wait at once."""
+"""The most files that are uploaded or wait at the same time."""
 TURN_S = 60.0
-"""How long a file waits for the one before it, or for room in the writer's queue."""
+"""How long a file waits for the previous one, or for space in the writer's queue."""
 STORED_S = 60.0
-"""How long the disk may take for a batch."""
+"""How long storing a batch may take."""
 BATCHES_AHEAD = 3
 PAUSE_S = 0.1
 
@@ -37,15 +38,15 @@ Submit = Callable[[str, Sequence[Records | Points]], Future[None]]
 
 
 def bill_importer(kind: str) -> Importer:
-    """The reader of a kind of bill. Raises UsageError naming the kinds there are."""
+    """The importer of a kind of bill. Raises UsageError with the known kinds."""
     known = {name: found for name, found in importers().items() if name.startswith(KINDS)}
     if kind not in known:
-        raise UsageError(f"kind {kind!r}: no kind of bill; known: {', '.join(known)}")
+        raise UsageError(f"kind {kind!r}: not a kind of bill; known: {', '.join(known)}")
     return known[kind]
 
 
 class Bills:
-    """Takes files of bills, one at a time. `submit` is the writer's, `directory` where files arrive."""
+    """Imports uploaded bills, one at a time. `submit` is the writer's, `directory` is for uploads."""
 
     def __init__(
         self,
@@ -61,15 +62,15 @@ class Bills:
 
     @contextmanager
     def room(self) -> Iterator[Path]:
-        """An empty folder for a file that arrives, gone at the end. Raises StoreBusy when ARRIVING_MAX arrive already."""
+        """A temporary folder for an upload. Raises StoreBusy when there are already ARRIVING_MAX uploads."""
         if not self._arriving.acquire(blocking=False):
-            raise StoreBusy(f"{ARRIVING_MAX} bills arrive already; send this one when they are imported")
+            raise StoreBusy(f"{ARRIVING_MAX} bills are being uploaded; send this one when they are imported")
         try:
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 room = tempfile.mkdtemp(dir=self._directory)
             except OSError as error:
-                raise StoreError(f"cannot write to {self._directory}: {error.strerror or error}; make room") from error
+                raise StoreError(f"cannot write to {self._directory}: {error.strerror or error}; free space") from error
             try:
                 yield Path(room)
             finally:
@@ -78,10 +79,10 @@ class Bills:
             self._arriving.release()
 
     def take(self, kind: str, room: Path, name: str, beside: Sequence[str] = ()) -> ImportReport:
-        """Imports the file `name` of a room; the names of files that are sent as parts of one bill are `beside`.
+        """Imports the file `name` in a folder; `beside` names the other files of the same bill.
 
-        What was imported before, here or by the command line, changes nothing. Raises UsageError for an unknown kind,
-        UnreadableInput (nothing of the file counts then), StoreBusy while others are imported, StoreError.
+        A file that was already imported, here or on the command line, changes nothing. Raises UsageError for an unknown
+        kind, UnreadableInput (nothing is imported then), StoreBusy while others are imported, and StoreError.
         """
         importer = bill_importer(kind)
         if not self._turn.acquire(timeout=TURN_S):
@@ -110,23 +111,24 @@ class Bills:
         last: list[Records | Points] = []
         waiting: deque[Future[None]] = deque()
         for batch in importer.read(Source(str(path), DEFAULT_CLUSTER, beside=together), rejects):
-            if closes(batch):
+            if is_bill_file(batch):
                 last.append(batch)
                 continue
             records += batch.rows.num_rows
             waiting.append(self._sent(name, [batch]))
             if len(waiting) > BATCHES_AHEAD:
                 _stored(waiting.popleft())
-        for one in waiting:
-            _stored(one)
+        for future in waiting:
+            _stored(future)
         rejects.first = {why: (name, line, text) for why, (_, line, text) in rejects.first.items()}
-        notes = noted((digest, importer.kind, DEFAULT_CLUSTER), name, size, records, rejects, self._now_us())
-        # The file's own record and the notes in one transaction: only with it its lines count.
-        _stored(self._sent(name, [*last, *notes]))
+        key = digest, importer.kind, DEFAULT_CLUSTER
+        done = import_records(key, name, size, records, rejects, self._now_us())
+        # In one transaction with the file's own record, without which its lines do not count.
+        _stored(self._sent(name, [*last, *done]))
         return ImportReport(files=1, records=records, rejects=[rejects] if rejects.total else [])
 
     def _sent(self, name: str, batches: Sequence[Records | Points]) -> Future[None]:
-        """Batches in the writer's queue, as soon as it has room."""
+        """Submits batches to the writer's queue as soon as it has space."""
         until_s = time.monotonic() + TURN_S
         while True:
             try:
@@ -141,4 +143,4 @@ def _stored(done: Future[None]) -> None:
     try:
         done.result(STORED_S)
     except TimeoutError as error:
-        raise StoreBusy(f"the disk did not take the bill within {STORED_S:g} s; send it again") from error
+        raise StoreBusy(f"the bill was not stored within {STORED_S:g} s; send it again") from error

@@ -14,7 +14,7 @@ import pyarrow as pa
 from gpuwatch.capacity.demand import DAYS, ROWS_MAX, TASKS_MAX, shape, task_of, weighed
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.hardware.fgd import NODE, Node, Task, expected, takes
-from gpuwatch.hardware.mig_packing import idle_lost, room
+from gpuwatch.hardware.mig_packing import idle_lost, slice_capacity
 from gpuwatch.store.database import Store
 
 HELD_MARK = "*"
@@ -131,7 +131,9 @@ def judge(parts: tuple[str, ...], partitioned: bool, model: str | None, tasks: t
     weight = sum(task.weight for task in tasks)
     if partitioned:
         idle = [not part.endswith(HELD_MARK) for part in parts]
-        found = room(model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True)))
+        found = slice_capacity(
+            model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True))
+        )
         if found is None or not weight:
             return [Part(0, sum(idle))]
         lost, misfit, of = idle_lost(found, tasks, model)

@@ -1,4 +1,4 @@
-"""The fleet simulator: writes a bundle in the wire formats of real clusters, and the truth about it."""
+"""The fleet simulator: writes a bundle in the formats of real clusters, and the expected results."""
 
 from gpuwatch.simulate.bundle import simulate
 from gpuwatch.simulate.truth import Truth

@@ -20,12 +20,12 @@ PENDING_MAX = 4
 NODES_TRIED = 2
 ARRAY_TASKS = 3
 WAIT_S_MAX = 1500
-"""A healthy queue: nobody waits longer than this. Long waits are for scenes, which say why."""
+"""The longest wait in a healthy queue. Longer waits are created by scenes, with a reason."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of job: how often it comes, how long it takes (median, spread), how many GPUs it wants."""
+    """A kind of job: its frequency, duration (median, spread) and number of GPUs."""
 
     kind: str
     load: str
@@ -61,7 +61,7 @@ KINDS["default"] = KINDS["training"]
 
 
 def background_drafts(fleet: Fleet, calendar: Calendar, step_s: int, rng: np.random.Generator) -> list[Draft]:
-    """Jobs of every pool in order of arrival; those that find no slot in the window stay pending, a few a scheduler."""
+    """Jobs of every pool in order of arrival; a few per scheduler that find no slot in the window stay pending."""
     pools: dict[tuple[str, str, str], list[Node]] = defaultdict(list)
     for node in fleet.nodes:
         if node.counters != "none":

@@ -72,7 +72,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Lack:
-    """What an exporter does not tell: words in names of metrics, and the part of samples that is lost on the way."""
+    """What an exporter omits: words in names of metrics, and the share of samples that is lost."""
 
     without: tuple[str, ...] = ()
     drop: float = 0.0
@@ -130,7 +130,7 @@ def _write_history(
     progress: Progress | None,
     lack: Lack,
 ) -> int:
-    """One file a node and CHUNK_S; returns how many samples they hold."""
+    """One file per node and CHUNK_S; returns the number of samples."""
     on_node: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         for name in run.nodes:
@@ -156,7 +156,7 @@ def _write_history(
 
 
 def _lose(readings: Sequence[Readings], drop: float, rng: np.random.Generator) -> None:
-    """Takes a random part of the instants out, the same of all devices of the node: a scrape that failed.
+    """Removes a random part of the instants, the same for all devices of the node, like a failed scrape.
 
     The first and the last stay: they bound what the fleet owned.
     """
@@ -177,7 +177,7 @@ def write_metrics(
     step_s: int,
     zero: int,
 ) -> None:
-    """One file a node with the steps [first, last) of readings that begin at step `zero`."""
+    """One file per node with the steps [first, last) of readings that begin at step `zero`."""
     millis = _millis(epoch, zero, last, step_s)
     for node in fleet.nodes:
         if node.name in readings and first < last:

@@ -1,4 +1,4 @@
-"""Calendar: when each device is taken, and the earliest time that a job of k devices fits."""
+"""Calendar: when each device is in use, and the earliest time at which a job of k devices fits."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Calendar:
         self._taken: dict[str, list[tuple[int, int]]] = {}
 
     def is_free(self, device: Device, start: int, end: int) -> bool:
-        """Whether nothing is booked on the device in [start, end)."""
+        """Whether the device is free in [start, end)."""
         taken = self._taken.get(device.id, [])
         position = bisect_right(taken, (start, 1 << 60))
         before_is_over = position == 0 or taken[position - 1][1] <= start
         return before_is_over and (position == len(taken) or taken[position][0] >= end)
 
     def book(self, devices: tuple[Device, ...], start: int, end: int) -> None:
-        """Takes the devices for [start, end); ValueError where one is taken already."""
+        """Reserves the devices for [start, end); raises ValueError if one is already reserved."""
         for device in devices:
             if not self.is_free(device, start, end):
                 raise ValueError(f"{device.id} is taken within [{start}, {end})")
             insort(self._taken.setdefault(device.id, []), (start, end))
 
     def free_seconds(self, node: Node) -> int:
-        """Device-seconds of the node's exported devices that nothing is booked on."""
+        """Free device-seconds of the node's exported devices."""
         taken = sum(end - start for d in node.devices for start, end in self._taken.get(d.id, []) if d.exported)
         return self.window_s * sum(1 for d in node.devices if d.exported) - taken
 

@@ -1,4 +1,4 @@
-"""Drafts: what runs where and when, before it has job numbers and names."""
+"""Drafts: which runs are where and when, before they get job numbers and names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def blind_drafts(fleet: Fleet, calendar: Calendar, rng: np.random.Generator) -> 
 
 
 def wide_draft(fleet: Fleet, calendar: Calendar, rng: np.random.Generator) -> list[Draft]:
-    """One Slurm job over two nodes, where two nodes of a model have more free GPUs than one node holds."""
+    """A Slurm job over two nodes, if two nodes of a model together have more free GPUs than one node has in total."""
     window = calendar.window_s
     start, end = int(window * 0.33) + 11, int(window * 0.52) + 29
     nodes = [node for node in fleet.nodes if node.counters == "training" and node.gpu_count >= 8]

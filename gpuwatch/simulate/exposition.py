@@ -35,7 +35,7 @@ class Metric:
     help: str
     text: str
     every: int = 1
-    """It is read at each `every`-th scrape."""
+    """It is included in every `every`-th scrape."""
 
 
 _CLOCK = Metric("clock", "DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "int")
@@ -129,7 +129,7 @@ _HEALTH = tuple(
 _LINKED = frozenset({"nvlink_tx", "nvlink_rx", "nvlink_crc", "nvlink_replays", "nvlink_recoveries", "fabric_health"})
 """Codes of NVLink: a model without it has no such series."""
 OWN = ("util", "memory_used")
-"""What an exporter tells of each process of a shared GPU, beside the GPU's own."""
+"""Metrics of each process on a shared GPU, in addition to those of the GPU."""
 
 COUNTERS: dict[str, tuple[Metric, ...]] = {
     "default": _DEFAULT,
@@ -138,11 +138,11 @@ COUNTERS: dict[str, tuple[Metric, ...]] = {
     "health": (*_DEFAULT, _REASONS, _SM, _OCCUPANCY, *_PIPES, *_NVLINK, *_HEALTH),
     "mig": (_CLOCK, _TEMP, _POWER, _ENERGY, _XID, _FREE, _USED, _ENGINE, _SM, _OCCUPANCY, _TENSOR, _DRAM),
 }
-"""The metrics an exporter is told to collect. Under MIG there is no GPU_UTIL, and PCIe and NVLink are left out."""
+"""The metrics that an exporter is configured to collect. Under MIG there is no GPU_UTIL, PCIe or NVLink."""
 
 
 def counters_of(node: Node, without: Collection[str] = ()) -> tuple[Metric, ...]:
-    """What the exporter of a node tells: its field set, less what its model lacks and what `without` names.
+    """The metrics of a node's exporter: its field set, without those that its model lacks or that are in `without`.
 
     A name is a part of the metric's: SM_ACTIVE.
     """
@@ -163,7 +163,7 @@ def chunk_gzip(
     epoch: Epoch,
     without: Collection[str] = (),
 ) -> tuple[bytes, int]:
-    """The gzip file of a node's samples at instants [first, last) with these timestamps, and how many they are.
+    """The gzip file of a node's samples at instants [first, last) with these timestamps, and their number.
 
     The same input gives the same bytes: the gzip header has no time and no name.
     """
@@ -185,7 +185,7 @@ def chunk_gzip(
 
 
 def page(node: Node, readings: Sequence[Readings], index: int) -> bytes:
-    """What the exporter of a node answers at one instant: text without timestamps."""
+    """The response of a node's exporter at one instant: text without timestamps."""
     parts = []
     for metric in COUNTERS[node.counters]:
         parts.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n")
@@ -211,7 +211,7 @@ def _driver_turns(node: Node, seconds: Sequence[int]) -> list[tuple[str, int, in
 
 
 def _told(metric: Metric, reading: Readings) -> list[Holding]:
-    """Under which labels a reading is told: of a shared GPU also the whole, without an owner."""
+    """The labels of a reading; a shared GPU also has readings of the whole GPU, without an owner."""
     if reading.processes and metric.code in OWN:
         whole = Holding(0, len(reading.exported), None)
         return [whole, *(holding for holding in reading.holdings if holding.run is not None)]
@@ -219,7 +219,7 @@ def _told(metric: Metric, reading: Readings) -> list[Holding]:
 
 
 def _own(metric: Metric, reading: Readings, holding: Holding) -> NDArray[np.int64]:
-    """The codes that go under that label."""
+    """The codes with that label."""
     if holding.run is not None and metric.code in OWN and holding.run.number in reading.processes:
         return reading.processes[holding.run.number][metric.code]
     return reading.codes[metric.code]
@@ -228,7 +228,7 @@ def _own(metric: Metric, reading: Readings, holding: Holding) -> NDArray[np.int6
 def _series(
     metric: Metric, reading: Readings, chunk: int, first: int, last: int, stamps: list[str], driver: str
 ) -> tuple[list[str], int]:
-    """The lines of one metric and device in [first, last), one text a label epoch; `chunk` is the instant of stamps[0]."""
+    """The lines of a metric and device in [first, last), one text per label epoch; `chunk` is the instant of stamps[0]."""
     texts, samples = [], 0
     for holding in _told(metric, reading):
         start, end = max(holding.first, first), min(holding.last, last)

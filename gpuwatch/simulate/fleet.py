@@ -21,7 +21,7 @@ WHOLE = -1
 
 @dataclass(frozen=True)
 class Device:
-    """What a job can hold: a whole GPU (gi = -1) or a MIG instance, which counts `share` of its GPU."""
+    """A device that a job can hold: a whole GPU (gi = -1) or a MIG instance with a `share` of its GPU."""
 
     node: str
     index: int
@@ -70,7 +70,7 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     patches: tuple[Patch, ...] = ()
     also_kubernetes: bool = False
-    """A Slurm node that Kubernetes has as a node too."""
+    """A Slurm node that is also a Kubernetes node."""
 
     @property
     def is_mig(self) -> bool:
@@ -188,7 +188,7 @@ def _whole_node(
 def mig_devices(
     name: str, model: Model, layouts: Sequence[tuple[str, ...]], count: int, seed: int
 ) -> tuple[Device, ...]:
-    """The instances of `count` GPUs of a node, whose layouts come in turn."""
+    """The instances of `count` GPUs of a node, which get the layouts in turn."""
     devices = []
     for index in range(count):
         layout = layouts[index % len(layouts)]

@@ -22,15 +22,15 @@ CONTROLLER_APIS = {
     "RayCluster": "ray.io/v1",
 }
 CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8"}
-"""The newest CUDA that a driver branch runs."""
+"""The newest CUDA version that a driver branch supports."""
 LAST_TRY_S, TRY_EVERY_S = 95, 300
-"""When the scheduler last tried a pod that waits, before the dump, and how often it does."""
+"""How long before the dump the scheduler last tried a pending pod, and how often it retries."""
 RESTART_S = 41
 """How long a restarted container was down."""
 
 
 def pods(runs: Sequence[Run], epoch: Epoch) -> str:
-    """Every pod that asked for GPUs, finished and pending ones included."""
+    """All pods that requested GPUs, including finished and pending ones."""
     return listing([_pod(run, epoch) for run in runs if run.scheduler == "kubernetes"])
 
 
@@ -40,7 +40,7 @@ def nodes(fleet: Fleet, epoch: Epoch) -> str:
 
 
 def events(runs: Sequence[Run], epoch: Epoch) -> str:
-    """Scheduling events: one a pod."""
+    """Scheduling events, one per pod."""
     return listing([_event(run, epoch) for run in runs if run.scheduler == "kubernetes"])
 
 

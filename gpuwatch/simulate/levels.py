@@ -1,4 +1,4 @@
-"""Levels: what the counters of a GPU read while it does one kind of thing."""
+"""Levels: the readings of a GPU during one kind of activity."""
 
 from __future__ import annotations
 
@@ -73,4 +73,4 @@ LEVELS: dict[str, Level] = {
     "latency": Level(0.86, 0.22, 0.06, 0.04, 0.14, 0.0, 0.02, 0.02, 0.27, 0.87, 0.1, 0.0, 0.98, 0.90),
     "lite-suspect": Level(0.97, 0.20, 0.09, 0.03, 0.11, 0.0, 0.03, 0.01, 0.28, 0.50, 0.3, 0.0, 0.98, 0.98),
 }
-"""Levels by name. What the readings rest on: domain.md sections 1.9, 2.3 and 2.4."""
+"""Levels by name. The readings are based on domain.md sections 1.9, 2.3 and 2.4."""

@@ -1,4 +1,4 @@
-"""Levels of scenes: what the counters of a GPU read in situations that only some detectors know."""
+"""Levels of scenes: the readings of a GPU in situations that only some detectors recognize."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ SCENE_LEVELS: dict[str, Level] = {
     "full-but-small": Level(0.97, 0.90, 0.36, 0.44, 0.42, 0.0, 0.07, 0.03, 0.84, 0.10, 0.4, 0.0, 0.96),
     "light-serve": Level(0.40, 0.33, 0.14, 0.05, 0.12, 0.0, 0.03, 0.02, 0.22, 0.09, 0.1, 0.0, 0.97),
 }
-"""Levels by name, beside those of levels.py."""
+"""Levels by name, in addition to those of levels.py."""

@@ -1,4 +1,4 @@
-"""A fleet that goes on: its history is a bundle, and what follows happens as time passes."""
+"""A live fleet: its history is a bundle, and its future happens as time passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.simulate.telemetry import Readings, node_readings
 from gpuwatch.simulate.truth import Truth
 
 AHEAD_S = DAY_S
-"""How long a fleet goes on after its history."""
+"""How long a fleet continues after its history."""
 
 
 class LiveFleet:
@@ -50,7 +50,7 @@ class LiveFleet:
         return max(0, min((now_us - self.epoch.start_us) // (self.step_s * SECOND_US), self.past + self.ahead))
 
     def write_history(self, out: Path, progress: Progress | None) -> Truth:
-        """The bundle of the history, as it was dumped at its end."""
+        """The bundle of the history, dumped at its end."""
         at = Epoch(self.epoch.start_us, self.past * self.step_s)
         return write_bundle(out, self.fleet, self.known(at.window_s), at, self.past, self.step_s, self.seed, progress)
 
@@ -64,11 +64,11 @@ class LiveFleet:
             write_file(out / name, text.encode(), at)
 
     def known(self, at_s: int) -> list[Run]:
-        """The runs as the schedulers know them `at_s` seconds after the start: what comes later has not happened."""
+        """The runs as known to the schedulers `at_s` seconds after the start."""
         return [run for each in self.runs if (run := _known(each, at_s)) is not None]
 
     def changed(self, since_s: int, at_s: int) -> list[Run]:
-        """Runs that were submitted, started or ended in [since_s, at_s), and one that runs: the schedulers are alive."""
+        """Runs that were submitted, started or ended in [since_s, at_s), and one running job as a sign of life."""
         runs = self.known(at_s)
         before = {(run.scheduler, run.number): run for run in self.known(since_s)}
         news = [run for run in runs if before.get((run.scheduler, run.number)) != run]
@@ -77,7 +77,7 @@ class LiveFleet:
         return news
 
     def records(self, at_s: int, runs: Sequence[Run]) -> dict[str, str]:
-        """What the schedulers print of these runs: texts by their names in a bundle."""
+        """The schedulers' output for these runs: texts by file name in a bundle."""
         at = Epoch(self.epoch.start_us, at_s)
         return {
             "slurm/sacct.txt": slurm.sacct(runs, at, CLUSTER, self.gres),
@@ -86,14 +86,14 @@ class LiveFleet:
         }
 
     def page(self, node: str, now_us: int) -> bytes:
-        """What the exporter of a node answers at an instant."""
+        """The response of a node's exporter at an instant."""
         self._prepare()
         index = max(0, min(self.step_at(now_us), self.past + self.ahead) - 1 - self.past)
         owner = next(n for n in self.fleet.nodes if n.name == node)
         return page(owner, self._readings[node], index)
 
     def _prepare(self) -> None:
-        """Readings of the time after the history, made at their first use."""
+        """Readings of the time after the history, generated when first used."""
         if self._readings:
             return
         on_node: dict[str, list[Run]] = defaultdict(list)
@@ -153,7 +153,7 @@ class Exporters:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Silent: a scrape is no news."""
+                """Scrapes are not logged."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
@@ -161,10 +161,10 @@ class Exporters:
         self.targets = [f"http://127.0.0.1:{self._server.server_address[1]}/{node}/metrics" for node in fleet.nodes]
 
     def start(self) -> None:
-        """Answers from now on."""
+        """Starts serving."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops serving."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""The demonstration that goes on: exporters to scrape, and scheduler records as they happen."""
+"""The live demo: exporters to scrape, and scheduler records as they happen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Schedulers:
-    """Tells the service every `step_s` what the simulated schedulers say: runs that changed, and that they are alive."""
+    """Sends changed runs and a sign of life from the simulated schedulers to the service every `step_s`."""
 
     def __init__(self, fleet: LiveFleet, service: Service, scratch: Path) -> None:
         self._fleet = fleet
@@ -32,17 +32,17 @@ class Schedulers:
         self._thread = threading.Thread(target=self._work, name="schedulers", daemon=True)
 
     def start(self) -> None:
-        """Tells from now on."""
+        """Starts sending."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops sending."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def tell(self) -> None:
-        """Hands over what changed since the last time."""
+        """Sends what changed since the last time."""
         at_s = self._seconds()
         if at_s <= self._told_s:
             return
@@ -68,6 +68,6 @@ class Schedulers:
 
 
 def start_of(now_us: int, days: float, step_s: int) -> int:
-    """Where a history of `days` begins that ends now, at a whole step."""
+    """The start of a history of `days` that ends now, at a whole step."""
     step_us = step_s * SECOND_US
     return now_us // step_us * step_us - int(days * 86_400) // step_s * step_us

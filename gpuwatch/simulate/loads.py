@@ -83,7 +83,7 @@ def _idle(level: str) -> Shape:
 
 
 def _idle_after_activity(duration: int, rng: np.random.Generator) -> Course:
-    """Trains for a third of its time, then hangs with its memory still full."""
+    """Trains for a third of its time, then hangs without releasing its memory."""
     stop = int(duration * rng.uniform(0.28, 0.42)) + 7
     return [Stretch(0, 110, "loading"), Stretch(110, stop, "train-lean"), Stretch(stop, duration, "resident", True)]
 
@@ -100,7 +100,7 @@ def _tickled(duration: int, rng: np.random.Generator) -> Course:
 
 
 def _notebook_left(duration: int, rng: np.random.Generator) -> Course:
-    """A notebook: cells for a while, then hours of nobody, then a little work, then nobody again."""
+    """A notebook: some work, then hours without a user, then a little work, then no user again."""
     first = min(40 * MINUTE, duration // 6) + int(rng.integers(0, 50))
     back = int(duration * 0.62) + int(rng.integers(0, 50))
     again = back + min(20 * MINUTE, duration // 10)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Model:
-    """A GPU model: its names in telemetry, Kubernetes and Slurm, and what shapes its readings.
+    """A GPU model: its names in telemetry, Kubernetes and Slurm, and the parameters of its readings.
 
     `nvlink_bytes_s` 0: it has no NVLink.
     """

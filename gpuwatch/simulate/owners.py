@@ -1,4 +1,4 @@
-"""Owners: who asks for GPUs, and the rules that say which team that is."""
+"""Owners: users and namespaces that request GPUs, and the rules that assign them to teams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEAM_RULES: tuple[tuple[str, str, str], ...] = (
     ("user", "frank", "robotics"),
     (f"label:{PART_LABEL}", "recsys", "recsys"),
 )
-"""Rows of teams.csv: match_kind, match, team. Namespace `sandbox` and account `scratch` are in none of them."""
+"""Rows of teams.csv: match_kind, match, team. No rule matches namespace `sandbox` and account `scratch`."""
 
 _RULE_ORDER = ("label", "queue", "namespace", "account", "user")
 
@@ -56,7 +56,7 @@ _NOTEBOOKS: tuple[Owner, ...] = (Owner(namespace="notebooks"), Owner(namespace="
 
 
 def pick_owner(scheduler: str, kind: str, rng: np.random.Generator) -> Owner:
-    """An owner that asks for this kind of work (serving, notebook, or any other) on that scheduler."""
+    """An owner of this kind of work (serving, notebook, or any other) on a scheduler."""
     if scheduler == "slurm":
         choices = SLURM_OWNERS
     else:
@@ -69,10 +69,10 @@ def team_of(owner: Owner) -> str:
     labels = dict(owner.labels)
     if TEAM_LABEL in labels:
         return labels[TEAM_LABEL]
-    said = {"queue": owner.queue, "namespace": owner.namespace, "account": owner.account, "user": owner.user}
+    values = {"queue": owner.queue, "namespace": owner.namespace, "account": owner.account, "user": owner.user}
     for order in _RULE_ORDER:
         for kind, match, team in TEAM_RULES:
             head, _, key = kind.partition(":")
-            if head == order and match == (labels.get(key) if key else said[head]):
+            if head == order and match == (labels.get(key) if key else values[head]):
                 return team
     return UNALLOCATED

@@ -1,4 +1,4 @@
-"""Patches: what the readings of one GPU show beside its load, such as a hot board, an XID or leaked memory."""
+"""Patches: changes of a GPU's readings in addition to its load, such as a hot board, an XID or leaked memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 GONE = "gone"
-"""Code of a stretch in which the exporter tells nothing of the GPU: it fell off the bus."""
+"""Code of a stretch without readings of the GPU, because it fell off the bus."""
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ def patched(values: Any, patch: Patch, seconds: Any) -> Any:
 COUNTERS = frozenset(
     {"pcie_replays", "nvlink_crc", "nvlink_replays", "nvlink_recoveries", "remapped_bad", "remapped_ok"}
 )
-"""Codes that count: what was added stays."""
+"""Codes of counters: what was added remains."""

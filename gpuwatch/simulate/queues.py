@@ -1,4 +1,4 @@
-"""Kueue and Volcano objects of scenes: queues with quotas, and workloads that were let in or wait."""
+"""Kueue and Volcano objects of scenes: queues with quotas, and workloads that were admitted or wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def flavor(name: str, pool: str, epoch: Epoch) -> Json:
 def cluster_queue(
     name: str, cohort: str, flavor_name: str, nominal: int, used: int, pending: int, epoch: Epoch
 ) -> Json:
-    """A ClusterQueue of a cohort that lends what it does not use and takes it back."""
+    """A ClusterQueue of a cohort that lends its unused quota and reclaims it."""
     spec: Json = {
         "cohort": cohort,
         "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
@@ -43,7 +43,7 @@ def cluster_queue(
 
 
 def local_queue(name: str, namespace: str, cluster: str, pending: int, epoch: Epoch) -> Json:
-    """The LocalQueue of a namespace that leads to a ClusterQueue."""
+    """The LocalQueue of a namespace for a ClusterQueue."""
     made = _object(KUEUE, "LocalQueue", name, namespace, epoch.rfc3339(0), {"clusterQueue": cluster})
     made["status"] = {"pendingWorkloads": pending}
     return made
@@ -96,8 +96,8 @@ def workload(
     if ended_s is not None:
         conditions.append(_condition("Finished", True, "Succeeded", "Job finished", epoch.rfc3339(ended_s)))
     if preempted:
-        told = {"reason": "Preempted", "underlyingCause": "InCohortReclamation", "count": preempted}
-        status["schedulingStats"] = {"evictions": [told]}
+        eviction = {"reason": "Preempted", "underlyingCause": "InCohortReclamation", "count": preempted}
+        status["schedulingStats"] = {"evictions": [eviction]}
         status["requeueState"] = {"count": preempted}
     status["conditions"] = conditions
     made["status"] = status
@@ -105,7 +105,7 @@ def workload(
 
 
 def volcano_queue(name: str, deserved: int, allocated: int, pending: int, epoch: Epoch) -> Json:
-    """A Volcano Queue that may use what others do not, and gives it back."""
+    """A Volcano Queue that may use other queues' unused capacity and returns it."""
     spec = {"weight": 1, "reclaimable": True, "deserved": {GPU: str(deserved)}}
     made = _object(VOLCANO, "Queue", name, "", epoch.rfc3339(0), spec)
     made["status"] = {"state": "Open", "allocated": {GPU: str(allocated)}, "pending": pending, "running": 1}

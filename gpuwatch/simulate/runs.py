@@ -10,7 +10,7 @@ from gpuwatch.simulate.loads import Course
 
 @dataclass(frozen=True)
 class Owner:
-    """Who asked: a Slurm user and account, or a Kubernetes namespace with pod labels. Empty = not said."""
+    """The requester: a Slurm user and account, or a Kubernetes namespace with pod labels. Empty = unknown."""
 
     user: str = ""
     account: str = ""
@@ -48,20 +48,20 @@ class Run:
     array: tuple[int, int] | None = None
     restarted_s: int | None = None
     reason: str = ""
-    """Why it waits, in the scheduler's own word; of a Kubernetes pod the message of its condition."""
+    """The scheduler's reason why it waits; for a Kubernetes pod the message of its condition."""
     priority: int = 1
     workload: str = ""
-    """Name of its controller where that is not `name`."""
+    """Name of its controller if it differs from `name`."""
     authority: str = "default-scheduler"
     """schedulerName of a pod."""
     exit_code: int | None = None
     taken: str = ""
     """Reason of the disruption that ended a pod: PreemptionByScheduler, EvictionByEvictionAPI."""
     creating: str = ""
-    """Node on which a pod still pulls its image: it holds nothing yet that anybody tells."""
+    """Node on which a pod is still pulling its image, so that it does not hold devices yet."""
     restarts: int = 0
     factor: float = 1.0
-    """Its activity, power and traffic are so many times those of its levels."""
+    """Factor for the activity, power and traffic of its levels."""
     annotations: tuple[tuple[str, str], ...] = ()
 
     def held(self, window_s: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Scenarios: what is planted to be found, and the decoys that must not be."""
+"""Scenarios: planted cases that must be found, and decoys that must not be reported."""
 
 from __future__ import annotations
 

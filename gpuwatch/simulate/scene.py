@@ -1,4 +1,4 @@
-"""The scenes there are, and which of them a fleet has."""
+"""The registry of scenes, and the choice of scenes for a fleet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CORE_GPUS_MIN = 8
 """GPUs that scenes leave to the rest of the fleet."""
 DEFAULT_FROM_GPUS = 64
-"""Fleets smaller than this have scenes only where that is asked for."""
+"""Smaller fleets only have scenes on request."""
 
 ORDER = (
     "false-utilization", "idle-hoarding", "topology-blind-placement", "fragmentation", "gang-partial", "straggler",
@@ -46,7 +46,7 @@ _scenes: dict[tuple[str, str], Scene] = {}
 
 
 def scene(detector: str, name: str, rank: int, gpus: int, hours: float) -> Callable[[Callable[[Stage], None]], Scene]:
-    """Registers a function as a scene of a detector. Raises ValueError for a name that is taken."""
+    """Registers a function as a scene of a detector. Raises ValueError for a duplicate name."""
 
     def register(build: Callable[[Stage], None]) -> Scene:
         if (detector, name) in _scenes:

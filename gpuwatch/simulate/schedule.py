@@ -28,7 +28,7 @@ NAMES = {
 
 
 def schedule(fleet: Fleet, window_s: int, step_s: int, seed: int) -> list[Run]:
-    """Every run in order of submission: the blind ones, the scenarios, then the background that fits round them."""
+    """All runs in order of submission: unmeasured ones, the scenarios, then the background that fits around them."""
     rng = np.random.default_rng([seed, 1])
     calendar = Calendar(window_s)
     drafts = blind_drafts(fleet, calendar, rng)

@@ -21,7 +21,7 @@ NODE_MEMORY_MB = 2_000_000
 LEAF_NODES = 4
 TIME_LIMIT_ROUND_S = 3600
 LAST_LOOK_S = 27
-"""How long before the dump Slurm last looked at a job that waits."""
+"""How long before the dump Slurm last evaluated a pending job."""
 SACCT = (
     "JobID|JobIDRaw|Cluster|User|Account|Partition|QOS|JobName|State|ExitCode|Submit|Eligible|Start|End|Elapsed|"
     "ElapsedRaw|Reserved|Timelimit|AllocNodes|NNodes|NodeList|AllocCPUS|ReqTRES|AllocTRES|Reason|Comment"
@@ -75,7 +75,7 @@ def sacct(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str])
 
 
 def scontrol_jobs(runs: Sequence[Run], epoch: Epoch, gres: dict[str, str]) -> str:
-    """`scontrol show job -d` at the window's end: Slurm still knows running and pending jobs, with their GPU indexes."""
+    """`scontrol show job -d` at the window's end: running and pending jobs with their GPU indexes."""
     blocks = [_job_block(run, epoch, gres[run.pool]) for run in runs if run.scheduler == "slurm" and run.end_s is None]
     return "\n\n".join(blocks) + "\n" if blocks else "No jobs in the system\n"
 
@@ -113,7 +113,7 @@ def leaf_name(leaf: str) -> str:
 
 
 def squeue(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str]) -> str:
-    """`squeue --json --states=PENDING`: who waits, and the reason that Slurm gives."""
+    """`squeue --json --states=PENDING`: pending jobs with Slurm's reasons."""
     jobs = [_waiting(run, epoch, cluster, gres[run.pool]) for run in runs if run.scheduler == "slurm" and run.reason]
     meta = {"Slurm": {"release": "22.05.8", "version": {"major": 22, "micro": 8, "minor": 5}}}
     return json.dumps({"meta": meta, "errors": [], "jobs": jobs}, indent=1, sort_keys=True) + "\n"

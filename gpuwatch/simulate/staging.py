@@ -1,4 +1,4 @@
-"""Staging: what scenes are built of."""
+"""Staging: the building blocks of scenes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuwatch.simulate.truth import Allowed, Case, Labels
 
 Json = dict[str, object]
 Cycle = Sequence[tuple[str, float]]
-"""Levels and how many seconds each lasts, again and again."""
+"""Levels with their durations in seconds, repeated."""
 Load = str | Course | Cycle
 
 FIRST_NUMBER = 500_000
@@ -54,7 +54,7 @@ class Staged:
 
 
 def stage(wanted: str, gpus: int, epoch: Epoch, step_s: int, seed: int) -> Staged:
-    """Builds the chosen scenes; the same arguments give the same. Raises UsageError."""
+    """Builds the chosen scenes deterministically. Raises UsageError."""
     nodes: list[Node] = []
     runs: list[Run] = []
     objects: list[Json] = []
@@ -76,7 +76,7 @@ def stage(wanted: str, gpus: int, epoch: Epoch, step_s: int, seed: int) -> Stage
 
 
 class Stage:
-    """One scene while it is built. Times are whole seconds of the window; `ago(hours)` counts back from its end."""
+    """A scene under construction. Times are whole seconds of the window; `ago(hours)` counts back from its end."""
 
     def __init__(self, made: Scene, number: int, epoch: Epoch, step_s: int, seed: int) -> None:
         self.made, self.epoch, self.step_s, self.seed = made, epoch, step_s, seed
@@ -94,7 +94,7 @@ class Stage:
         self._next = FIRST_NUMBER + number * NUMBERS_A_SCENE
 
     def ago(self, hours: float) -> int:
-        """The second that lies so many hours before the end, or up to SHORTER_MAX less of them: all of a scene alike."""
+        """The second that is `hours` before the end, shortened by up to SHORTER_MAX, equally for the whole scene."""
         return max(0, self.window_s - int(hours * HOUR * self._pace))
 
     def node(
@@ -159,7 +159,7 @@ class Stage:
         number: int = 0,
         **more: object,
     ) -> Run:
-        """A Slurm job; without a start it waits for `gpus` GPUs of `pool`. With the `number` of another it is its next run."""
+        """A Slurm job; without a start it waits for `gpus` GPUs of `pool`. A reused `number` means another run of a job."""
         number = number or self._number()
         owner = owner or SLURM_OWNERS[int(self.rng.integers(len(SLURM_OWNERS)))]
         return self._add(
@@ -212,14 +212,14 @@ class Stage:
         pod = {"ReplicaSet": f"{workload}-{hashed}-{suffix}", "StatefulSet": f"{workload}-0", "": workload}.get(
             controller, f"{workload}-{suffix}"
         )
-        said = (*labels, *(((TEAM_LABEL, team),) if team else ()), *(((QUEUE_LABEL, queue),) if queue else ()))
+        labels = (*labels, *(((TEAM_LABEL, team),) if team else ()), *(((QUEUE_LABEL, queue),) if queue else ()))
         return self._add(
             Run(
                 number,
                 f"{namespace}/{workload}",
                 workload,
                 "kubernetes",
-                Owner(namespace=namespace, queue=queue, labels=said),
+                Owner(namespace=namespace, queue=queue, labels=labels),
                 "training",
                 gpus or len(devices),
                 self._submit(submit_s, start_s),
@@ -238,20 +238,20 @@ class Stage:
         )
 
     def labelled(self, *labels: tuple[str, str]) -> Owner:
-        """A Slurm owner whose job's comment says this."""
+        """A Slurm owner with these labels in the comment of the job."""
         owner = SLURM_OWNERS[int(self.rng.integers(len(SLURM_OWNERS)))]
         return replace(owner, labels=labels)
 
     def plant(self, shape: str, why: str, about: Run | tuple[str, str], **more: object) -> None:
-        """Something of the scene's detector (or `detector`) to be found about a run, or a (kind, id)."""
+        """A case that the scene's detector (or `detector`) must report about a run or a (kind, id)."""
         self.planted.append(self._case(shape, why, about, **more))  # type: ignore[arg-type]
 
     def decoy(self, shape: str, why: str, about: Run | tuple[str, str], **more: object) -> None:
-        """Something that must not be reported about it."""
+        """A case that must not be reported."""
         self.decoys.append(self._case(shape, why, about, **more))  # type: ignore[arg-type]
 
     def allow(self, detector: str, about: Run | tuple[str, str], why: str) -> None:
-        """Something that may be reported of another detector: both readings are right."""
+        """A case that another detector may or may not report."""
         kind, subject = about if isinstance(about, tuple) else ("job", about.job_id)
         self.allowed.append(Allowed(detector, kind, subject, why))
 
@@ -299,7 +299,7 @@ class Stage:
     def _courses(
         self, devices: Sequence[Device], start_s: int | None, end_s: int | None, load: Load, loads: Sequence[Load]
     ) -> tuple[Course, ...]:
-        """One course for all devices, or that of each: a gang goes in step."""
+        """One course for all devices, or one for each of them."""
         if start_s is None:
             return ()
         length = (self.window_s if end_s is None else end_s) - start_s

@@ -41,11 +41,11 @@ class Rate:
     start_s: int
     end_s: int | None
     pool: str = ""
-    """It holds in that pool only."""
+    """The pool to which it is limited."""
 
 
 SPOT_POOL = "spot-market"
-"""A pool that the fleet could have: what spot capacity costs there."""
+"""A pool that the fleet could have, with the price of spot capacity."""
 
 
 def rates(epoch: Epoch, models: Collection[Model] = ()) -> list[Rate]:
@@ -88,7 +88,7 @@ def price(card: Sequence[Rate], model: Model, start: int, end: int) -> Fraction:
 
 
 def rates_csv(card: Sequence[Rate], epoch: Epoch) -> str:
-    """rates.csv of the contract, with its column of pools where a rate has one."""
+    """rates.csv of the contract, with a column of pools if a rate has one."""
     pools = any(rate.pool for rate in card)
     rows = [
         (

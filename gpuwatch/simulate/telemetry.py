@@ -1,4 +1,4 @@
-"""Telemetry: the readings of every device of a node, one integer code a field and instant."""
+"""Telemetry: the readings of every device of a node, one integer code per field and instant."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _apply(patch: Patch, reading: Readings, seconds: Reals) -> None:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What several runs on one GPU do to it together, and what each one's processes show."""
+    """The combined load of several runs on a GPU, and the readings of their processes."""
 
     load: Reals
     holdings: list[Holding]
@@ -120,7 +120,7 @@ class _Shared:
 def shared_readings(
     device: Device, runs: list[Run], steps: int, step_s: int, first_s: int, rng: np.random.Generator
 ) -> _Shared:
-    """The loads of all runs on a time-sliced GPU: they add up until it is full, and then each gets less."""
+    """The loads of all runs on a time-sliced GPU: they add up, and are scaled down if they exceed it."""
     total = np.zeros((len(LEVEL_FIELDS), steps))
     engine, memory, util = (LEVEL_FIELDS.index(name) for name in ("engine", "memory", "util"))
     loads: dict[int, Reals] = {}
@@ -202,7 +202,7 @@ def _noisy(levels: NDArray[np.int64], rng: np.random.Generator) -> Reals:
 
 
 def _scaled(load: Reals, holdings: Sequence[Holding]) -> Reals:
-    """The load with each run's own factor on what it does, not on the memory it has and the clock it runs at."""
+    """The load with each run's factor on its activity, but not on its memory and clock."""
     rows = [number for number, name in enumerate(LEVEL_FIELDS) if name not in ("memory", "clock", "util", "reasons")]
     for holding in holdings:
         if holding.run is not None and holding.run.factor != 1.0:
@@ -250,7 +250,7 @@ def _codes(
 
 
 def _health(device: Device, steps: int) -> dict[str, Codes]:
-    """Readings of a GPU in good health."""
+    """Readings of a healthy GPU."""
     model = device.model
     hopper, lanes = model.family == "hopper", 16
     steady = {

@@ -1,4 +1,4 @@
-"""Truth: what a correct reading of the bundle must find, in exact numbers."""
+"""Truth: the exact results that a correct analysis of the bundle must have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuwatch.simulate.tables import Rate, price
 Divided = dict[tuple[int, str], list[tuple[int, int, Fraction]]]
 
 POOL_KNOWN_S = 86_400
-"""Pools that were there for a day: how they are paid may be said to be the dearer way."""
+"""Pools that existed for a day: their way of paying may be reported as the more expensive one."""
 PAUSING = ("short-idle",)
 """Cases whose pauses could be those of checkpoints."""
 
@@ -39,7 +39,7 @@ DIMENSIONS: dict[str, Callable[[Run], str]] = {
     "gpu_model": lambda run: run.devices[0].model.name,
     "mig_profile": lambda run: run.profile,
 }
-"""What a run's held time is summed by. An empty key: the scheduler does not say, or a whole GPU."""
+"""The keys by which the held time of runs is summed. An empty key means unknown, or a whole GPU."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Case:
     why: str
     subject_kind: str = "job"
     subject_id: str = ""
-    """Of what is not about a job; empty: the job."""
+    """The id of a subject that is not a job; empty: the job."""
     scene: str = ""
 
     def plain(self) -> dict[str, object]:
@@ -98,7 +98,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a detector may say or not of a subject: both readings are right, so it is neither planted nor a decoy."""
+    """A finding that a detector may or may not report, so it is neither planted nor a decoy."""
 
     detector: str
     subject_kind: str
@@ -113,7 +113,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Labels:
-    """What scenes plant."""
+    """The cases of scenes."""
 
     planted: tuple[Case, ...] = ()
     decoys: tuple[Case, ...] = ()
@@ -142,7 +142,7 @@ class Truth:
 
     @property
     def held_total(self) -> Amount:
-        """All that somebody held."""
+        """The total of all held time."""
         return sum(self.held["team"].values(), Amount())
 
     def plain(self) -> dict[str, object]:
@@ -193,10 +193,10 @@ def build_truth(
     card: Sequence[Rate],
     labels: Labels | None = None,
 ) -> Truth:
-    """Adds up who held what, what nobody held, and lists the cases; `labels` are those of scenes.
+    """Adds up held and unallocated time by owner and lists the cases; `labels` are those of scenes.
 
     Every GPU is owned from its node's first second to the window's end: exported ones have samples half a step inside
-    both ends; the others have a run that starts with the window and one that is held when the records are dumped.
+    both ends; the others have a run that starts with the window and one that is running when the records are dumped.
     """
     window = epoch.window_s
     held: dict[str, dict[str, Amount]] = {name: defaultdict(Amount) for name in DIMENSIONS}
@@ -221,8 +221,8 @@ def build_truth(
         remainder += Amount(share * (window - node.from_s), share * free)
     labels = labels or Labels()
     pools = {node.pool: None for node in fleet.nodes if node.model is A100 and window - node.from_s >= POOL_KNOWN_S}
-    dearer = tuple(
-        Allowed("own-vs-cloud", "pool", pool, "reserved below its list price: which is dearer depends on its use")
+    reserved = tuple(
+        Allowed("own-vs-cloud", "pool", pool, "reserved below its list price: which is cheaper depends on its use")
         for pool in pools
     )
     pauses = tuple(
@@ -246,7 +246,7 @@ def build_truth(
         dict(by_model),
         (*planted, *labels.planted),
         (*decoys, *labels.decoys),
-        (*pauses, *dearer, *labels.allowed),
+        (*pauses, *reserved, *labels.allowed),
     )
 
 
@@ -263,7 +263,7 @@ def fraction_text(value: Fraction) -> str:
 
 
 def shares(runs: Sequence[Run], shared: Collection[str], window: int) -> Divided:
-    """(start, end, part) of what each run has of a GPU that several hold at once: equal parts, by (run number, device)."""
+    """(start, end, part) of each run on a GPU that several runs share in equal parts, by (run number, device)."""
     holders: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         for device in run.devices:
@@ -291,7 +291,7 @@ def _amount(run: Run, window: int, card: Sequence[Rate], divided: Divided) -> Am
 
 
 def _case(run: Run, epoch: Epoch, planted: bool) -> Case | None:
-    """The case this run was made for, if it is planted (or a decoy, as asked)."""
+    """The planted case (or the decoy) that this run was created for, if there is one."""
     if not run.scenario or run.start_s is None:
         return None
     detector, _, shape = run.scenario.partition(":")
@@ -330,7 +330,7 @@ def _case(run: Run, epoch: Epoch, planted: bool) -> Case | None:
 
 
 def _gpu_rows(fleet: Fleet, epoch: Epoch) -> list[dict[str, object]]:
-    """One row a physical GPU: its capacity and the evidence that bounds it."""
+    """One row per physical GPU: its capacity and the kind of evidence for it."""
     rows: dict[str, dict[str, object]] = {}
     from_s = {node.name: node.from_s for node in fleet.nodes}
     for device in fleet.devices():

@@ -45,7 +45,7 @@ def test_only_an_admin_imports(api: Api, scope: str) -> None:
     ("words", "content", "field", "message"),
     [
         pytest.param({"kind": "bill-ibm"}, bill("1"), "kind", "known: bill-aws-cur, bill-azure", id="an unknown kind"),
-        pytest.param({"kind": "sacct"}, bill("1"), "kind", "no kind of bill", id="a kind that is no bill"),
+        pytest.param({"kind": "sacct"}, bill("1"), "kind", "not a kind of bill", id="a kind that is no bill"),
         pytest.param({"name": "../focus.csv"}, bill("1"), "name", "without ..", id="a name that leads elsewhere"),
         pytest.param({"name": "/"}, bill("1"), "name", "without ..", id="no name"),
         pytest.param({"beside": "../b.csv"}, bill("1"), "beside", "without ..", id="another that leads elsewhere"),

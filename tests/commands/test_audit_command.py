@@ -65,7 +65,7 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(["--bundle", ".", "--fail-on", "huge"], "--fail-on huge: use one of info", id="no severity"),
         pytest.param(["--bundle", ".", "--paper", "a5"], "--paper a5: use a4 or letter", id="no paper"),
         pytest.param(["--bundle", "nowhere"], "--bundle nowhere: no such directory", id="no bundle"),
-        pytest.param(["--bundle", "."], "nothing to import in it", id="a bundle of nothing"),
+        pytest.param(["--bundle", "."], "nothing to import", id="a bundle of nothing"),
         pytest.param(["--bundle", ".", "--format", "xml"], "xml", id="no format"),
     ],
 )

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.hardware.fgd import CASES, WHOLE_LOST, Node, Task, copies, expected, hostable, judge, largest_gang
+from gpuwatch.hardware.fgd import CASES, WHOLE_LOST, Node, Task, copies, expected, hostable, largest_gang, loss_cases
 
 M = (Task(6, 1), Task(3, 8), Task(1, 1, 500))
 HALF = Node((1000,) * 4 + (0,) * 4)
@@ -82,7 +82,7 @@ def test_nothing_asked_loses_nothing_known() -> None:
     ],
 )
 def test_cases(node: Node, task: Task, case: str) -> None:
-    assert [case] == judge([node], task)
+    assert [case] == loss_cases([node], task)
     assert (sum(node.free) if case in WHOLE_LOST else 0) == expected([node], [task]).amount
 
 
@@ -106,9 +106,11 @@ def test_what_cannot_be_asked_for(words: dict[str, int]) -> None:
 def test_a_gang_fits_a_leaf_where_its_members_find_nodes() -> None:
     gang = Task(1, 4, members=2, level="leaf")
 
-    assert ["Q3", "Q3"] == judge([HALF, HALF], gang)
-    assert ["Q2", "Q2"] == judge([HALF, CRUMBS], gang)
-    assert ["NA", "Q2"] == judge([replace(HALF, model="T4"), HALF], replace(gang, models=frozenset({None, "H100"})))  # type: ignore[arg-type]
+    assert ["Q3", "Q3"] == loss_cases([HALF, HALF], gang)
+    assert ["Q2", "Q2"] == loss_cases([HALF, CRUMBS], gang)
+    assert ["NA", "Q2"] == loss_cases(
+        [replace(HALF, model="T4"), HALF], replace(gang, models=frozenset({None, "H100"}))
+    )  # type: ignore[arg-type]
 
 
 def test_a_gang_loses_the_free_gpus_of_leaves_that_cannot_host_it() -> None:
@@ -132,7 +134,7 @@ def test_a_gang_needs_its_cpu_where_its_gpus_are() -> None:
     """Four GPUs without CPU, and CPU without GPUs: no member fits anywhere."""
     gang = Task(1, 4, cpu_milli=1000, level="leaf")
 
-    assert ["Q4", "Q4"] == judge([replace(HALF, cpu_milli=0), Node((0,), cpu_milli=1000)], gang)
+    assert ["Q4", "Q4"] == loss_cases([replace(HALF, cpu_milli=0), Node((0,), cpu_milli=1000)], gang)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_copies_of_parts_of_gpus() -> None:
     """Two halves of each whole GPU and one of each half."""
     assert 4 == copies(CRUMBS, Task(1, 1, 500))
     assert 0 == copies(CRUMBS, Task(1, 2))
-    with pytest.raises(ValueError, match="takes no GPU"):
+    with pytest.raises(ValueError, match="a CPU-only task"):
         copies(CRUMBS, Task(1, 0))
 
 
@@ -229,7 +231,7 @@ def test_what_fits_is_what_has_a_copy(nodes: list[Node], task: Task) -> None:
 
         assert (suits and fits and cpu) == (copies(node, task) > 0)
         assert ([] if not suits else ["Q3"] if fits and cpu else ["Q4"] if fits else ["Q2"] if cpu else ["Q1"]) == [
-            case for case in judge([node], task) if case != "NA"
+            case for case in loss_cases([node], task) if case != "NA"
         ]
 
 

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.hardware.link_graph import Graph, Inside, Place, best_attainable, crossed, farthest, meeting, slowest
+from gpuwatch.hardware.link_graph import (
+    Graph,
+    Inside,
+    Place,
+    best_attainable,
+    container_counts,
+    farthest,
+    meeting,
+    slowest,
+)
 
 NVLINK, PIX, SYS, NET = 371.0, 48.0, 22.0, 50.0
 
@@ -126,9 +135,9 @@ def test_a_domain_of_unknown_speed_is_at_least_its_leaf() -> None:
 
 
 def test_domains_that_a_set_crosses() -> None:
-    assert {"node": (2, 0), "leaf": (2, 0), "spine": (1, 0)} == crossed(CLUSTER, ["n1/0", "n1/1", "n3/0"])
-    assert {"node": (1, 1)} == crossed(HGX, ["n1/0", "gone"])
-    assert {} == crossed(HGX, [])
+    assert {"node": (2, 0), "leaf": (2, 0), "spine": (1, 0)} == container_counts(CLUSTER, ["n1/0", "n1/1", "n3/0"])
+    assert {"node": (1, 1)} == container_counts(HGX, ["n1/0", "gone"])
+    assert {} == container_counts(HGX, [])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.fgd import Task
-from gpuwatch.hardware.mig_packing import Room, Slice, expected, own_name, packings, room
+from gpuwatch.hardware.mig_packing import Slice, SliceCapacity, expected, own_name, packings, slice_capacity
 from gpuwatch.hardware.mig_profiles import GEOMETRIES
 from tests.worlds.world import H100
 
@@ -22,8 +22,8 @@ PLAIN = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 SLICES = st.lists(st.tuples(st.sampled_from(PLAIN), st.booleans()), max_size=7).map(tuple)
 
 
-def known(*layout: Slice, model: str = H100) -> Room:
-    found = room(model, layout)
+def known(*layout: Slice, model: str = H100) -> SliceCapacity:
+    found = slice_capacity(model, layout)
     assert found is not None
     return found
 
@@ -42,7 +42,7 @@ def plain(counts: dict[str, int]) -> list[int]:
     ],
 )
 def test_of_these_nothing_is_told(model: str | None, layout: tuple[Slice, ...]) -> None:
-    assert room(model, layout) is None
+    assert slice_capacity(model, layout) is None
 
 
 def test_an_empty_gpu() -> None:
@@ -155,7 +155,7 @@ def test_cpu_only_tasks_use_no_slice() -> None:
 @settings(max_examples=60, deadline=None)
 @given(SLICES)
 def test_what_could_be_placed_lies_in_what_is_free(layout: tuple[Slice, ...]) -> None:
-    found = room(H100, layout)
+    found = slice_capacity(H100, layout)
     if found is None:
         return
     held = sum(GEOMETRIES[KEY].profiles[name].memory_slices for name, idle in layout if not idle)
@@ -170,11 +170,11 @@ def test_what_could_be_placed_lies_in_what_is_free(layout: tuple[Slice, ...]) ->
 @settings(max_examples=40, deadline=None)
 @given(SLICES, st.integers(0, 6))
 def test_a_slice_that_is_given_back_never_leaves_less_room(layout: tuple[Slice, ...], at: int) -> None:
-    before = room(H100, layout)
+    before = slice_capacity(H100, layout)
     if before is None or not layout:
         return
     at %= len(layout)
-    after = room(H100, (*layout[:at], (layout[at][0], True), *layout[at + 1 :]))
+    after = slice_capacity(H100, (*layout[:at], (layout[at][0], True), *layout[at + 1 :]))
 
     assert after is not None
     assert all(before.hosts(name) <= after.hosts(name) for name in PLAIN)

@@ -13,7 +13,8 @@ import pytest
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput, UsageError
 from gpuwatch.core.model import CONTEXT, POINT, SERIES, WHOLE_GPU, Points, Records, Rejects, context_key, device_key
-from gpuwatch.imports.backfill import SETTLE_US, BackfillReport, History, _length, _spans, backfill, look, open_history
+from gpuwatch.imports.backfill import SETTLE_US, BackfillReport, _length, _spans, backfill, plan_backfill
+from gpuwatch.imports.history import History, open_history
 from gpuwatch.store.database import Store
 from tests.worlds.world import T0_US
 
@@ -82,7 +83,7 @@ def run(
 ) -> BackfillReport:
     """One run over some hours, an hour a span."""
     history = History(source, Nothing(), "id", threading.Event(), lambda: None)
-    plan = look(history, since_us, until_us, NOW_US)
+    plan = plan_backfill(history, since_us, until_us, NOW_US)
     return backfill(store, history, plan, cluster=CLUSTER, chunk_us=HOUR_US, **more)
 
 
@@ -162,7 +163,7 @@ def test_a_partial_answer_is_stored_and_asked_for_again() -> None:
 
         assert 180 == minutes(store)
     assert [3, 0] == [first.incomplete, second.incomplete]
-    assert [True] == ["store s1 is down" in note for note in first.notes if "lack" in note]
+    assert [True] == ["store s1 is down" in note for note in first.notes if "incomplete responses" in note]
     assert 3 == second.files
 
 
@@ -182,7 +183,7 @@ def test_what_is_done_is_done_of_one_history() -> None:
     with Store.open(None) as store:
         run(store, source)
         other = History(source, Nothing(), "other", threading.Event(), lambda: None)
-        backfill(store, other, look(other, T0_US, T0_US + HOUR_US, NOW_US), cluster=CLUSTER)
+        backfill(store, other, plan_backfill(other, T0_US, T0_US + HOUR_US, NOW_US), cluster=CLUSTER)
 
     assert 4 == len(source.asked)
 
@@ -191,7 +192,7 @@ def test_what_is_done_is_done_of_one_history() -> None:
 def test_a_wrong_time_is_told(since: int, until: int) -> None:
     history = History(Source(), Nothing(), "id", threading.Event(), lambda: None)
     with pytest.raises(UsageError, match="--since"):
-        look(history, T0_US + since * HOUR_US, T0_US + until * HOUR_US, NOW_US)
+        plan_backfill(history, T0_US + since * HOUR_US, T0_US + until * HOUR_US, NOW_US)
 
 
 def test_a_server_without_gpus_is_told() -> None:
@@ -199,7 +200,7 @@ def test_a_server_without_gpus_is_told() -> None:
     source.fields = []
     history = History(source, Nothing(), "id", threading.Event(), lambda: None)
     with pytest.raises(UnreadableInput, match="has no DCGM metric"):
-        look(history, T0_US, T0_US + HOUR_US, NOW_US)
+        plan_backfill(history, T0_US, T0_US + HOUR_US, NOW_US)
 
 
 def test_every_wrong_option_is_told_at_once(tmp_path: Path) -> None:

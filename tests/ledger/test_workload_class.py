@@ -115,8 +115,8 @@ def test_the_longest_name_decides() -> None:
     [
         ("H100", "write MODEL: NAME NUMBER"),
         ("H100: drum 0.9", "did you mean dram?"),
-        ("H100: dram much", "'much' is no number"),
-        ("H100: dram 1.5", "dram 1.5: a ratio is above 0 and at most 1"),
+        ("H100: dram much", "'much' is not a number"),
+        ("H100: dram 1.5", "dram 1.5: a ratio must be above 0 and at most 1"),
         ("H100: dram 0.9; h100: dram 0.8", "given twice"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Held GPUs that nobody measures, and short silences."""
+"""Held GPUs without measurements, and short gaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one_gpu_silent(s: Stage) -> None:
 
 @scene(DETECTOR, "no-job-no-samples", rank=2, gpus=2, hours=8)
 def no_job_no_samples(s: Stage) -> None:
-    """Kubernetes: a pod whose GPU is not told for four hours; another GPU is silent while nobody has it."""
+    """Kubernetes: a pod whose GPU is not measured for four hours; another GPU is not measured while it is free."""
     node = s.node(A30, "kubernetes", gpus=2, links="pcie")
     silent, free = node.devices
     hidden = s.pod((silent,), s.ago(5.5), s.ago(1.5), "batch", "unseen")

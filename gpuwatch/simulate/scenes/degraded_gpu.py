@@ -28,14 +28,14 @@ def hardware_errors(s: Stage) -> None:
     s.job((lost,), s.ago(7.4), s.ago(3.4), "train-lean", state="NODE_FAIL")
     s.patch(lost, "xid", s.ago(3.55), None, first=79, last=79)
     s.patch(lost, GONE, s.ago(3.4), None)
-    told = (
+    cases = (
         ("row-remap-pending", pending, 5.0, "XID 48, a double-bit error, a reset is pending; its job goes on"),
         ("row-remap-failed", failed, 4.4, "no spare rows left: the board must be replaced"),
         ("nvlink-fatal", linked, 4.1, "XID 74, and its links recover again and again"),
         ("off-the-bus", lost, 3.55, "XID 79, then silence"),
         ("narrow-link", narrow, 7.5, "eight of sixteen PCIe lanes under load"),
     )
-    for shape, device, hours, why in told:
+    for shape, device, hours, why in cases:
         s.plant(shape, why, ("gpu", device.gpu), devices=(device,), since_s=s.ago(hours))
     assert jobs
 
@@ -52,11 +52,11 @@ def application_errors(s: Stage) -> None:
     s.job((rows,), s.ago(7.3), s.ago(0.5), "train-lean")
     s.patch(rows, "remapped_ok", s.ago(5), s.ago(4.9), scale=1, first=0, last=2)
     s.patch(rests, "pcie_gen", s.ago(8), None, first=1, last=1)
-    told = (
+    cases = (
         ("application-fault", fault, "XID 31: an illegal address of the application"),
         ("application-stopped", reset, "XID 43: the application was stopped"),
         ("remapped-correctable", rows, "two rows remapped for correctable errors, nothing pending"),
         ("link-rests", rests, "PCIe generation 1 on a GPU that nobody uses: it saves power"),
     )
-    for shape, device, why in told:
+    for shape, device, why in cases:
         s.decoy(shape, why, ("gpu", device.gpu), devices=(device,))

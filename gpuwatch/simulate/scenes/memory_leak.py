@@ -1,4 +1,4 @@
-"""Memory that nobody gave back, memory that only grows, and memory that looks so."""
+"""Memory that was not released, memory that only grows, and memory that looks like it."""
 
 from __future__ import annotations
 

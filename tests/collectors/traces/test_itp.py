@@ -93,7 +93,7 @@ def test_fractions_of_a_second_are_kept(tmp_path: Path) -> None:
         pytest.param("x,1,-2,3", "duration is not a number of seconds", id="a negative duration"),
         pytest.param("x,1,2,1.5", "num_gpu is not a whole number up to 4096", id="half a GPU"),
         pytest.param("x,1,2,99999", "num_gpu is not a whole number up to 4096", id="more GPUs than there can be"),
-        pytest.param("x,1,2,0", "num_gpu or duration is 0: the job held nothing", id="no GPU"),
+        pytest.param("x,1,2,0", "num_gpu or duration is 0: the job held no GPU", id="no GPU"),
     ],
 )
 def test_a_bad_row_is_refused_alone(tmp_path: Path, row: str, reason: str) -> None:

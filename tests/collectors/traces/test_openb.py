@@ -132,7 +132,7 @@ def test_the_usual_pod_list_is_taken_and_the_others_are_named(tmp_path: Path) ->
     tables, rejects = read(directory)
 
     assert 1 == len(tables["claim"])
-    assert {"ignored: another list of the same pods or nodes; name the file to import it": 1} == rejects.counts
+    assert {"ignored: another list of the same pods or nodes; pass the file to import it": 1} == rejects.counts
 
 
 @pytest.mark.parametrize(
