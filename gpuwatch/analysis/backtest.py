@@ -1,4 +1,4 @@
-"""Back-tests: who a rule would have flagged over a past window, against what it says today. Nothing is stored."""
+"""Back-tests: the findings a rule would have had in a past window, compared with today's. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gpuwatch.store.database import Store
 WINDOW_US_MAX = 31 * DAY_US
 """The longest window of one back-test."""
 ITEMS_MAX = 1000
-"""Findings that an answer lists, the dearest first; its sums are of all."""
+"""Findings listed in an answer, most expensive first; the totals include all."""
 PLATFORM = "__platform__"
 NEW, GONE, SAME = "new", "gone", "same"
 
@@ -41,7 +41,7 @@ class Flagged:
 
     key: str
     change: str
-    """new: today's rule does not say it; gone: only today's rule says it; same: both do, perhaps of other hours."""
+    """new: today's rule does not report it; gone: only today's rule does; same: both do, possibly for other hours."""
     cluster: str
     subject: Mapping[str, str | None]
     team: str
@@ -53,21 +53,21 @@ class Flagged:
     currency: str | None
     summary: str
     verdict: str | None
-    """What its owner called it, if it was ever told."""
+    """The rating its owner gave, if any."""
 
 
 @dataclass(frozen=True)
 class Backtest:
-    """What a rule with some thresholds says of a window."""
+    """The findings of a rule with given thresholds in a window."""
 
     rule: Rule
     window: Window
     thresholds: Mapping[str, Any] | None
-    """Those that were tried, where the card says nothing else of a pool or team; None: switched off."""
+    """The tested ones, without overrides of pools and teams; None: switched off."""
     preset: str
     today: Mapping[str, Any] | None
     flagged: Sequence[Flagged] = field(default_factory=list)
-    """new and same, then gone; the dearest first."""
+    """new and same, then gone; most expensive first."""
 
 
 def backtest(
@@ -83,14 +83,14 @@ def backtest(
     cluster: str | None = None,
     teams: Collection[str] | None = None,
 ) -> Backtest:
-    """Runs a rule over whole hours of a window with a preset and thresholds, and as it stands today.
+    """Runs a rule over whole hours of a window with a preset and thresholds, and with today's configuration.
 
-    With either given, the card of detectors is left aside: everybody is judged alike. With neither, today's rule is tried.
+    If either is given, threshold overrides are ignored: all teams are evaluated alike. With neither, today's rule is tested.
     `teams` keeps findings of these teams only. Raises UsageError for a window that is too long or an unknown cluster.
     """
     start_us, end_us = window.start_us // HOUR_US * HOUR_US, -(-window.end_us // HOUR_US) * HOUR_US
     if end_us - start_us > WINDOW_US_MAX:
-        raise UsageError(f"window: {(end_us - start_us) / DAY_US:.1f} days; a back-test looks at 31 at most")
+        raise UsageError(f"window: {(end_us - start_us) / DAY_US:.1f} days; a back-test covers 31 at most")
     clusters = sorted(cluster_names(store))
     if cluster is not None:
         if cluster not in clusters:
@@ -105,8 +105,8 @@ def backtest(
     for name in clusters:
         span = start_us, end_us
         with store.workspace() as work, bounded(work, rule):
-            then = _said(work, state, settings, rule, name, tried, base, span, now_us)
-            now = _said(work, state, settings, rule, name, in_card, base, span, now_us) if asked else then
+            then = _findings_of(work, state, settings, rule, name, tried, base, span, now_us)
+            now = _findings_of(work, state, settings, rule, name, in_card, base, span, now_us) if asked else then
         rows = [(SAME if row.key in now else NEW, row) for row in then.values()]
         rows += [(GONE, row) for key, row in now.items() if key not in then]
         found += [_with(row, change, verdicts) for change, row in rows if teams is None or row.team in teams]
@@ -149,7 +149,7 @@ def _layer(rule: Rule, preset: str | None, thresholds: Mapping[str, float]) -> L
     return Layer(ALL, preset=preset, thresholds=given)
 
 
-def _said(
+def _findings_of(
     store: Store,
     state: State,
     settings: Settings,
@@ -160,7 +160,7 @@ def _said(
     span: tuple[int, int],
     now_us: int,
 ) -> dict[str, Flagged]:
-    """What a rule says of one cluster under some layers, by key."""
+    """The findings of a rule in one cluster with the given layers, by key."""
     sets = sets_of(store, cluster, found, rule, base)
     run = dry_run(store, state, cluster, settings, rule, sets, span, now_us)
     parts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The rules as everybody reads them: words, thresholds in force with their sources, and what owners said of them."""
+"""The rules as the API returns them: texts, effective thresholds with their sources, and feedback of owners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def all_rules(settings: Settings, store: Store) -> dict[str, Rule]:
 
 
 def pools_of(store: Store) -> list[tuple[str, str]] | None:
-    """Clusters and pools that a card may name; None where no device has a pool yet."""
+    """Clusters and pools that overrides may name; None if no device has a pool yet."""
     rows = store.sql("select distinct cluster, pool from device where pool is not null order by all")
     return [(cluster, pool) for cluster, pool in rows] or None
 
@@ -38,7 +38,7 @@ def pools_of(store: Store) -> list[tuple[str, str]] | None:
 def listed(
     known: Mapping[str, Rule], state: State, settings: Settings, team_bound: bool = False
 ) -> list[dict[str, Any]]:
-    """Rules as JSON has them: what holds where the card names no pool and no team. `team_bound` leaves feedback out."""
+    """Rules as JSON, with the thresholds that apply without an override of a pool or team. `team_bound` leaves feedback out."""
     found = layers(state)
     feedback = {} if team_bound else Actions(state).feedback()
     return [
@@ -48,7 +48,7 @@ def listed(
 
 
 def presets() -> list[dict[str, Any]]:
-    """The presets as JSON has them: what each sets, and where its numbers come from."""
+    """The presets as JSON: their values and the sources of the numbers."""
     return [
         {"name": each.name, "title": each.title, "values": [vars(value) for value in each.values]}
         for each in PRESETS.values()
@@ -56,7 +56,7 @@ def presets() -> list[dict[str, Any]]:
 
 
 def severities(rule: Rule) -> list[str]:
-    """The severities that findings of a rule can have, the least first: those that its code or its SQL names, else by money."""
+    """The severities that findings of a rule can have, least severe first: those named in its code or SQL, else by cost."""
     sql = rule.sql or "".join(statement.text for statement in sqlfile.load(f"detectors/{rule.stem}"))
     named = set(_SEVERITY.findall(sql)) if re.search(r"\bas severity\b", sql) else set()
     if rule.severity is not None:
@@ -66,7 +66,7 @@ def severities(rule: Rule) -> list[str]:
     return [word for word in SEVERITY_ORDER if word in named]
 
 
-def _item(rule: Rule, found: tuple[Layer, ...], settings: Settings, told: Feedback | None) -> dict[str, Any]:
+def _item(rule: Rule, found: tuple[Layer, ...], settings: Settings, feedback: Feedback | None) -> dict[str, Any]:
     base = site_parameters(rule, settings)
     known = in_force(found, rule.id, base)
     values = base if known.parameters is None else known.parameters
@@ -87,31 +87,31 @@ def _item(rule: Rule, found: tuple[Layer, ...], settings: Settings, told: Feedba
         "sources": {
             t.name: _source(rule, t.name, t.source, values, base, known.preset, found) for t in rule.thresholds
         },
-        "feedback": None if told is None else feedback_of(told),
+        "feedback": None if feedback is None else feedback_of(feedback),
         "doc": f"docs/detectors/{rule.id}.md" if file is None else file,
     }
 
 
-def feedback_of(told: Feedback) -> dict[str, Any]:
-    """What owners said as JSON has it; between which shares the precision lies by 95 %, after Wilson (1927)."""
-    true, false = told.true_positives, told.false_positives
+def feedback_of(feedback: Feedback) -> dict[str, Any]:
+    """Feedback of owners as JSON, with the 95 % confidence interval of the precision after Wilson (1927)."""
+    true, false = feedback.true_positives, feedback.false_positives
     low, high = _interval(true, true + false)
     return {
         "true_positives": true,
         "false_positives": false,
-        "precision": told.precision,
+        "precision": feedback.precision,
         "precision_low": low,
         "precision_high": high,
     }
 
 
-def _interval(hits: int, said: int) -> tuple[float | None, float | None]:
-    """The score interval of a share: few answers say little, and none says nothing."""
-    if not said:
+def _interval(hits: int, rated: int) -> tuple[float | None, float | None]:
+    """The score interval of a share: wide for few answers, None for none."""
+    if not rated:
         return None, None
-    share, z2 = hits / said, Z95 * Z95
-    middle = (share + z2 / (2 * said)) / (1 + z2 / said)
-    half = Z95 * (share * (1 - share) / said + z2 / (4 * said * said)) ** 0.5 / (1 + z2 / said)
+    share, z2 = hits / rated, Z95 * Z95
+    middle = (share + z2 / (2 * rated)) / (1 + z2 / rated)
+    half = Z95 * (share * (1 - share) / rated + z2 / (4 * rated * rated)) ** 0.5 / (1 + z2 / rated)
     return round(max(middle - half, 0.0), 4), round(min(middle + half, 1.0), 4)
 
 
@@ -124,10 +124,10 @@ def _source(
     preset: str,
     found: tuple[Layer, ...],
 ) -> str:
-    """Where a number in force comes from: the card, its preset, the settings, or the rule's page."""
+    """Where an effective number comes from: an override, its preset, the settings, or the rule's page."""
     set_here = any((rule.id, name) == given[:2] for layer in found if layer.scope == ALL for given in layer.thresholds)
     if set_here:
         return "set on the card of detectors"
-    if (told := source_of(preset, rule.id, name)) is not None:
-        return told
+    if (source := source_of(preset, rule.id, name)) is not None:
+        return source
     return own if values[name] == rule.parameters[name] else f"the setting of the site; by itself: {own}"

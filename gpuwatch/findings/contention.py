@@ -21,14 +21,14 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 KEYS_MAX = 5000
-"""Findings of one question."""
+"""Findings per call."""
 LOOK_BACK_US = 31 * DAY_US
-"""How long before now idle time is looked at: of older time it is said that nobody knows."""
+"""How far back idle time is evaluated; for older time the result is unknown."""
 REQUESTS_MAX = 100_000
 OTHER_REASONS = ("NoMatchingFlavor", "WaitingForQuota", "TopologyPlacementFailed", "PodsReadyTimeout", "AdmissionCheck")
-"""Kueue's words for waits that a released GPU does not end by itself: quota, taints and affinity, checks."""
+"""Kueue's reasons for waits that a released GPU does not end by itself: quota, taints and affinity, checks."""
 _LIMITS = re.compile(r"(QOS|Assoc|Max|Invalid|Account|License|Reserv)\w*|\w*(Limit|NotAllowed|Quota)\w*", re.IGNORECASE)
-"""Slurm's words for limits, quotas, licences and reservations."""
+"""Slurm's reasons for limits, quotas, licences and reservations."""
 
 _REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
 _REFUSED = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
@@ -36,7 +36,7 @@ _REFUSED = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
 
 @dataclass(frozen=True)
 class Contention:
-    """Of one finding: GPU-hours of its waste that others waited for, exactly; money None where some has no price."""
+    """GPU-hours of one finding's waste that others waited for, exact; the cost is None if a part has no price."""
 
     gpu_hours: Fraction
     cost: Fraction | None
@@ -58,12 +58,12 @@ class Contention:
 
 
 def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[str, Contention]:
-    """By the key of a finding of idle-hoarding: what of its idle time others waited for; keys that nobody waited for are
-    not there.
+    """For each idle-hoarding finding, by key, the part of its idle time that others waited for. Keys that no request waited
+    for are left out.
 
     A request counts at an instant while it waits, is another team's, asks for this cluster, queue, kind of GPU and slice,
     fits into what lies idle and free there, and never gave a reason that a free GPU would not end (quota, limits, taints,
-    gates, holds). What free devices could take is taken off first. Raises ValueError for more than KEYS_MAX keys.
+    gates, holds). Requests that free devices could serve are subtracted first. Raises ValueError for more than KEYS_MAX keys.
     """
     if len(keys) > KEYS_MAX:
         raise ValueError(f"{len(keys)} keys; {KEYS_MAX} are the most")
@@ -81,8 +81,8 @@ def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[s
 
 
 def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, int]) -> dict[str, Contention]:
-    told = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
-    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in told if _LIMITS.fullmatch(word))}
+    seen = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
+    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in seen if _LIMITS.fullmatch(word))}
     prepare_requests(store, scope["start_us"], scope["end_us"], sorted(reasons), REQUESTS_MAX)
     _drop_refused(store, scope)
     owners = resolve_many(load_team_rules(state), request_owners(store)).select(["number", "team"])
@@ -102,20 +102,20 @@ def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, in
 
 
 def _drop_refused(store: Store, scope: Mapping[str, int]) -> None:
-    """Takes those requests out whose pods no node took for another reason than GPUs: a taint, a volume, CPU."""
-    told = store.sql(
+    """Removes requests whose pods fit no node for a reason other than GPUs: a taint, a volume, CPU."""
+    pending = store.sql(
         "select distinct cluster, job_id from pending join report_request using (cluster, job_id)"
         " where list_contains($words::varchar[], pending.reason)",
         words=sorted(POD_REASONS),
     )
-    known = {(cluster, job_id) for cluster, job_id in told}
+    known = {(cluster, job_id) for cluster, job_id in pending}
     refused: dict[tuple[str, str], bool] = {}
     for cluster in sorted({cluster for cluster, _ in known}):
         span = {"from_us": scope["start_us"], "until_us": scope["end_us"], "fresh_us": FRESH_US, "limit": ROWS_MAX}
         for row in store.rows("capacity/refused", cluster=cluster, **span):
             job = job_of(cluster, row["namespace"], row["name"], known)
             if job is not None:
-                # What the scheduler said last of any of its pods.
+                # The newest scheduler message of any of its pods.
                 refused.setdefault(job, for_room(None, row["message"]) is False)
     rows = [{"cluster": job[0], "job_id": job[1]} for job, never in refused.items() if never]
     with store.view("contended_refused", pa.Table.from_pylist(rows, schema=_REFUSED)):
@@ -125,7 +125,7 @@ def _drop_refused(store: Store, scope: Mapping[str, int]) -> None:
 
 
 def _part_of(found: Contention, wasted: Fraction) -> Contention:
-    """No more than the finding wastes: its grace minutes, and what a rule of higher rank claims, are not its own."""
+    """Capped at the finding's own waste, which excludes its grace minutes and the claims of higher-ranked rules."""
     if found.gpu_hours <= wasted:
         return found
     cost = None if found.cost is None else found.cost * wasted / found.gpu_hours

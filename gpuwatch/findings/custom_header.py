@@ -1,4 +1,4 @@
-"""The head of a site detector's SQL file: comment lines that say what the rule is."""
+"""The head of a site detector's SQL file: comment lines that define the rule."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,9})?)\s*([smhd]?)")
 _SPEC = re.compile(r"(,?(\.\d)?f|\.?\d?%|,|d)?")
 _UNITS = {"s": SECOND_US, "m": MINUTE_US, "h": HOUR_US, "d": DAY_US}
 WHOLE_FROM = 100_000
-"""Numbers from here on are said without decimals and in full."""
+"""Numbers from here on are written without decimals and in full."""
 CONTINUED = 3
-"""Blanks after the dashes from which on a line goes on with the one before."""
+"""Spaces after the dashes that make a line continue the one before."""
 
 
 class SiteRuleError(Exception):
-    """What is wrong with a file, at which line (from 1 on), and what to write."""
+    """What is wrong with a file, in which line (counted from 1), and how to fix it."""
 
     def __init__(self, line: int, reason: str, fix: str) -> None:
         super().__init__(f"line {line}: {reason}; {fix}")
@@ -43,21 +43,21 @@ class SiteRuleError(Exception):
 
 @dataclass
 class _Head:
-    said: dict[str, tuple[str, int]] = field(default_factory=dict)
+    fields: dict[str, tuple[str, int]] = field(default_factory=dict)
     thresholds: list[Threshold] = field(default_factory=list)
     measures: dict[str, str] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
 
 
 def parse(text: str) -> tuple[Rule, int]:
-    """The rule of a file's text, its `sql` the text behind the head, and the line at which that begins.
+    """The rule of a file's text, with the text after the head as its `sql`, and the first line of that SQL.
 
-    Raises SiteRuleError for what is missing, unknown, said twice or out of range.
+    Raises SiteRuleError for what is missing, unknown, repeated or out of range.
     """
     head, begins = _read(text)
     for name in NEEDED:
-        if name not in head.said:
-            raise SiteRuleError(1, f"the head does not say {name}", f"add a line: -- {name}: ...")
+        if name not in head.fields:
+            raise SiteRuleError(1, f"the head has no {name}", f"add a line: -- {name}: ...")
     known = {*head.measures, *head.words, *(t.name for t in head.thresholds)}
     severity = _one_of(head, "severity", SEVERITIES)
     bucket = _one_of(head, "bucket", (*BUCKET_WORDS, NO_BUCKET))
@@ -90,11 +90,11 @@ def _read(text: str) -> tuple[_Head, int]:
             return head, number
         if not match["text"]:
             continue
-        if len(match["gap"]) >= CONTINUED and last in head.said:
-            head.said[last] = f"{head.said[last][0]} {match['text']}", head.said[last][1]
+        if len(match["gap"]) >= CONTINUED and last in head.fields:
+            head.fields[last] = f"{head.fields[last][0]} {match['text']}", head.fields[last][1]
             continue
         last = _line(head, match["text"], number)
-    raise SiteRuleError(max(1, len(text.splitlines())), "there is no select behind the head", "add one")
+    raise SiteRuleError(max(1, len(text.splitlines())), "there is no select after the head", "add one")
 
 
 def _line(head: _Head, text: str, number: int) -> str:
@@ -106,7 +106,9 @@ def _line(head: _Head, text: str, number: int) -> str:
     key = match["key"] if match else ""
     if match and key == "measure" and match["name"]:
         if not _NAME.fullmatch(match["name"]) or match["value"] not in MEASURES or match["name"] in head.measures:
-            raise SiteRuleError(number, f"{text[:80]!r} is no measure", f"write -- measure NAME: {'|'.join(MEASURES)}")
+            raise SiteRuleError(
+                number, f"{text[:80]!r} is not a measure", f"write -- measure NAME: {'|'.join(MEASURES)}"
+            )
         head.measures[match["name"]] = match["value"]
         return key
     if match and key == "word" and match["name"] is None:
@@ -117,11 +119,11 @@ def _line(head: _Head, text: str, number: int) -> str:
         return key
     if match is None or match["name"] is not None or key not in (*NEEDED, "severity", "look_back", "gap"):
         raise SiteRuleError(number, f"{text[:80]!r} is not known in the head", f"known: {', '.join(WORDS)}")
-    if key in head.said:
-        raise SiteRuleError(number, f"{key} is said twice, first in line {head.said[key][1]}", "say it once")
+    if key in head.fields:
+        raise SiteRuleError(number, f"{key} is given twice, first in line {head.fields[key][1]}", "give it once")
     if not match["value"]:
-        raise SiteRuleError(number, f"{key} says nothing", f"write -- {key}: ...")
-    head.said[key] = match["value"], number
+        raise SiteRuleError(number, f"{key} is empty", f"write -- {key}: ...")
+    head.fields[key] = match["value"], number
     return key
 
 
@@ -135,9 +137,13 @@ def _threshold(text: str, number: int, head: _Head) -> Threshold:
             number, f"threshold {text[:80]!r} is not complete", "write -- threshold NAME = NUMBER | its source"
         )
     if name in (t.name for t in head.thresholds) or len(head.thresholds) == THRESHOLDS_MAX:
-        raise SiteRuleError(number, f"threshold {name} is said twice, or is one too many", "say it once")
+        raise SiteRuleError(
+            number,
+            f"threshold {name} is given twice, or there are more than {THRESHOLDS_MAX}",
+            "give each threshold once",
+        )
     if bool(match[2]) and not is_time(name):
-        raise SiteRuleError(number, f"{value} is a time, and {name} none", "end the name of a time in _us")
+        raise SiteRuleError(number, f"{value} is a time, but {name} is not", "end the name of a time in _us")
     amount = float(match[1]) * _UNITS.get(match[2], 1)
     if not math.isfinite(amount) or (is_time(name) and (amount < 0 or amount > 366 * DAY_US)):
         raise SiteRuleError(number, f"{value} is out of range", "times are 0 to 366 days")
@@ -145,36 +151,36 @@ def _threshold(text: str, number: int, head: _Head) -> Threshold:
 
 
 def _id(head: _Head) -> str:
-    text, number = head.said["id"]
+    text, number = head.fields["id"]
     if not ID.fullmatch(text) or len(text) > ID_MAX:
         raise SiteRuleError(
-            number, f"id {text[:80]!r} is none", "write lower case words joined by -, such as site-low-power"
+            number, f"id {text[:80]!r} is not valid", "write lower case words joined by -, such as site-low-power"
         )
     return text
 
 
 def _short(head: _Head, key: str) -> str:
-    text, number = head.said[key]
+    text, number = head.fields[key]
     if len(text) > TEXT_MAX or not text.isprintable():
         raise SiteRuleError(number, f"{key} is too long or cannot be printed", f"write up to {TEXT_MAX} characters")
     return text
 
 
 def _one_of(head: _Head, key: str, known: tuple[str, ...]) -> str | None:
-    text, number = head.said.get(key, (None, 1))
+    text, number = head.fields.get(key, (None, 1))
     if text is not None and text not in known:
         raise SiteRuleError(number, f"{key} {text[:80]!r} is not known", f"known: {', '.join(known)}")
     return text
 
 
 def _duration(head: _Head, key: str, default: int) -> int:
-    text, number = head.said.get(key, ("", 1))
+    text, number = head.fields.get(key, ("", 1))
     if not text:
         return default
     match = _NUMBER.fullmatch(text)
     us = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] else -1
     if not 0 <= us <= 31 * DAY_US:
-        raise SiteRuleError(number, f"{key} {text[:80]!r} is no time of at most 31 days", "write one such as 2h")
+        raise SiteRuleError(number, f"{key} {text[:80]!r} is not a time of at most 31 days", "write a time such as 2h")
     return us
 
 
@@ -183,8 +189,8 @@ def _always(severity: str) -> Callable[[Evidence, float], str]:
 
 
 def _template(head: _Head, key: str, known: set[str]) -> Callable[[Evidence], str]:
-    """Words with `{name}` for what a finding's evidence says; names reach no attribute and no item."""
-    text, number = _short(head, key), head.said[key][1]
+    """Text with `{name}` for values of a finding's evidence; names cannot reach attributes or items."""
+    text, number = _short(head, key), head.fields[key][1]
     try:
         parts = [(before, name, spec or "", mark) for before, name, spec, mark in Formatter().parse(text)]
     except ValueError as error:
@@ -197,16 +203,17 @@ def _template(head: _Head, key: str, known: set[str]) -> Callable[[Evidence], st
             raise SiteRuleError(number, f"{key}: {{{name[:60]}}} is not known", f"known: {names}")
         if mark or not _SPEC.fullmatch(spec):
             raise SiteRuleError(
-                number, f"{key}: {{{name}:{spec[:20]}}} is no known form", "write {name}, {name:.1f} or {name:.0%}"
+                number, f"{key}: {{{name}:{spec[:20]}}} is not a known format", "write {name}, {name:.1f} or {name:.0%}"
             )
 
-    def told(evidence: Evidence) -> str:
+    def render(evidence: Evidence) -> str:
         values = {**_defaults(head), **_flat(evidence)}
         return "".join(
-            before + ("" if name is None else _said(name, values.get(name), spec)) for before, name, spec, _ in parts
+            before + ("" if name is None else _format_value(name, values.get(name), spec))
+            for before, name, spec, _ in parts
         )
 
-    return told
+    return render
 
 
 def _defaults(head: _Head) -> dict[str, Any]:
@@ -214,13 +221,13 @@ def _defaults(head: _Head) -> dict[str, Any]:
 
 
 def _flat(evidence: Evidence) -> dict[str, Any]:
-    """The evidence with the thresholds in force beside it."""
+    """The evidence merged with the thresholds in force."""
     thresholds = evidence.get("thresholds")
     return {**(thresholds if isinstance(thresholds, Mapping) else {}), **evidence}
 
 
-def _said(name: str, value: Any, spec: str) -> str:
-    """A value in a sentence; `?` where nobody knows it. Microseconds become a time as heads write it: 90s, 15m, 2h."""
+def _format_value(name: str, value: Any, spec: str) -> str:
+    """A value as text; `?` if it is unknown. Microseconds become a time in the notation of heads: 90s, 15m, 2h."""
     if value is None:
         return "?"
     if not isinstance(value, int | float) or isinstance(value, bool):

@@ -170,7 +170,9 @@ def bounded(store: Store, rule: Rule, seconds: float = SECONDS_MAX) -> Iterator[
         over.set()
         watcher.join()
         if late.is_set() and not isinstance(error, SystemExit | GeneratorExit):
-            with suppress(Exception):  # An interrupt may have hit the rollback too: nobody could begin anew then.
+            with suppress(
+                Exception
+            ):  # An interrupt may hit the rollback too; without it no transaction could start again.
                 store.sql("rollback")
             raise RuleTooSlow(
                 f"took longer than {seconds:g} s; narrow its hours with $from_us and $until_us"

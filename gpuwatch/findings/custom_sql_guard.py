@@ -14,19 +14,19 @@ from gpuwatch.store.database import Store
 QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 SOURCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "PIVOT", "CTE"})
 PARTS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING", "ORDER_ASC", "ORDER_DESC"})
-"""What the parser calls the harmless parts of a query; whatever else it may come to know is refused."""
+"""Harmless parts of a query, by their names in the parser; everything else is refused."""
 TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 MADE_FOR_RULES = frozenset({"job_chain", "held"})
 """Temporary tables that every rule may read."""
 REFUSED = frozenset(
     {"getenv", "json_serialize_plan", "json_deserialize_sql", "json_serialize_sql", "query", "query_table", "write_log"}
 )
-AS_LARGE_AS_SAID = frozenset(
+SIZED_BY_ARGUMENTS = frozenset(
     {"repeat", "lpad", "rpad", "list_resize", "array_resize", "format", "printf", "bitstring"}
     | {"replace", "regexp_replace", "translate"}
 )
-"""Functions that make a value as large as their arguments say, in one piece that no memory limit holds and nobody interrupts;
-so do those of TABLE_FUNCTIONS anywhere but behind `from`, where they come row by row."""
+"""Functions whose arguments set the size of one value, which no memory limit bounds and no interrupt stops. The same holds for
+TABLE_FUNCTIONS anywhere but after `from`, where they return row by row."""
 MACROS = re.compile(
     r"(list|array|map|json_group)_\w+|nullif|split_part|date_add|fmod|fdiv|wavg|weighted_avg|geomean|geometric_mean|if"
     r"|days_in_month|json|md5_number_(lower|upper)"
@@ -50,11 +50,11 @@ class _Allowed:
 def check(store: Store, sql: str, first_line: int) -> None:
     """Raises SiteRuleError at the line (the text begins at `first_line`) for anything but one harmless select.
 
-    DuckDB's own parser says what the text is; nothing of it is run.
+    DuckDB's own parser reads the text; nothing is run.
     """
-    told = store.sql("select json_serialize_sql($sql)", sql=sql)[0][0]
+    serialized = store.sql("select json_serialize_sql($sql)", sql=sql)[0][0]
     try:
-        tree = json.loads(told)
+        tree = json.loads(serialized)
     except RecursionError as error:
         raise SiteRuleError(first_line, "the select is nested too deep", "write it flatter") from error
     if tree.get("error"):
@@ -91,17 +91,17 @@ def _allowed(store: Store) -> _Allowed:
 
 def _too_large(node: dict[str, Any], behind_from: set[int]) -> str | None:
     name = str(node.get("function_name", "")).lower()
-    if name in AS_LARGE_AS_SAID:
-        return f"function {name}() makes a value as large as its arguments say"
+    if name in SIZED_BY_ARGUMENTS:
+        return f"function {name}() makes a value of any size its arguments ask for"
     if name in TABLE_FUNCTIONS - {"unnest"} and id(node) not in behind_from:
-        return f"function {name}() makes a list as long as a number says: write from t, {name}(...) as r(x)"
+        return f"function {name}() makes a list of any length its argument asks for: write from t, {name}(...) as r(x)"
     return None
 
 
 def _wrong(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> str | None:
     """Why a part of the query is refused; None where it is not."""
-    kind, told = node.get("type"), node.get("class")
-    if told == "COLUMN_REF":
+    kind, node_class = node.get("type"), node.get("class")
+    if node_class == "COLUMN_REF":
         names = node.get("column_names") or [""]
         return (
             f"{names[0]} differs from run to run: use $now_us"
@@ -111,7 +111,7 @@ def _wrong(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> 
     if "function_name" in node:
         name = str(node["function_name"]).lower()
         return None if name in allowed.functions else f"function {name[:60]}() is not allowed"
-    if told is not None or not isinstance(kind, str):
+    if node_class is not None or not isinstance(kind, str):
         return "a sample differs from run to run" if node.get("sample") else None
     if kind.endswith(("_MODIFIER", "_TYPE_INFO")) or kind in PARTS:
         return None

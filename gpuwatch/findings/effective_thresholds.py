@@ -1,4 +1,4 @@
-"""Which thresholds a rule has for which runs and devices: presets and the card of detectors put together."""
+"""Effective thresholds of a rule by run and device: presets combined with threshold overrides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SET = pa.schema([("team", pa.string()), ("pool", pa.string()), ("number", pa.in
 
 @dataclass(frozen=True)
 class InForce:
-    """The thresholds of one rule somewhere, and the preset they come from. None: it is switched off there."""
+    """The effective thresholds of one rule and their preset. None: the rule is switched off."""
 
     parameters: dict[str, Any] | None
     preset: str
@@ -28,23 +28,23 @@ class InForce:
 
 @dataclass(frozen=True)
 class ParameterSet:
-    """Thresholds of a rule that hold for the runs of one number; number 0 is for all that the tables of `sets` do not name."""
+    """Thresholds of a rule for the runs of one number; number 0 is for all runs that the tables of `sets` do not contain."""
 
     number: int
     parameters: dict[str, Any] | None
     """None: the rule is switched off for these."""
     preset: str
-    """Where they begin; default also where the preset in force says nothing of the rule."""
+    """The preset they start from; also default if the preset in force does not mention the rule."""
     sql: str = ""
-    """What tells one text of a site's rule from another."""
+    """Identifies the SQL text of a site's rule."""
 
     @property
     def version(self) -> str:
-        """By what a verdict was made, as text; another text is judged anew. What is no threshold has no `=`."""
+        """The version stored with each result; a changed version is evaluated again. Parts that are not thresholds have no `=`."""
         if self.parameters is None:
             return "off"
-        told = [version_of(self.parameters), self.preset != DEFAULT and f"preset:{self.preset}", self.sql]
-        return ",".join(part for part in told if part)
+        parts = [version_of(self.parameters), self.preset != DEFAULT and f"preset:{self.preset}", self.sql]
+        return ",".join(part for part in parts if part)
 
 
 def in_force(
@@ -55,10 +55,10 @@ def in_force(
     pool: str | None = None,
     team: str | None = None,
 ) -> InForce:
-    """What holds of a rule for a pool and a team: the team's word before the pool's, that before what holds everywhere.
+    """The thresholds of a rule for a pool and a team: the team's override wins over the pool's, that over the general one.
 
-    `base` are the rule's thresholds with those of the settings; where a preset is named, they begin anew. A rule that any of
-    the three switches off is off. What the card says of a threshold that the rule no longer has is not looked at.
+    `base` are the rule's thresholds with those of the settings; a preset starts again from them. A rule that any of the three
+    layers switches off is off. Overrides of thresholds that the rule no longer has are ignored.
     """
     mine = [layer for layer in found if _applies(layer, cluster, pool, team)]
     preset = next((layer.preset for layer in reversed(mine) if layer.preset in PRESETS), None) or DEFAULT
@@ -73,7 +73,7 @@ def in_force(
 
 
 def steps(found: Sequence[Layer], cluster: str | None, pool: str | None, team: str | None) -> InForce:
-    """The steps of a reclaim for a pool and a team; where layers contradict each other, no step comes before an earlier one."""
+    """The steps of a reclaim for a pool and a team; if layers conflict, no step comes before the step it follows."""
     known = in_force(found, RECLAIM, {t.name: t.value for t in LADDER}, cluster, pool, team)
     given = dict(known.parameters or {})
     last = 0
@@ -83,10 +83,10 @@ def steps(found: Sequence[Layer], cluster: str | None, pool: str | None, team: s
 
 
 def sets(store: Store, cluster: str, state: State, rule: Rule, base: Mapping[str, Any]) -> tuple[ParameterSet, ...]:
-    """The distinct thresholds of a rule in a cluster, number 0 first: those of all that the card names nowhere.
+    """The distinct thresholds of a rule in a cluster, number 0 first: those of everything without an override.
 
     Where there are several, makes two temporary tables: rule_set_run (run_id, number) of the runs of all other numbers, and
-    rule_set_device (device_id, number) for verdicts that are about no run. A run has its team and the pool where it held most devices.
+    rule_set_device (device_id, number) for results that are not about a run. A run has its team and the pool where it held most devices.
     `base` are the rule's thresholds with those of the settings.
     """
     return sets_of(store, cluster, layers(state), rule, base)
@@ -95,10 +95,10 @@ def sets(store: Store, cluster: str, state: State, rule: Rule, base: Mapping[str
 def sets_of(
     store: Store, cluster: str, found: Sequence[Layer], rule: Rule, base: Mapping[str, Any]
 ) -> tuple[ParameterSet, ...]:
-    """As `sets`, of layers that need not be in force."""
+    """Like `sets`, for layers that need not be in force."""
     sql = "" if rule.sql is None else f"sql:{md5(rule.sql.encode(), usedforsecurity=False).hexdigest()[:8]}"
     general = in_force(found, rule.id, base, cluster)
-    numbered = {_key(general, rule): ParameterSet(0, general.parameters, _said(general, rule), sql)}
+    numbered = {_key(general, rule): ParameterSet(0, general.parameters, _preset_of(general, rule), sql)}
     rows = []
     named = [layer for layer in found if layer.scope != ALL and layer.cluster in (None, cluster)]
     teams = [None, *dict.fromkeys(layer.name for layer in named if layer.scope == TEAM)]
@@ -106,7 +106,7 @@ def sets_of(
     for team in teams if named else ():
         for pool in pools:
             known = in_force(found, rule.id, base, cluster, pool, team)
-            made = ParameterSet(len(numbered), known.parameters, _said(known, rule), sql)
+            made = ParameterSet(len(numbered), known.parameters, _preset_of(known, rule), sql)
             rows.append({"team": team, "pool": pool, "number": numbered.setdefault(_key(known, rule), made).number})
     if len(numbered) == 1:
         return tuple(numbered.values())
@@ -123,9 +123,9 @@ def _applies(layer: Layer, cluster: str | None, pool: str | None, team: str | No
     return True
 
 
-def _said(known: InForce, rule: Rule) -> str:
+def _preset_of(known: InForce, rule: Rule) -> str:
     return known.preset if values_of(known.preset, rule.id) else DEFAULT
 
 
 def _key(known: InForce, rule: Rule) -> tuple[Any, ...]:
-    return () if known.parameters is None else (_said(known, rule), *sorted(known.parameters.items()))
+    return () if known.parameters is None else (_preset_of(known, rule), *sorted(known.parameters.items()))

@@ -72,7 +72,7 @@ PRESETS: dict[str, Preset] = {
             "princeton",
             "Princeton's job_defense_shield: two mails, then the job ends after two hours.",
             (
-                _minutes(_HOARDING, "idle_us_min", 60, f"{_JDS}: nothing is said before the first warning"),
+                _minutes(_HOARDING, "idle_us_min", 60, f"{_JDS}: silent until the first warning"),
                 _minutes(_HOARDING, "warn_us", 60, f"{_JDS}: warns at 60 minutes"),
                 _minutes(_HOARDING, "reclaim_us", 120, f"{_JDS}: cancels at 120 minutes"),
                 _minutes(RECLAIM, "notice_us", 15, f"{_JDS}: looks every 15 minutes"),

@@ -1,4 +1,4 @@
-"""Findings as everybody reads them: the rows of the detectors with words, owner and money."""
+"""Findings as the API returns them: detector rows with texts, owners and costs."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ SHOWN_AS = {"ack": "acked", "snooze": "snoozed", "exempt": "exempt"}
 """The state of an open finding while an action of its owner is in force."""
 SEVERITY_ORDER = ("info", "low", "medium", "high", "critical")
 SORTS = ("cost", "started", "severity")
-"""The dearest, the newest or the gravest first."""
+"""Most expensive, newest or most severe first."""
 SEARCH_MAX = 200
 """Characters of a search."""
 OLD_WORDS = (KeyError, TypeError, ValueError)
-"""What a rule raises that speaks of evidence which an earlier form of it wrote: one old row must not hide the others."""
+"""Raised by a rule that reads evidence of its earlier versions; one old row must not hide the others."""
 ALL = 2**31
 """More findings than a store has."""
 WORDS_KEPT = 20_000
-"""Summaries that are remembered between searches."""
+"""Summaries cached between searches."""
 
 _WORD = pa.schema([("key", pa.string()), ("state", pa.string()), ("severity", pa.int32()), ("found", pa.bool_())])
 
 
 class OwnerAction(Protocol):
-    """What an owner said of a finding and is still in force (state.actions.Action)."""
+    """An owner's action on a finding that is still in force (findings.repository.Action)."""
 
     @property
     def action(self) -> str:
@@ -93,12 +93,12 @@ class OwnerAction(Protocol):
 
     @property
     def until_us(self) -> int | None:
-        """When it ends; None: when somebody says otherwise."""
+        """When it ends; None: until another action replaces it."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some findings and the cursor of those that follow, None at the end."""
+    """A page of findings and the cursor of the next one, None at the end."""
 
     items: list[Finding]
     next: str | None
@@ -106,7 +106,7 @@ class Page:
 
 @dataclass(frozen=True)
 class _Price:
-    """What a finding's time costs; None where some of it has no rate, or where currencies do not add up."""
+    """The cost of a finding's time; None if a part has no rate, or if currencies differ."""
 
     cost: Fraction | None
     currency: str | None
@@ -126,7 +126,7 @@ def read(
     actions: Mapping[str, OwnerAction] | None = None,
     **filters: Any,
 ) -> list[Finding]:
-    """Every finding that is asked for, the dearest first: `page` without an end. `team` is short for `teams=[team]`.
+    """All findings that match, most expensive first: `page` without a limit. `team` is short for `teams=[team]`.
 
     `open_only` leaves the resolved ones out and keeps those that their owners acknowledged, snoozed or exempted.
     """
@@ -142,7 +142,7 @@ def read_one(
     teams: Collection[str] | None = None,
     actions: Mapping[str, OwnerAction] | None = None,
 ) -> Finding | None:
-    """The finding with this key; None where there is none, or where it is another team's."""
+    """The finding with this key; None if it does not exist or belongs to another team."""
     return next(iter(page(store, keys=[key], teams=teams, actions=actions).items), None)
 
 
@@ -165,11 +165,11 @@ def page(
     cursor: str | None = None,
     actions: Mapping[str, OwnerAction] | None = None,
 ) -> Page:
-    """Findings in the order of `sort`, at most `limit`, from behind `cursor`.
+    """Findings in the order of `sort`, at most `limit`, starting after `cursor`.
 
-    Empty filters let everything pass; `pool` keeps what has a device there; `teams` None is everybody and [] nobody. `window` keeps those whose time
-    [started, ended) touches it; an open one has no end. `q` is found in title, summary, key, subject, user, team or node,
-    in any case. `actions` are those in force by finding key: they change the state that is shown and filtered. Prices
+    Empty filters match everything; `pool` keeps findings with a device in it; `teams` None means all teams, [] none. `window`
+    keeps findings whose time [started, ended) overlaps it; an open one has no end. `q` is searched in title, summary, key, subject, user, team or node,
+    ignoring case. `actions` are those in force by finding key: they change the state that is shown and filtered. Prices
     and teams are those of the last pricing (cost.price). Raises UsageError for an unknown name or a broken cursor.
     """
     known = {**_known(), **custom_rules.known()}
@@ -210,7 +210,7 @@ def page(
     more = limit is not None and len(rows) > limit
     rows = rows[:limit]
     following = write_cursor(rows[-1]["first_rank"], rows[-1]["second_rank"], rows[-1]["key"]) if more else None
-    return Page(_told(store, rows), following)
+    return Page(_with_texts(store, rows), following)
 
 
 def write_cursor(first: float, second: float, name: str) -> str:
@@ -243,23 +243,23 @@ def _words(
     by_severity: bool,
     sought: str | None,
 ) -> pa.Table:
-    """What SQL cannot know of findings: states that owners gave, severities and summaries that rules say."""
-    said: dict[str, dict[str, Any]] = {
+    """What SQL cannot compute for findings: states set by owners, and the severities and summaries of rules."""
+    by_key: dict[str, dict[str, Any]] = {
         key: {"state": SHOWN_AS[a.action]} for key, a in actions.items() if a.action in SHOWN_AS
     }
-    speaking = [name for name, rule in known.items() if sought is not None or (by_severity and rule.severity)]
-    for row in store.rows("findings/evidence", detectors=speaking) if speaking else ():
+    evaluated = [name for name, rule in known.items() if sought is not None or (by_severity and rule.severity)]
+    for row in store.rows("findings/evidence", detectors=evaluated) if evaluated else ():
         rule = known[row["detector"]]
         if sought is not None and sought in _summary(row["detector"], row["evidence"], row["rule_version"]).lower():
-            said.setdefault(row["key"], {})["found"] = True
+            by_key.setdefault(row["key"], {})["found"] = True
         if by_severity and rule.severity is not None:
             severity = _severity(row["detector"], row["evidence"], row["elapsed_us"], None)
-            said.setdefault(row["key"], {})["severity"] = SEVERITY_ORDER.index(severity)
-    return pa.Table.from_pylist([{"key": key, **words} for key, words in said.items()], schema=_WORD)
+            by_key.setdefault(row["key"], {})["severity"] = SEVERITY_ORDER.index(severity)
+    return pa.Table.from_pylist([{"key": key, **words} for key, words in by_key.items()], schema=_WORD)
 
 
-def _told(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """The findings of ranked rows, with words and exact money, in their order."""
+def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
+    """The findings of ranked rows, in the same order, with texts and exact costs."""
     if not rows:
         return []
     keys = [row["key"] for row in rows]
@@ -290,7 +290,7 @@ def _by_money(a_day: Fraction | None) -> str:
 
 
 def _severity(detector: str, evidence: str | None, elapsed_us: int, a_day: Fraction | None) -> str:
-    """As the rule says, by money a day where it says nothing."""
+    """The rule's own severity, or one by cost per day if the rule has none."""
     rule = _rule(detector)
     if rule is None or rule.severity is None:
         return _by_money(a_day)
@@ -306,7 +306,7 @@ def _known() -> dict[str, Rule]:
 
 
 def _rule(detector: str) -> Rule | None:
-    """The rule of a finding, None where this version has it no more. Looking for modules costs more than a finding."""
+    """The rule of a finding; None if this version no longer has it. Cached, because discovering modules is slow."""
     return _known().get(detector) or custom_rules.known().get(detector)
 
 
@@ -331,7 +331,7 @@ def _remedy(rule: Rule | None, evidence: Mapping[str, Any]) -> str:
 
 
 def _spread(finding: dict[str, Any], prices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The waste of a finding from before claims were kept, spread over the prices its devices had: as finding_amount is."""
+    """The waste of a finding without stored claims, spread over the prices of its devices, as in finding_amount."""
     total = sum(int(p["overlap_us"]) for p in prices)
     if not total:
         return [{"bucket": finding["bucket"], "model": None, "usd_per_gpu_hour": None, "units": "0", "den": 1}]
@@ -357,13 +357,13 @@ def _price(parts: Sequence[dict[str, Any]]) -> _Price:
 
 def _finding(row: dict[str, Any], price: _Price) -> Finding:
     rule = _rule(row["detector"])
-    told = json.loads(row["evidence"] or "{}")
+    stored = json.loads(row["evidence"] or "{}")
     seconds = Fraction(int(row["wasted_units"]), row["wasted_den"] * SECOND_US)
     cost = price.cost
     elapsed_us = row["last_seen_us"] - row["started_us"]
     a_day = None if cost is None else cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN)
     evidence = {
-        **told,
+        **stored,
         "thresholds": thresholds_in(row["rule_version"]),
         "preset": preset_in(row["rule_version"]),
         "window": {"start": rfc3339(row["started_us"]), "end": rfc3339(row["last_seen_us"])},

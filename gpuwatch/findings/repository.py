@@ -1,4 +1,4 @@
-"""What owners said of findings: acknowledged, snoozed, exempt, reopened."""
+"""Actions of owners on findings: acknowledge, snooze, exempt, reopen."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuwatch.state.core import State, record
 
 ACTIONS = ("ack", "snooze", "exempt", "reopen")
 UNTIL_US_MAX = 366 * DAY_US
-"""How far ahead an action may end: what is put off for longer is exempt, and says so."""
+"""How far ahead an action may end; use exempt for longer."""
 MAX_REASON = 500
 """Characters of a reason."""
 VERDICTS = ("true_positive", "false_positive")
-"""What an owner who acknowledges a finding may say of it."""
+"""Ratings that an owner may give when acknowledging a finding."""
 MAX_HISTORY = 1000
 """Actions on one finding that are returned, the newest first."""
 
@@ -39,7 +39,7 @@ _action = sa.Table(
 
 @dataclass(frozen=True)
 class Action:
-    """One action on a finding; `until_us` None: until somebody says otherwise. `verdict` is one of VERDICTS."""
+    """One action on a finding; `until_us` None: until another action replaces it. `verdict` is one of VERDICTS."""
 
     key: str
     action: str
@@ -52,20 +52,20 @@ class Action:
 
 @dataclass(frozen=True)
 class Feedback:
-    """How many findings of a rule their owners called true and false."""
+    """How many findings of a rule owners rated as true and false positives."""
 
     true_positives: int = 0
     false_positives: int = 0
 
     @property
     def precision(self) -> float | None:
-        """The share that was true; None where nobody said."""
-        said = self.true_positives + self.false_positives
-        return self.true_positives / said if said else None
+        """The share of true positives; None without any feedback."""
+        rated = self.true_positives + self.false_positives
+        return self.true_positives / rated if rated else None
 
 
 class Actions:
-    """The actions of a state. Every method is one transaction and raises StoreError where it cannot be reached."""
+    """The actions of a state. Every method is one transaction and raises StoreError if the state cannot be reached."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -103,13 +103,13 @@ class Actions:
         return {action.key: action for action in found}
 
     def history(self, key: str) -> tuple[Action, ...]:
-        """What was said of one finding, the newest first; at most MAX_HISTORY."""
+        """The actions on one finding, newest first; at most MAX_HISTORY."""
         query = sa.select(_action).where(_action.c.finding_key == key).order_by(_action.c.id.desc())
         with self._state.transaction(write=False) as connection:
             return tuple(_read(row) for row in connection.execute(query.limit(MAX_HISTORY)))
 
     def verdicts(self) -> dict[str, str]:
-        """What owners called each finding, by key: the last word of those who said."""
+        """The newest verdict of an owner on each finding, by key."""
         newest = (
             sa.select(sa.func.max(_action.c.id)).where(_action.c.verdict.is_not(None)).group_by(_action.c.finding_key)
         )
@@ -118,13 +118,13 @@ class Actions:
             return {key: verdict for key, verdict in connection.execute(query)}
 
     def feedback(self) -> dict[str, Feedback]:
-        """The verdicts of owners by rule: a finding's key begins with its rule."""
+        """The ratings of owners by rule; a finding's key begins with its rule."""
         found: dict[str, Feedback] = {}
         for key, verdict in self.verdicts().items():
             rule = key.rpartition("-")[0]
-            told = found.get(rule, Feedback())
+            so_far = found.get(rule, Feedback())
             true = int(verdict == "true_positive")
-            found[rule] = Feedback(told.true_positives + true, told.false_positives + 1 - true)
+            found[rule] = Feedback(so_far.true_positives + true, so_far.false_positives + 1 - true)
         return found
 
 
@@ -150,5 +150,5 @@ def _read(row: Any) -> Action:
 
 def _words(action: Action) -> dict[str, str | None]:
     until = None if action.until_us is None else rfc3339(action.until_us)
-    said = {} if action.verdict is None else {"verdict": action.verdict}
-    return {"action": action.action, "until": until, "reason": action.reason, **said}
+    verdict = {} if action.verdict is None else {"verdict": action.verdict}
+    return {"action": action.action, "until": until, "reason": action.reason, **verdict}

@@ -184,7 +184,7 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
 
 
 def _wanted(store: Store) -> list[Wanted]:
-    """What is missing, node by node, and never more than the run lacks in all: labels may name nodes otherwise."""
+    """The missing devices by node, never more than the run lacks in total: labels may use other node names."""
     rows = store.sql(
         """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short, gpus, units
         from missing where node is not null
@@ -199,9 +199,9 @@ def _wanted(store: Store) -> list[Wanted]:
         if take:
             kind = (hardware_shares.profile_name(profile) or profile) if profile else None
             names = tuple(name.strip() for name in (gpus or "").split(","))
-            told = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
+            uuids = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
             span = (start_us, end_us)
-            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), told, units))
+            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), uuids, units))
     return wanted
 
 

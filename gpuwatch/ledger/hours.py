@@ -122,8 +122,8 @@ def recompute_dirty(
 ) -> int:
     """Recomputes every dirty hour of a cluster that has segments, a day at a time; returns how many hours.
 
-    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty. Free time of other days, whose
-    requests have become known since, is divided anew by `stranding.refresh`, which comes before.
+    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty. `stranding.refresh`,
+    which runs before, handles the free time of other days whose requests have changed.
     """
     rows = store.rows("ledger/dirty_hours", cluster=cluster)
     empty = [row["hour_us"] for row in rows if not (row["reached"] or row["stored"])]

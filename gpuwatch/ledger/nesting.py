@@ -1,5 +1,5 @@
-"""Runs inside of runs: Ray or Slurm in a pod, Ray in a Slurm job. Chooses which of its outer run's devices an inner run
-owns. Pure.
+"""Runs inside other runs: Ray or Slurm in a pod, Ray in a Slurm job. Chooses which devices of the outer run an inner
+run holds. Pure.
 
 An inner run never holds more than its outer run does: not another device, and not a microsecond longer.
 """
@@ -33,14 +33,14 @@ class OuterHold:
 
 @dataclass(frozen=True)
 class Inner:
-    """`count` devices that an inner run holds of what its outer runs hold, `units` ten-thousandths of each."""
+    """An inner run that holds `count` devices of its outer runs, `units` ten-thousandths of each."""
 
     holder: Holder
     outers: tuple[tuple[Holder, int, int], ...]
     """Outer runs with start and end."""
     node: str
     host: str | None
-    """The node of which the devices are, where the outer runs' nodes have the same name; None in a pod."""
+    """The node of the devices, where the outer runs use the same node names; None in a pod."""
     profile: str | None
     count: int
     units: int
@@ -68,8 +68,8 @@ class InnerHold:
 def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[Holder, set[int]]) -> list[InnerHold]:
     """Puts inner runs on devices of their outer runs, in order of start. `signs`: devices that labels or UUIDs name.
 
-    All of them exactly where the counts are equal, those that signs or indexes name exactly, others free ones in order
-    and estimated.
+    Where the counts are equal, or signs or indexes name the devices, the choice is exact. Otherwise free devices are taken
+    in order, and the hold is marked as estimated.
     """
     by_outer: dict[Holder, list[OuterHold]] = defaultdict(list)
     for hold in holds:
@@ -81,9 +81,9 @@ def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[H
         for outer, sure in _outers(inner, by_outer):
             theirs = [h for h in by_outer[outer] if _fits(h, inner)]
             chosen = _choose(inner, theirs, used, signs.get(inner.holder, set()))
-            for hold, told in chosen:
+            for hold, certain in chosen:
                 start, end = max(inner.start_us, hold.start_us), min(inner.end_us, hold.end_us)
-                estimated = hold.estimated or not (sure and told)
+                estimated = hold.estimated or not (sure and certain)
                 found.append(
                     InnerHold(inner.holder, outer, inner.node, hold.device_id, start, end, inner.units, estimated)
                 )
@@ -97,7 +97,7 @@ def _fits(hold: OuterHold, inner: Inner) -> bool:
 
 
 def _outers(inner: Inner, by_outer: Mapping[Holder, Sequence[OuterHold]]) -> list[tuple[Holder, bool]]:
-    """The outer run that an inner one is in, and the next one after it; False where another would do as well."""
+    """The outer runs of an inner run, one after the other; False where another outer run would fit as well."""
 
     def rank(outer: tuple[Holder, int, int]) -> tuple[bool, int, int, int, str]:
         holder, start, end = outer
@@ -120,26 +120,26 @@ def _outers(inner: Inner, by_outer: Mapping[Holder, Sequence[OuterHold]]) -> lis
 def _choose(
     inner: Inner, theirs: Sequence[OuterHold], used: dict[int, list[tuple[int, int, int]]], signs: set[int]
 ) -> list[tuple[OuterHold, bool]]:
-    """The holds to take, each with whether there is no doubt about it. A device may be held in several spans."""
+    """The chosen holds, each with whether the choice is certain. A device may be held in several spans."""
     devices = {h.device_id: h for h in sorted(theirs, key=lambda h: (h.order, h.device_id))}
     fitting = [d for d, h in devices.items() if inner.profile is None or h.profile == inner.profile] or list(devices)
     by_index = list(devices)
-    told = {by_index[i] for i in inner.indexes if i < len(by_index)}
+    indexed = {by_index[i] for i in inner.indexes if i < len(by_index)}
     for device in fitting:
-        # Who comes after begins no earlier: what has ended is no rival any more.
+        # Later runs do not start earlier, so spans that have ended no longer compete.
         used[device] = [span for span in used.get(device, ()) if span[1] > inner.start_us]
     loads = {d: most_units([s for s in used[d] if s[0] < inner.end_us], inner.start_us) for d in fitting}
 
     def key(device: int) -> tuple[bool, bool, int, int]:
         load = loads[device]
         full = load + inner.units > WHOLE_UNITS
-        # Fractions gather on few devices, whole ones spread.
+        # Fractions are packed on few devices, whole devices are spread.
         weight = load if full or inner.units == WHOLE_UNITS else -load
-        return device not in signs, device not in told, load if full else 0, weight
+        return device not in signs, device not in indexed, load if full else 0, weight
 
     chosen = sorted(fitting, key=lambda d: (*key(d), fitting.index(d)))[: inner.count]
     every = len(fitting) == inner.count
-    return [(h, every or h.device_id in signs or h.device_id in told) for h in theirs if h.device_id in chosen]
+    return [(h, every or h.device_id in signs or h.device_id in indexed) for h in theirs if h.device_id in chosen]
 
 
 def short(host: str) -> str:

@@ -1,7 +1,7 @@
-"""Places on devices what a scheduler says was held and no label, index or UUID names: free devices in index order.
+"""Chooses devices for holds that a scheduler reports without a label, index or UUID: free devices in index order.
 
-Pure: the answer depends only on its arguments. A placed hold is marked `estimated` (domain.md section 7.5) unless what
-was told leaves no choice.
+Pure: the result depends only on the arguments. A placed hold is marked `estimated` (domain.md section 7.5) unless the
+reported UUIDs and counts leave no choice.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Wanted:
     end_us: int
     indexes: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
-    """UUIDs of the GPUs whose slices they are, or of the slices themselves, as far as told."""
+    """UUIDs of the slices' GPUs, or of the slices themselves, where the scheduler reports them."""
     units: int = WHOLE_UNITS
     """How much of each device it holds."""
 
 
 class Spans:
-    """Spans of time with units, kept by length, so that those that meet another are found without looking at all."""
+    """Time spans with units, grouped by length, so that overlapping ones are found without scanning all of them."""
 
     def __init__(self) -> None:
         self._by_length: dict[int, list[tuple[int, int, int]]] = {}
@@ -88,7 +88,7 @@ class Placed:
 
 @dataclass
 class Node:
-    """The devices of one node: measured ones, and as many unseen ones as its inventory counts beyond them."""
+    """The devices of one node: the measured ones, and those that only its inventory counts."""
 
     cluster: str
     name: str
@@ -98,7 +98,7 @@ class Node:
     only: str | None = field(default=None, init=False)
     """The node's only MIG profile, where it has no whole GPU."""
     named: dict[str, Slot] = field(default_factory=dict, init=False)
-    """The device that was taken for a slice's own UUID, which no sample tells."""
+    """The device chosen for a slice's own UUID, which samples do not contain."""
 
     def __post_init__(self) -> None:
         for profile, count in sorted((self.inventory or {}).items()):
@@ -109,7 +109,7 @@ class Node:
         self.only = known.pop() if len(known) == 1 else None
 
     def add(self, profile: str | None) -> Slot:
-        """A device that nothing measured; its name is the node and the lowest free index of its kind."""
+        """Adds an unmeasured device, named after the node and the lowest free index of its kind."""
         used = {slot.index for slot in self.slots if slot.profile == profile}
         index = next(i for i in range(DEVICES_PER_NODE_MAX + len(used) + 1) if i not in used)
         gpu = f"{self.name}/gpu{index}" if profile is None else f"{self.name}/{profile}/{index}"
@@ -122,19 +122,19 @@ class Node:
         return self.only if profile is None else profile
 
     def place(self, wanted: Wanted) -> list[Placed]:
-        """Chooses `wanted.count` devices: free ones in index order, told GPUs and asked-for indexes first.
+        """Chooses `wanted.count` devices: free ones in index order, named GPUs and requested indexes first.
 
-        A part of a device goes where other parts leave room for it, so that they need as few devices as they can.
+        Fractions of a device are packed onto as few devices as possible.
         """
         profile = self.kind(wanted.profile)
-        told, sure = self._told(wanted, profile)
+        named, sure = self._named_slots(wanted, profile)
         limit = None if self.inventory is None else self.inventory.get(profile or "", 0)
-        taken = told
-        for _ in range(min(wanted.count - len(told), DEVICES_PER_NODE_MAX)):
+        taken = named
+        for _ in range(min(wanted.count - len(named), DEVICES_PER_NODE_MAX)):
             slots = [s for s in self.slots if s.profile == profile and s not in taken]
             best, full = self._best(slots, wanted)
             have = sum(1 for s in self.slots if s.profile == profile)
-            # Without an inventory the scheduler's word is the only evidence of how many devices there are.
+            # Without an inventory, the scheduler's records are the only evidence of the number of devices.
             if full and (limit is None or have < limit or best is None):
                 best = self.add(profile)
             assert best is not None
@@ -148,7 +148,7 @@ class Node:
         ]
 
     def _best(self, slots: list[Slot], wanted: Wanted) -> tuple[Slot | None, bool]:
-        """The device to take of these, and whether it is taken already."""
+        """The best of these devices, and whether it is already taken."""
         span = (wanted.start_us, wanted.end_us)
         if wanted.units < WHOLE_UNITS:
             loads = {slot.device_id: slot.load(*span) for slot in slots}
@@ -165,14 +165,14 @@ class Node:
         return best, best is None or (best.busy_us(*span) > 0 and not self.shared)
 
     def _name(self, gpus: Iterable[str], taken: Iterable[Slot]) -> None:
-        """Remembers which device was taken for which slice, so that who names the same slice gets the same device."""
+        """Remembers the device chosen for each slice UUID, so that the same UUID gets the same device again."""
         names = [name for name in gpus if name.startswith("MIG-") and name not in self.named]
         if names:
             known = {slot.device_id for slot in self.named.values()}
             self.named |= dict(zip(names, (slot for slot in taken if slot.device_id not in known), strict=False))
 
-    def _told(self, wanted: Wanted, profile: str | None) -> tuple[list[Slot], list[Slot]]:
-        """Slices that the told UUIDs mean, and those of them about which there is no doubt."""
+    def _named_slots(self, wanted: Wanted, profile: str | None) -> tuple[list[Slot], list[Slot]]:
+        """The slices that the reported UUIDs name, and those of them that are certain."""
         if not wanted.gpus:
             return [], []
         span = (wanted.start_us, wanted.end_us)

@@ -73,7 +73,7 @@ def method_spans(
 
 
 def _retired_us(store: Store, cluster: str) -> int | None:
-    """The end of the last day of which samples were seen and are gone, None where there is none."""
+    """The end of the last day whose samples have been deleted; None if there is none."""
     row = store.sql(
         """select max(s.hour_us // 86400000000 * 86400000000)
         from context_span s
@@ -86,16 +86,16 @@ def _retired_us(store: Store, cluster: str) -> int | None:
 
 
 def _booked(store: Store, cluster: str, until_us: int, edges: Mapping[int, str]) -> dict[int, str]:
-    """The edges with those of what is booked in place of all before `until_us`."""
+    """The edges, with those stored in the ledger in place of all before `until_us`."""
     booked = store.sql(
-        """with told as (
+        """with method_start as (
             select start_us, min(method) as method
             from segment
             where cluster = $cluster and method is not null and start_us < $until
             group by start_us
         )
         select start_us, method
-        from told
+        from method_start
         qualify method is distinct from lag(method) over (order by start_us)
         order by start_us""",
         cluster=cluster,

@@ -1,4 +1,4 @@
-"""Free time that the usual requests could not have used: the ledger's `stranded`, by the state of each node."""
+"""Free time that typical requests could not have used: the ledger's `stranded`, from the state of each node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.hardware.mig_packing import idle_lost, slice_capacity
 from gpuwatch.store.database import Store
 
 HELD_MARK = "*"
-"""Behind the profile of an instance that somebody holds, in a state of a partitioned GPU."""
+"""Marks a held instance, after its profile, in the state of a partitioned GPU."""
 _END = pa.schema([("cluster", pa.string()), ("as_of_us", pa.int64()), ("at_us", pa.int64())])
 _HOUR = pa.schema([("hour_us", pa.int64())])
 _ASKED = pa.schema([("day_us", pa.int64()), ("requests", pa.int64()), ("digest", pa.string())])
@@ -50,16 +50,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Asked:
-    """The requests by which the free time of a UTC day is judged: those submitted in the DAYS before its midnight.
+    """The requests that the free time of a UTC day is evaluated with: those submitted in the DAYS before its midnight.
 
-    A member of a gang is judged where it would lie, on its node: whether the others find a place beside it is not.
+    Each member of a gang is evaluated on its own node; whether the other members would fit nearby is not considered.
     """
 
     tasks: tuple[Task, ...] = ()
 
     @property
     def requests(self) -> int:
-        """How many they are."""
+        """The number of requests."""
         return sum(task.weight for task in self.tasks)
 
     @property
@@ -90,10 +90,10 @@ def asked(store: Store, cluster: str, days: Iterable[int]) -> dict[int, Asked]:
 
 
 def strand(store: Store, cluster: str, hours: Iterable[int], requests: Mapping[int, Asked] | None = None) -> None:
-    """Divides the booked free time of whole hours (their starts, microseconds) into schedulable and stranded.
+    """Divides the ledger's free time of whole hours (start times in microseconds) into schedulable and stranded.
 
-    In the caller's transaction, after the hours are booked. `requests`: of each day of the hours, where they are known
-    already. What is out of service is not free.
+    Runs in the caller's transaction, after the hours are written. `requests`: those of each day, if already loaded.
+    Devices out of service are not free.
     """
     wanted = sorted(set(hours))
     if not wanted:
@@ -103,15 +103,17 @@ def strand(store: Store, cluster: str, hours: Iterable[int], requests: Mapping[i
     with store.view("strand_hour", pa.Table.from_pydict({"hour_us": wanted}, schema=_HOUR)):
         store.run("ledger/free_state", cluster=cluster, from_us=wanted[0], until_us=wanted[-1] + HOUR_US)
         judged = pa.Table.from_pylist(list(_rows(store.rows("ledger/free_parts"), known)), schema=_JUDGED)
-        told = [{"day_us": day, "requests": known[day].requests, "digest": known[day].digest} for day in sorted(days)]
-        with store.view("part_judged", judged), store.view("asked_now", pa.Table.from_pylist(told, schema=_ASKED)):
+        digests = [
+            {"day_us": day, "requests": known[day].requests, "digest": known[day].digest} for day in sorted(days)
+        ]
+        with store.view("part_judged", judged), store.view("asked_now", pa.Table.from_pylist(digests, schema=_ASKED)):
             store.run("ledger/strand", cluster=cluster)
 
 
 def refresh(store: Store, cluster: str) -> list[int]:
-    """Divides the free time anew of booked days whose requests have become others since; returns the hours concerned.
+    """Divides the free time of ledger days again where their requests have changed since; returns the affected hours.
 
-    Days whose raw samples are gone keep what they were booked with.
+    Days whose raw samples are deleted keep their ledger rows.
     """
     rows = store.rows("ledger/asked_day", cluster=cluster)
     requests = asked(store, cluster, (row["day_us"] for row in rows))
@@ -124,7 +126,7 @@ def refresh(store: Store, cluster: str) -> list[int]:
 
 
 def judge(parts: tuple[str, ...], partitioned: bool, model: str | None, tasks: tuple[Task, ...]) -> list[Part]:
-    """What of one state is lost to the tasks: a row for each amount that is free on some GPU; 0 of 1 without any task.
+    """The part of one state that the tasks cannot use: a row for each free amount on a GPU; 0 of 1 without any task.
 
     `parts` as in ledger/free_state.sql. A layout that no legal packing explains loses nothing.
     """

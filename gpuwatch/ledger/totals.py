@@ -89,8 +89,8 @@ def scale_of(store: Store, window: Window, finer_places: int | None = None) -> S
     places = max((-int(price.as_tuple().exponent) for price in prices), default=0)
     places = max(places, 0) if finer_places is None else max(places + finer_places, EVER_PLACES)
     scale = Scale(lcm(1, *(found["share_dens"] or ())), places)
-    dearest = int(max(prices, default=Decimal(0)).scaleb(scale.places))
-    if max(int(found["capacity_us"] or 0) * scale.shares * dearest, scale.hour) > AMOUNT_MAX:
+    highest_price = int(max(prices, default=Decimal(0)).scaleb(scale.places))
+    if max(int(found["capacity_us"] or 0) * scale.shares * highest_price, scale.hour) > AMOUNT_MAX:
         raise UsageError("window: too long to add up exactly at these prices and shares; ask for a shorter one")
     return scale
 

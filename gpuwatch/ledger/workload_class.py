@@ -82,8 +82,8 @@ def times_of_runs(
     end_us: int | None = None,
     cluster: str | None = None,
 ) -> dict[int, dict[str, int]]:
-    """Device microseconds of each class that runs did in the hours that begin in [start_us, end_us). Runs of which nothing
-    is known are left out.
+    """Device microseconds of each run by class, in the hours that begin in [start_us, end_us). Runs without data are left
+    out.
     """
     scope = pa.Table.from_pydict({"run_id": list(run_ids)}, schema=_RUN)
     times: dict[int, dict[str, int]] = {}
@@ -97,12 +97,12 @@ def of_runs(
     store: Store, cluster: str, run_ids: Sequence[int], start_us: int | None = None, end_us: int | None = None
 ) -> dict[int, str]:
     """The class of each run of a cluster in these hours: see `most`."""
-    told = times_of_runs(store, run_ids, start_us, end_us, cluster)
-    return {run_id: name for run_id, times in told.items() if (name := most(times)) is not None}
+    by_run = times_of_runs(store, run_ids, start_us, end_us, cluster)
+    return {run_id: name for run_id, times in by_run.items() if (name := most(times)) is not None}
 
 
 def most(times: Mapping[str, int]) -> str | None:
-    """The class in which most time went; idle only where there is no other. None of nothing."""
+    """The class with the most time; idle only if there is no other class. None without any."""
     work = {name: us for name, us in times.items() if name != IDLE} or times
     return max(work, key=lambda name: (work[name], name), default=None)
 

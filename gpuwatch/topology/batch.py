@@ -86,7 +86,7 @@ def _with_room(
     words = {"model": gangs[0].model, "pools": list(gangs[0].pools)}
     free = _Sweep(store.table("topology/placement/gang_free", **span, **words), "gpu", number)
     guessed = _Sweep(store.table("topology/placement/gang_guessed", **span), "place", places)
-    # Of nodes whose links nobody told it is not known that they were nearer.
+    # Whether nodes with unknown links were nearer is not known.
     lit = np.array([around.seats[gpu].island is not None for gpu in names])
     for gang, kind in zip(gangs, lie, strict=True):
         there = lit & (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)

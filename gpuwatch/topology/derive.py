@@ -1,4 +1,4 @@
-"""The topology of a cluster in the store: derived from what sources said, read as it was at an instant."""
+"""The topology of a cluster in the store: derived from the reports of sources, read as of an instant."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from gpuwatch.output.fix_hints import LOCAL, Advice
 from gpuwatch.store.database import Store
 
 VERSION = "topology 1"
-"""Of the derivation: another one derives everything anew."""
+"""Version of the derivation; a change derives everything again."""
 END_US = 1 << 62
 """Later than every instant."""
 MOVES_MAX = 64
-"""Changes of place of one GPU that are believed; more come from exporters that disagree about a node's name."""
+"""Moves of one GPU that are accepted; more come from exporters that disagree about a node's name."""
 DEPTH_MAX = 16
 """Switches above each other."""
 SERVED = Advice(url=LOCAL)
-"""Fixes for whoever asks a server, as the API does."""
+"""Fixes for callers of a server, such as API clients."""
 
 _MEMBER = pa.schema(
     [
@@ -78,7 +78,7 @@ def derive(store: Store, cluster: str) -> bool:
             return False
         inputs = work.rows("topology/inputs", cluster=cluster, version=VERSION)[0]["inputs"]
         if known and known[0][0] == inputs:
-            # Sources repeated themselves.
+            # Sources only repeated their reports.
             work.run("topology/counted", cluster=cluster, counts=counts)
             return False
         words = {
@@ -113,7 +113,7 @@ def derive(store: Store, cluster: str) -> bool:
 
 
 def _sources(store: Store, cluster: str) -> list[str]:
-    """The steps that read what sources besides samples say about the network: node labels, HyperNodes, Slurm's switches."""
+    """The steps that read network sources other than samples: node labels, HyperNodes, Slurm's switches."""
     (row,) = store.rows("topology/sources", cluster=cluster)
     steps = [
         ("32_label", row["labels"] or row["hypernodes"]),
@@ -124,7 +124,7 @@ def _sources(store: Store, cluster: str) -> list[str]:
 
 
 def clusters(store: Store) -> list[str]:
-    """Clusters of which anything may be derived, those that only links name too."""
+    """Clusters with inputs for a topology, including those that appear only in links."""
     found = store.sql(
         "select cluster from link union select cluster from context union select cluster from node order by 1"
     )
@@ -138,7 +138,7 @@ def compact(store: Store) -> None:
 
 
 def graph(store: Store, cluster: str, at_us: int) -> Graph:
-    """GPUs and what was round and between them at an instant, for the questions of topology_graph."""
+    """GPUs with their containers and links at an instant, for hardware.link_graph."""
     around: dict[tuple[str, str], list[Inside]] = defaultdict(list)
     order = {kind: place for place, kind in enumerate(KINDS)}
     for row in store.rows("topology/star", cluster=cluster, at_us=at_us):
@@ -161,17 +161,17 @@ def graph(store: Store, cluster: str, at_us: int) -> Graph:
 
 
 def conflicts(store: Store, cluster: str | None = None) -> list[dict[str, Any]]:
-    """Nodes that two sources put together with others differently: child, parent_kind, parent and source of the graph,
-    told and told_source of the other. Empty where sources agree, whatever names they use.
+    """Nodes that two sources group differently: child, parent_kind, parent and source as in the graph; `told` and
+    `told_source` are the parent and source of the other. Empty if sources agree, whatever names they use.
     """
     return store.rows("topology/conflict", cluster=cluster)
 
 
 def missing(store: Store, cluster: str | None = None, advice: Advice = SERVED) -> list[dict[str, Any]]:
-    """Nodes with GPUs whose links, or whose place in the network, no source tells now, each with the fix to paste.
+    """Nodes with GPUs whose links or network location no source reports now, each with the fix to paste.
 
     Rows: cluster, node, gpus, what ("links", "network"), fix. A single GPU needs no links, a single node no network.
-    `advice` says whom the fixes are for.
+    `advice` says who will apply the fixes.
     """
     rows = []
     for row in store.rows("topology/missing", cluster=cluster):
@@ -186,7 +186,7 @@ def missing(store: Store, cluster: str | None = None, advice: Advice = SERVED) -
 
 
 def links_fix(cluster: str, node: str, advice: Advice) -> str:
-    """How to tell what links the GPUs of a node."""
+    """How to report the links between the GPUs of a node."""
     file = shlex.quote(f"{node}.txt")
     lines = [
         f"On {node}: (date -u +'# observed %FT%TZ'; nvidia-smi topo -m) > {file}",
@@ -199,7 +199,7 @@ def links_fix(cluster: str, node: str, advice: Advice) -> str:
 
 
 def network_fix(cluster: str, node: str, kubernetes: bool, advice: Advice) -> str:
-    """How to tell where a node is in the network."""
+    """How to report the network location of a node."""
     if kubernetes:
         label = (
             f"Label it with its switch, e.g. by Topograph, or: kubectl label node {node} "
@@ -225,11 +225,11 @@ def _imported(words: str, cluster: str, advice: Advice) -> list[str]:
 
 
 def _matrices(store: Store) -> dict[str, NodeLinks]:
-    """What each distinct matrix says; nodes of one build share one."""
+    """The links in each distinct matrix; nodes of the same build share one."""
     rows: dict[str, list[tuple[str, str, str, dict[str, object]]]] = defaultdict(list)
     for digest, a, b, level, detail in store.sql("select digest, a, b, level, detail from topo_matrix order by all"):
-        told = json.loads(detail)
-        rows[digest].append((a, b, level, told if isinstance(told, dict) else {}))
+        fields = json.loads(detail)
+        rows[digest].append((a, b, level, fields if isinstance(fields, dict) else {}))
     return {digest: node_links(found) for digest, found in rows.items()}
 
 
@@ -276,7 +276,7 @@ def _index(device: str) -> int | None:
 
 
 def _speeds(store: Store, members: pa.Table, pairs: pa.Table) -> pa.Table:
-    """What each model gives at each level that is there."""
+    """The bandwidth of each model at each level that occurs."""
     models = store.sql("select model from topo_model union select model from topo_node where model is not null")
     levels = {*members["level"].to_pylist(), *pairs["level"].to_pylist()} - {None}
     rows = [
@@ -288,10 +288,10 @@ def _speeds(store: Store, members: pa.Table, pairs: pa.Table) -> pa.Table:
 
 
 def _node_speeds(store: Store, matrices: dict[str, NodeLinks]) -> pa.Table:
-    """What a GPU of each node has to the outside: NVLink into its domain, its part of the network cards to switches.
+    """The bandwidth of a GPU of each node to the outside: NVLink into its domain, its share of the network cards to switches.
 
-    Into zones and regions nothing is known. Above the leaf the figure is that of the way into the network: more where
-    a fabric is not oversubscribed is not there, less where it is.
+    Unknown into zones and regions. Above the leaf the figure is that of the network cards: an upper bound, lower in an
+    oversubscribed fabric.
     """
     newest = dict(store.sql("select node, digest from topo_statement where until_us = $end", end=END_US))
     rows = []

@@ -1,4 +1,4 @@
-"""Gangs that lie farther than they had to, for the rule that tells of them: temporary tables of its SQL."""
+"""Gangs placed farther apart than necessary: temporary tables for the SQL of the placement rule."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpuwatch.topology.grade import Placement
 from gpuwatch.topology.jobs import DEVICES_MAX, GANG_US, place_words, spans
 
 GANGS_MAX = 100_000
-"""Gangs that are looked at in one pass, the first to start."""
-TOLD_GPUS_MAX = 64
-"""GPUs of the better placement that are named."""
+"""Gangs evaluated in one pass, the first to start."""
+LISTED_GPUS_MAX = 64
+"""Listed GPUs of the better placement."""
 POOR_GRADES = ("C", "D", "F")
-"""Grades that count where a bandwidth is not known."""
+"""Grades that count as poor if a bandwidth is not known."""
 
 _GANG = pa.schema(
     [
@@ -38,7 +38,7 @@ _GANG = pa.schema(
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
-    """Makes gang and gang_link (sql/topology/placement/gangs.sql) and gang_placement: a row is a gang that had something nearer."""
+    """Makes gang and gang_link (sql/topology/placement/gangs.sql) and gang_placement: a row is a gang that had a nearer choice."""
     bounds = {"gang_us": GANG_US, "devices_max": DEVICES_MAX, "gangs_max": GANGS_MAX}
     store.run("topology/placement/gangs", **scope.sql_parameters(), **bounds)
     gangs = [
@@ -65,7 +65,7 @@ def _poor(found: Placement, ratio_min: float) -> bool:
 
 
 def _row(gang: Gang, found: Placement, around: Graph) -> dict[str, Any]:
-    best, told = found.best, found.spread
+    best, crossed = found.best, found.spread
     assert best is not None
     nodes = {node.name for gpu in best.gpus if (node := around.places[gpu].container("node")) is not None}
     link = facts(gang.model).link_bytes_per_s
@@ -78,20 +78,20 @@ def _row(gang: Gang, found: Placement, around: Graph) -> dict[str, Any]:
         "bandwidth_ratio": None if found.slowdown is None else found.slowdown.bandwidth_ratio,
         "link_gb_per_s": None if link is None else link / 1e9,
         "free_gpus": best.free,
-        "nvlink_domains": told.nvlink_domains,
-        "pcie_switches": told.pcie_switches,
-        "sockets": told.sockets,
-        "nodes": told.nodes,
-        "leaves": told.leaves,
+        "nvlink_domains": crossed.nvlink_domains,
+        "pcie_switches": crossed.pcie_switches,
+        "sockets": crossed.sockets,
+        "nodes": crossed.nodes,
+        "leaves": crossed.leaves,
         "grade": found.grade,
         "at": rfc3339(gang.at_us),
         "spans": spans(found),
-        "best": f"{place_words(best.where, told.nvlink_domains is not None)}{name}",
+        "best": f"{place_words(best.where, crossed.nvlink_domains is not None)}{name}",
         "kind": found.where.kind,
         "best_kind": best.where.kind,
         "worst_level": found.worst,
         "best_level": farthest(around, best.gpus),
         "levels": ", ".join(f"{level} {share:.0%}" for level, share in found.levels.items()),
-        "best_gpus": " ".join(best.gpus[:TOLD_GPUS_MAX]),
-        "best_nodes": " ".join(sorted(nodes)[:TOLD_GPUS_MAX]),
+        "best_gpus": " ".join(best.gpus[:LISTED_GPUS_MAX]),
+        "best_nodes": " ".join(sorted(nodes)[:LISTED_GPUS_MAX]),
     }

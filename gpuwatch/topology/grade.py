@@ -29,11 +29,11 @@ from gpuwatch.hardware.links import (
 LADDER = ("nvlink", *NODE_KINDS[2:], *(kind for kind in OUTER_KINDS if kind not in NVLINK_KINDS))
 """Containers, nearest first; `nvlink` is an island of a node, or a domain over nodes for models that have such."""
 BEYOND = "network"
-"""What is known to hold all of a set that no container is known to hold."""
+"""The place of a set that no known container holds."""
 PAIRS_GPUS_MAX = 1024
 """GPUs of a gang up to which its pairs are looked at."""
 EXPOSED = (0.029, 0.111)
-"""The part of a step that waits for communication on the best links, where nobody measured it (domain.md section 4.3:
+"""The part of a step that waits for communication on the best links, where it was not measured (domain.md section 4.3:
 the shares that give the 15 to 40 % loss that are published for r = 7)."""
 STEPS = ((1.5, "B"), (3.0, "C"), (8.0, "D"))
 """Of bandwidth best/actual, each grade up to which it is given; beyond the last F."""
@@ -44,7 +44,7 @@ RATIO_PLACES = 4
 
 @dataclass(frozen=True)
 class Seat:
-    """A GPU and the containers round it, by kind of LADDER; what nobody told is not there."""
+    """A GPU and the containers round it, by kind of LADDER; unknown ones are left out."""
 
     gpu: str
     around: Mapping[str, str]
@@ -119,15 +119,15 @@ class Placement:
 
 
 REASONS = {
-    "one": "one GPU crosses no link",
-    "slices": "MIG slices and parts of a GPU do not talk over links",
+    "one": "a single GPU uses no links",
+    "slices": "MIG slices and fractions of a GPU do not communicate over links",
     "estimated": "which devices it held is estimated, not known",
-    "models": "its GPUs are of several models, or of one that nobody names",
-    "apart": "its pods began at different times, so it may be no gang",
+    "models": "its GPUs are of several models, or of an unknown one",
+    "apart": "its pods started at different times, so it may not be a gang",
     "nodes": "the node of some of its GPUs is not known",
-    "links": "nobody told the links of its node",
-    "domain": "nobody told the NVLink domain of some of its nodes",
-    "network": "nobody told the network between its nodes",
+    "links": "the links inside its node are not known",
+    "domain": "the NVLink domain of some of its nodes is not known",
+    "network": "the network between its nodes is not known",
 }
 """Why a gang has no grade."""
 
@@ -227,7 +227,7 @@ def _chosen(graph: Graph, found: Where, members: Sequence[Seat], k: int) -> tupl
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What gangs of one model in some pools are judged among."""
+    """The GPUs that gangs of one model in some pools are compared with."""
 
     seats: Mapping[str, Seat]
     kinds: frozenset[str]
@@ -243,8 +243,8 @@ def surroundings(graph: Graph, gpus: Iterable[str], model: str) -> Surroundings:
 def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Collection[str], model: str) -> Placement:
     """The placement of a gang of at least two whole GPUs of one model, all of them in `graph.places`.
 
-    `free`: GPUs of the model that nobody held when it began; its own may be among them. Those of nodes whose links
-    nobody told are left out: that they were nearer is not known. `alike`: all GPUs that it might have got, held or not.
+    `free`: GPUs of the model that were free when it started; its own may be among them. GPUs of nodes with unknown links
+    are left out: whether they were nearer is not known. `alike`: all GPUs that it might have got, held or not.
 
     A: as near as the best that was free, or no slower. B, C, D, F: the slowest link is up to 1.5, 3, 8 times and more
     slower than that of the best; where a bandwidth is not known, up to 1, 2, 3 and more kinds of container farther. No
@@ -256,7 +256,7 @@ def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Col
 def judge_among(
     graph: Graph, around: Surroundings, held: Collection[str], free: Collection[str], model: str
 ) -> Placement:
-    """As `judge`, for several gangs that are judged on one graph."""
+    """Like `judge`, for several gangs on one graph."""
     every = around.seats
     mine = [every[gpu] for gpu in sorted(set(held))]
     others = [every[gpu] for gpu in sorted(set(free) - set(held)) if gpu in every and every[gpu].island is not None]
@@ -282,7 +282,7 @@ def judge_among(
 
 
 def _speed(graph: Graph, gpus: Sequence[str], at: Where, model: str) -> float | None:
-    """Of the slowest pair. Over a network that nobody told, that of the model's reference port: no pair is faster."""
+    """The bandwidth of the slowest pair. Over an unknown network, that of the model's reference port: no pair is faster."""
     found = slowest(graph, gpus)
     if found is not None:
         return found.gb_per_s
@@ -294,7 +294,7 @@ def _room(at: Where, free: Iterable[Seat]) -> int:
 
 
 def _unknown(mine: Sequence[Seat], here: Where, best: Best | None, model: str) -> str | None:
-    """Why the placement cannot be judged; None where it can."""
+    """Why the placement cannot be graded; None if it can."""
     nodes = {seat.around.get("node") for seat in mine}
     if None in nodes:
         return "nodes"
@@ -302,7 +302,7 @@ def _unknown(mine: Sequence[Seat], here: Where, best: Best | None, model: str) -
         return "links"
     better = best.where.kind if best is not None and best.where.rank < here.rank else None
     if better in ("numa", *OUTER_KINDS) and any(better not in seat.around for seat in mine):
-        # Where nobody told it of the gang's own GPUs, they may be as near.
+        # If it is unknown for the gang's own GPUs, they may be as near.
         return "links" if better == "numa" else "network"
     if len(nodes) == 1:
         return None

@@ -1,4 +1,4 @@
-"""The placement of a job: what it held when it began, what was free then, and what its links carried."""
+"""The placement of a job: its GPUs at the start, what was free then, and the traffic on its links."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from gpuwatch.topology.grade import seats as seats_of
 DEVICES_MAX = 16_384
 """Devices of one gang that are read."""
 GANG_US = 10 * 60 * SECOND_US
-"""Within it the pods of a gang begin; others are replicas that come and go."""
+"""The pods of a gang start within this time; others are replicas that come and go."""
 TRAFFIC_US = 24 * HOUR_US
-"""From the start on, what its links carried is looked at."""
+"""Time from the start on in which link traffic is evaluated."""
 TRAFFIC_US_MIN = 30 * 60 * SECOND_US
-"""Of each device, on average, below which it says nothing."""
+"""Measured time per device, on average, below which traffic counts as unknown."""
 QUIET_LINK_RATIO = 0.01
 QUIET_PCIE_BYTES_PER_S = 1e9
-"""Links that carry less are quiet (domain.md section 3.2, D3): then it matters to nobody how far they go."""
+"""Links that carry less are quiet (domain.md section 3.2, D3): then their length does not matter."""
 MISSING_MAX = 20
 MAPPING = (
     "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or name [[slurm]] in "
@@ -63,9 +63,9 @@ Row = dict[str, Any]
 def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, advice: Advice = SERVED) -> Row | None:
     """The placement of a job by its runs (cluster, job_id, run_id); None where no device of them is known.
 
-    Of a job that was requeued its newest start, of one that grew, shrank or moved the largest set that it held at one
-    time; judged on the topology of that instant. Unnamed: other containers than its own are not named, for readers who
-    may not see the fleet.
+    For a requeued job the newest start counts; for one that grew, shrank or moved, the largest set that it held at one
+    time. It is graded on the topology of that instant. With `named` False only its own containers are named, for team-scoped
+    callers.
     """
     with store.view("asked_run", runs):
         rows = store.rows("topology/placement/gang", limit=DEVICES_MAX)
@@ -74,7 +74,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
     devices = {row["device_id"]: row for row in rows}
     at_us, models = rows[0]["at_us"], {row["model"] for row in rows}
     gpus = sorted({row["gpu"] for row in rows})
-    told: Row = {
+    result: Row = {
         "grade": None,
         "why": "",
         "at": rfc3339(at_us),
@@ -95,11 +95,11 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
     reason = _none(rows, gpus, models)
     if reason is not None:
         fix = {"what": "which devices it held", "fix": MAPPING} if reason == "estimated" else None
-        return told | {"why": _sentence(REASONS[reason]), "missing": [] if fix is None else [fix]}
-    model = str(told["gpu_model"])
+        return result | {"why": _sentence(REASONS[reason]), "missing": [] if fix is None else [fix]}
+    model = str(result["gpu_model"])
     around = graph(store, cluster, at_us)
     if any(gpu not in around.places for gpu in gpus):
-        return told | {"why": _sentence(REASONS["nodes"]), "missing": [_unplaced(gpus, around)]}
+        return result | {"why": _sentence(REASONS["nodes"]), "missing": [_unplaced(gpus, around)]}
     alike = store.rows(
         "topology/placement/alike",
         cluster=cluster,
@@ -109,7 +109,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
     )
     found = judge(around, gpus, [row["gpu"] for row in alike if row["free"]], [row["gpu"] for row in alike], model)
     traffic = _traffic(store, cluster, rows[0], sorted(devices), model)
-    return told | {
+    return result | {
         "grade": found.grade,
         "why": _why(found, around, model, at_us, named),
         "kind": found.where.kind,
@@ -126,28 +126,30 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
     }
 
 
-def with_cost(told: Row | None, runs: Iterable[Row], costs: Mapping[int, tuple[Fraction, str] | None]) -> Row | None:
+def with_cost(
+    placement: Row | None, runs: Iterable[Row], costs: Mapping[int, tuple[Fraction, str] | None]
+) -> Row | None:
     """Adds to a slowdown what the lost work cost, decimal text: of the runs that were there `at` its start.
 
-    `costs`: cost and currency by run, None where a part has no price; then, and over currencies, nobody can say.
+    `costs`: cost and currency by run, None where a part has no price; then, and with several currencies, the cost is None.
     """
-    if told is None or told["slowdown"] is None:
-        return told
-    at_us = parse_rfc3339(told["at"])
+    if placement is None or placement["slowdown"] is None:
+        return placement
+    at_us = parse_rfc3339(placement["at"])
     there = [run["run_id"] for run in runs if run["start_us"] <= at_us < (run["end_us"] or at_us + 1)]
     known = [cost for run_id in there if (cost := costs.get(run_id)) is not None]
     currencies = {currency for _, currency in known}
-    slow = dict(told["slowdown"])
+    slow = dict(placement["slowdown"])
     whole = len(known) == len(there) and len(currencies) == 1
     total = sum((cost for cost, _ in known), Fraction(0))
     for end in ("low", "high"):
         lost = total * Fraction(str(slow[f"lost_ratio_{end}"]))
         slow[f"cost_{end}"] = format_quantity(lost, CENT_PLACES) if whole else None
-    return told | {"slowdown": slow | {"currency": next(iter(currencies)) if whole else None}}
+    return placement | {"slowdown": slow | {"currency": next(iter(currencies)) if whole else None}}
 
 
 def _none(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:
-    """Why these devices are no gang that can be judged."""
+    """Why these devices are not a gang that can be graded."""
     if any(row["gi"] >= 0 or not row["whole"] for row in rows):
         return "slices"
     if len(gpus) < 2:
@@ -180,12 +182,12 @@ def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -
 
 def spans(found: Placement) -> str:
     """Spans 2 NVLink domains on 2 nodes."""
-    told = found.spread
+    crossed = found.spread
     counts = [
-        (told.nvlink_domains, "NVLink domain"),
-        (told.sockets if told.nvlink_domains is None and told.nodes == 1 else None, "socket"),
-        (told.nodes, "node"),
-        (told.leaves if told.leaves != 1 else None, "leaf switch"),
+        (crossed.nvlink_domains, "NVLink domain"),
+        (crossed.sockets if crossed.nvlink_domains is None and crossed.nodes == 1 else None, "socket"),
+        (crossed.nodes, "node"),
+        (crossed.leaves if crossed.leaves != 1 else None, "leaf switch"),
     ]
     return "Spans " + " on ".join(_count(count, word) for count, word in counts if count is not None)
 
@@ -216,7 +218,7 @@ def _best(found: Placement, around: Graph, model: str, named: bool) -> Row | Non
 
 
 def _slowdown(found: Placement, traffic: Row) -> Row | None:
-    """None where its links are quiet, or nobody measured them: then nothing says that it exchanges anything."""
+    """None if its links are quiet or were not measured: then there is no evidence that it communicates."""
     if found.slowdown is None or traffic["quiet"] is not False:
         return None
     return {
@@ -231,7 +233,7 @@ def _slowdown(found: Placement, traffic: Row) -> Row | None:
 
 
 def _traffic(store: Store, cluster: str, first: Row, devices: list[int], model: str) -> Row:
-    """What its links carried in the first day, and whether they were quiet; None where too little was measured."""
+    """The link traffic of the first day, and whether it was quiet; None if too little was measured."""
     until_us = min(first["until_us"], first["at_us"] + TRAFFIC_US)
     words: Mapping[str, Any] = {"cluster": cluster, "from_us": first["at_us"], "until_us": until_us, "devices": devices}
     row = store.rows("topology/placement/traffic", **words)[0]
@@ -258,7 +260,7 @@ def _missing(
     traffic: Row,
     advice: Advice,
 ) -> list[Row]:
-    """What is not known, each with the fix."""
+    """What is unknown, each with the fix."""
     mine = seats_of(around, gpus, model).values()
     nodes = {seat.around["node"]: seat.around for seat in mine if "node" in seat.around}
     dark = {node for node, has in nodes.items() if found.reason == "links" and "numa" not in has}

@@ -1,4 +1,5 @@
--- Claims of a rule that is tried (new_claim), beside those that the others have stored: only this rule's are dealt anew.
+-- Claims of a rule under test (new_claim), together with the stored claims of the other rules: only its own claims are
+-- allocated again.
 create or replace temp table wanted_claim as
 select * from new_claim
 union all by name

@@ -37,7 +37,7 @@ placed as (
         coalesce(cause_us, min(start_us) over (partition by subject_kind, subject_id, cause_us, episode)) as cause_us
     from numbered
 ),
-told as (
+episode_row as (
     select
         *,
         end_us = max(end_us) over (partition by subject_kind, subject_id, cause_us) as is_last
@@ -51,7 +51,7 @@ number_part as (
         start_us,
         end_us,
         unnest(map_entries(numbers)) as entry
-    from told
+    from episode_row
 ),
 number_joined as (
     select
@@ -72,7 +72,7 @@ number_joined as (
     where entry.value is not null and isfinite(entry.value)
     group by subject_kind, subject_id, cause_us, entry.key
 ),
-number_told as (
+number_summary as (
     select
         subject_kind,
         subject_id,
@@ -81,14 +81,14 @@ number_told as (
     from number_joined
     group by all
 ),
-device_told as (
+device_summary as (
     select subject_kind, subject_id, cause_us, list_sort(list(distinct device_id)) as device_ids
-    from (select subject_kind, subject_id, cause_us, unnest(device_ids) as device_id from told)
+    from (select subject_kind, subject_id, cause_us, unnest(device_ids) as device_id from episode_row)
     group by all
 ),
-node_told as (
+node_summary as (
     select subject_kind, subject_id, cause_us, list_sort(list(distinct node)) as nodes
-    from (select subject_kind, subject_id, cause_us, unnest(nodes) as node from told)
+    from (select subject_kind, subject_id, cause_us, unnest(nodes) as node from episode_row)
     where node is not null
     group by all
 ),
@@ -107,8 +107,8 @@ found as (
         arg_max(severity, end_us) as severity,
         arg_max(words, end_us) as words,
         arg_max(rule_version, end_us) as rule_version,
-        count(*) as rows_told
-    from told
+        count(*) as row_count
+    from episode_row
     group by subject_kind, subject_id, cause_us
 )
 select
@@ -117,7 +117,7 @@ select
     coalesce(d.device_ids, []::bigint[]) as device_ids,
     o.nodes
 from found f
-left join number_told n using (subject_kind, subject_id, cause_us)
-left join device_told d using (subject_kind, subject_id, cause_us)
-left join node_told o using (subject_kind, subject_id, cause_us)
+left join number_summary n using (subject_kind, subject_id, cause_us)
+left join device_summary d using (subject_kind, subject_id, cause_us)
+left join node_summary o using (subject_kind, subject_id, cause_us)
 order by f.subject_kind, f.subject_id, f.cause_us;

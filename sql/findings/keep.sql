@@ -8,7 +8,7 @@ select * from new_claim order by hour_us, device_id;
 insert into claim_hour
 select distinct hour_us from new_claim;
 
--- A row of touched_subject is one of whom something was said, or is said no more.
+-- A row of touched_subject is a subject that gained or lost a result.
 create or replace temp table touched_subject as
 select distinct subject_kind, subject_id, cause_us from old_verdict
 union

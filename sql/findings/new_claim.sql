@@ -1,6 +1,6 @@
 -- A row of new_claim is device time that new_verdict claims, summed over its list of claims.
 create or replace temp table new_claim as
-with said as (
+with listed as (
     select detector, cluster, subject_kind, subject_id, cause_us, start_us as verdict_us, unnest(claims) as claim
     from new_verdict
 )
@@ -16,6 +16,6 @@ select
     claim.hour_us as hour_us,
     claim.bucket as bucket,
     sum(claim.us::hugeint)::bigint as us
-from said
+from listed
 where claim.us > 0
 group by all;

@@ -1,7 +1,7 @@
 -- A row is a finding that is asked for, with the state its owner gave it, and the two numbers by which it is ranked.
 -- finding_word has what SQL cannot know: the owner's state, a severity that its rule says, and a summary that was sought.
 -- Money is near, and rounded, so that a rank is the same every time.
-with told as (
+with requested as (
     select
         f.key,
         f.detector,
@@ -15,7 +15,7 @@ with told as (
         f.device_ids,
         f.wasted_units::double / f.wasted_den / 1e6 as wasted_s,
         case when f.state = 'open' then coalesce(w.state, f.state) else f.state end as state,
-        coalesce(list_position(['info', 'low', 'medium', 'high', 'critical'], f.severity) - 1, w.severity) as said_severity,
+        coalesce(list_position(['info', 'low', 'medium', 'high', 'critical'], f.severity) - 1, w.severity) as fixed_severity,
         coalesce(w.found, false) as found,
         r.user_name,
         r.name,
@@ -38,7 +38,7 @@ with told as (
 ),
 picked as (
     select *
-    from told
+    from requested
     where $states::varchar[] is null or list_contains($states, state)
 ),
 -- What a finding's time costs, in numbers near enough to rank by; NULL where some of it has no price, or two currencies.
@@ -59,7 +59,7 @@ costed as (
         case when p.wasted_s = 0 then 0 else a.cost end as cost,
         round(cost * 86400e6 / greatest(p.last_seen_us - p.started_us, $elapsed_us_min), 6) as usd_a_day,
         coalesce(
-            p.said_severity,
+            p.fixed_severity,
             case
                 when usd_a_day is null then $unpriced_severity
                 else len(list_filter($severity_limits::double[], lambda x: x <= usd_a_day))

@@ -54,7 +54,7 @@ where l.cluster = $cluster
     and coalesce(l.profile, '') = f.profile
     and l.stranded_us <> f.stranded_us;
 
--- By which requests whole days were judged: a day of which other hours are booked keeps what is said of those.
+-- The requests that whole days were evaluated with. A day with other hours in the ledger keeps the record for those.
 create or replace temp table whole_day as
 select day_us, requests, digest
 from asked_now

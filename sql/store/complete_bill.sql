@@ -28,7 +28,7 @@ where file_id in (select file_id from batch_rows where scope = 'lines')
             and file_id not in (select file_id from batch_rows)
     );
 
--- A row of restated is an account and billing period that the file tells anew: whole, or of one sub-account from the first
+-- A row of restated is an account and billing period that the file restates: all of it, or one sub-account from the first
 -- of its days to the last.
 create or replace temp table restated as
 select
@@ -46,10 +46,10 @@ join batch_rows f using (file_id)
 where f.scope <> 'lines'
 group by all;
 
--- A row of repeated is an older file of the assembly that tells the same: of most of its lines that the file restates, the
--- resource, time and charge stand in the file too. So it is no other part of one bill but an older state of it.
+-- A row of repeated is an older file of the assembly with the same content: most of its lines that the file restates have the
+-- same resource, time and charge in the new file. So it is an older version of the bill, not another part of it.
 create or replace temp table repeated as
-with told as (
+with bill_line as (
     select
         b.file_id,
         b.provider,
@@ -64,7 +64,7 @@ with told as (
 select r.assembly, o.file_id, r.provider, r.account, r.billing_start_us
 from restated r
 join bill_file f on f.assembly = r.assembly and f.name <> r.name
-join told o
+join bill_line o
     on o.file_id = f.file_id
     and o.provider = r.provider
     and o.account is not distinct from r.account
@@ -76,7 +76,7 @@ join told o
 where f.file_id not in (select file_id from batch_rows)
 group by all
 having 2 * count(*) filter (
-    o.what in (select what from told where file_id in (select file_id from batch_rows))
+    o.what in (select what from bill_line where file_id in (select file_id from batch_rows))
 ) > count(*);
 
 -- Parts of one assembly stand side by side; of a file with the same name or the same lines, and of another assembly, the

@@ -52,7 +52,7 @@ moved as (
         select seat from labelled where gpu_index is not null group by seat having count(distinct gpu) > 1
     )
 ),
-spoken as (
+seat_record as (
     select l.gpu, l.node, l.gpu_index, l.seat, s.first_us
     from context_span s
     join labelled l using (context_id)
@@ -60,7 +60,7 @@ spoken as (
 ),
 changed as (
     select *
-    from spoken
+    from seat_record
     qualify seat is distinct from lag(seat) over (partition by gpu order by first_us, seat)
 )
 select gpu, any_value(node) as node, any_value(gpu_index) as gpu_index, 0::bigint as first_us
@@ -68,7 +68,7 @@ from labelled
 where gpu not in (select gpu from moved)
 group by gpu
 union all
--- Exporters that disagree for ever, each under another name of the node, tell of no moves: the newest word stands.
+-- Exporters that keep disagreeing, each with another name for the node, do not show moves: the newest record counts.
 select gpu, node, gpu_index, first_us
 from changed
 qualify count(*) over (partition by gpu) <= $moves_max
@@ -102,7 +102,7 @@ from context
 where cluster = $cluster and gpu is not null and model is not null
 group by gpu;
 
--- A row of topo_node is a node that has GPUs, or is said to: their model, and how many.
+-- A row of topo_node is a node with GPUs, sampled or reported: their model, and how many.
 create or replace temp table topo_node as
 with sampled as (
     select s.node, max(m.model) as model, count(distinct s.gpu) as gpus
@@ -111,7 +111,7 @@ with sampled as (
     where s.until_us = $end_us
     group by s.node
 ),
-told as (
+reported as (
     select n.node, max(t.gpu_model) as model, bool_or(t.devices is not null and t.devices not in ('', '{}')) as gpus
     from node t
     join topo_name n on n.name = t.node
@@ -123,4 +123,4 @@ select
     coalesce(s.model, t.model) as model,
     coalesce(s.gpus, 0) as gpus
 from sampled s
-full join (select * from told where gpus or model is not null) t on t.node = s.node;
+full join (select * from reported where gpus or model is not null) t on t.node = s.node;

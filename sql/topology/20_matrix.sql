@@ -1,4 +1,4 @@
--- A row of topo_row is a link inside a node as it was told; 0 stands for a statement without a date.
+-- A row of topo_row is a reported link inside a node; a time of 0 means an undated report.
 create or replace temp table topo_row as
 select distinct
     n.node,

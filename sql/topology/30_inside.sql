@@ -1,6 +1,6 @@
--- A row of topo_told is a source's word that a container is round a child during [from_us, until_us); trust: smaller
--- decides. floor_us: before it something else was known to be there. This file: inside nodes.
-create or replace temp table topo_told as
+-- A row of topo_containment is a source's report that a container holds a child during [from_us, until_us); trust: the smaller
+-- number wins. floor_us: before it something else was known to be there. This file: inside nodes.
+create or replace temp table topo_containment as
 select
     coalesce(m.uuid, s.gpu, t.node || '/' || m.device) as child,
     m.device_kind as child_kind,
@@ -21,8 +21,8 @@ union all
 select gpu, 'gpu', node, node, 'node', null, 'samples', 90, from_us, until_us, from_us
 from topo_slot;
 
--- A row of topo_pair_told is two GPUs of a node and the level between them during [from_us, until_us).
-create or replace temp table topo_pair_told as
+-- A row of topo_pair_source is two GPUs of a node and the level between them during [from_us, until_us).
+create or replace temp table topo_pair_source as
 with slotted as (
     select
         t.node,

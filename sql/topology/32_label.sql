@@ -1,6 +1,6 @@
 -- A row of topo_label is a node and its labels during [from_us, until_us).
 create or replace temp table topo_label as
-with said as (
+with label_record as (
     select n.node, coalesce(t.observed_us, 0) as from_us, max(t.labels) as labels
     from node t
     join topo_name n on n.name = t.node
@@ -8,7 +8,7 @@ with said as (
     group by all
 ),
 changed as (
-    select * from said
+    select * from label_record
     qualify labels is distinct from lag(labels) over (partition by node order by from_us)
 )
 select *, lead(from_us, 1, $end_us) over (partition by node order by from_us) as until_us
@@ -44,7 +44,7 @@ union all
 select 'fabric.topograph.run/tier-' || n, t.kind, 'topograph', 30
 from topo_tier t, unnest([t.tier]) as u(n);
 
-insert into topo_told
+insert into topo_containment
 select l.node, 'node', l.node, l.labels ->> k.label, k.kind, null, k.source, k.trust, l.from_us, l.until_us, 0
 from topo_label l
 cross join topo_label_kind k
@@ -52,15 +52,15 @@ where coalesce(l.labels ->> k.label, '') <> '';
 
 -- Kueue: the labels of a Topology, outermost first; of them those that no other source explains are switches, the
 -- innermost a leaf. As for Kueue a domain is the values of all labels down to its own.
-insert into topo_told
-with said as (
+insert into topo_containment
+with label_level as (
     select a as topology, b as label, (detail ->> 'order')::integer as place, coalesce(observed_us, 0) as at_us
     from link
     where cluster = $cluster and level = 'LEVEL' and json_valid(detail) and b <> 'kubernetes.io/hostname'
 ),
 newest as (
     select distinct topology, label, place
-    from said
+    from label_level
     qualify at_us = max(at_us) over (partition by topology)
 ),
 placed as (

@@ -1,13 +1,13 @@
 -- A row of topo_hyper is a HyperNode and its members during [from_us, until_us).
 create or replace temp table topo_hyper as
-with said as (
+with hyper_record as (
     select a as hyper, coalesce(observed_us, 0) as from_us, max(detail) as detail
     from link
     where cluster = $cluster and level = 'HYPERNODE' and json_valid(detail)
     group by all
 ),
 changed as (
-    select * from said
+    select * from hyper_record
     qualify detail is distinct from lag(detail) over (partition by hyper order by from_us)
 )
 select
@@ -67,7 +67,7 @@ from topo_hyper_member m
 join (select distinct hyper from topo_hyper) h on h.hyper = m.name or try(regexp_matches(h.hyper, m.regex))
 where m.type = 'HyperNode' and h.hyper <> m.hyper;
 
-insert into topo_told
+insert into topo_containment
 with recursive above as (
     select child as node, hyper, from_us, until_us, 1 as depth
     from topo_hyper_child

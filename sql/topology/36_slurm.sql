@@ -1,5 +1,5 @@
--- A row of topo_switch_row is a switch or block (a) with a node or switch (b) below it, as one topology of Slurm's
--- configuration told it. scope: the plug-in, and the name of the topology in topology.yaml.
+-- A row of topo_switch_row is a switch or block (a) with a node or switch (b) below it, as given by one topology of Slurm's
+-- configuration. scope: the plug-in, and the name of the topology in topology.yaml.
 create or replace temp table topo_switch_row as
 select distinct
     (l.detail ->> 'plugin') || chr(31) || coalesce(l.detail ->> 'topology', '') as scope,
@@ -33,20 +33,20 @@ select scope, from_us, lead(from_us, 1, $end_us) over (partition by scope order 
 from changed;
 
 -- A switch's tier is its height above the lowest of its nodes, so that a spine with nodes of its own stays a spine.
-insert into topo_told
-with recursive told as (
+insert into topo_containment
+with recursive statement_row as (
     select s.scope, s.from_us, s.until_us, r.level, r.trust, r.a, r.b, r.is_node
     from topo_switch_statement s
     join topo_switch_row r on r.scope = s.scope and r.observed_us = s.from_us
 ),
 above as (
     select scope, from_us, until_us, level, trust, b as node, a as switch, 0 as height
-    from told
+    from statement_row
     where is_node
     union
     select u.scope, u.from_us, u.until_us, u.level, u.trust, u.node, t.a, u.height + 1
     from above u
-    join told t on t.scope = u.scope and t.from_us = u.from_us and not t.is_node and t.b = u.switch
+    join statement_row t on t.scope = u.scope and t.from_us = u.from_us and not t.is_node and t.b = u.switch
     where u.height + 1 < $depth_max
 ),
 tall as (

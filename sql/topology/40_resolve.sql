@@ -1,10 +1,10 @@
--- A row of topo_version is a container round a child while it held: of what sources say at one time the most trusted
--- decides, then the most of them, then the first by name. Appends the versions of all that topo_told has.
+-- A row of topo_version is a container round a child while it held: where sources differ, the most trusted decides,
+-- then the majority, then the first by name. Appends the versions of all of topo_containment.
 create or replace temp table topo_valid as
-select * from topo_told where from_us < until_us and parent is not null;
+select * from topo_containment where from_us < until_us and parent is not null;
 
 insert into topo_version
-with told as (
+with candidate as (
     select
         child, child_kind, parent_kind, parent, level, from_us, until_us, trust,
         min(source) as source,
@@ -14,14 +14,14 @@ with told as (
     from topo_valid
     group by child, child_kind, parent_kind, parent, level, from_us, until_us, trust
 ),
--- Most things are told one way only, once.
+-- Most relations are reported once, without contradiction.
 plain as (
-    select child, child_kind, parent_kind from told group by all having count(*) = 1
+    select child, child_kind, parent_kind from candidate group by all having count(*) = 1
 ),
 edge as (
-    select child, child_kind, parent_kind, from_us as at_us from told
+    select child, child_kind, parent_kind, from_us as at_us from candidate
     union
-    select child, child_kind, parent_kind, until_us from told
+    select child, child_kind, parent_kind, until_us from candidate
 ),
 piece as (
     select *, lead(at_us) over (partition by child, child_kind, parent_kind order by at_us) as end_us
@@ -33,7 +33,7 @@ decided as (
         p.child, p.child_kind, p.parent_kind, p.at_us, p.end_us, t.parent, t.level, t.trust,
         min(t.source) as source, max(t.node) as node, min(t.floor_us) as floor_us
     from piece p
-    join told t
+    join candidate t
         on t.child = p.child and t.child_kind = p.child_kind and t.parent_kind = p.parent_kind
         and t.from_us <= p.at_us and t.until_us >= p.end_us
     group by p.child, p.child_kind, p.parent_kind, p.at_us, p.end_us, t.parent, t.level, t.trust
@@ -46,12 +46,12 @@ marked as (
     select
         *,
         (
-            lag(end_us) over spoken is distinct from at_us
-            or lag(parent) over spoken is distinct from parent
-            or lag(level) over spoken is distinct from level
+            lag(end_us) over history is distinct from at_us
+            or lag(parent) over history is distinct from parent
+            or lag(level) over history is distinct from level
         )::integer as starts
     from decided
-    window spoken as (partition by child, child_kind, parent_kind order by at_us)
+    window history as (partition by child, child_kind, parent_kind order by at_us)
 ),
 run as (
     select *, sum(starts) over (partition by child, child_kind, parent_kind order by at_us) as number from marked
@@ -68,12 +68,12 @@ version as (
     group by child, child_kind, parent_kind, number, parent, level
     union all
     select child, child_kind, parent_kind, parent, level, source, node, floor_us, from_us, until_us
-    from told
+    from candidate
     semi join plain using (child, child_kind, parent_kind)
 )
 select
     * exclude (floor_us),
-    -- Where nothing earlier says otherwise the first version reaches back.
+    -- The first version reaches back to where nothing else was known.
     case
         when row_number() over (partition by child, child_kind, parent_kind order by from_us) = 1 then least(floor_us, from_us)
         else from_us

@@ -1,5 +1,5 @@
 -- Containers round containers, from what is round the same GPUs and nodes at one time.
-create or replace temp table topo_node_told as
+create or replace temp table topo_node_containment as
 select * from topo_valid where child_kind = 'node';
 
 create or replace temp table topo_star as
@@ -34,7 +34,7 @@ where (x.parent_kind <> 'nvlink' or y.parent_kind = 'node')
     );
 
 -- What lies between, by the word of one child, holds for all.
-create or replace temp table topo_told as
+create or replace temp table topo_containment as
 with way as (
     select distinct n.inner_kind, n.inner_name, k.place, n.from_us, n.until_us
     from topo_next n

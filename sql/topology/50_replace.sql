@@ -1,4 +1,4 @@
--- Replaces a cluster's topology by what was derived; conflicts are those of now.
+-- Replaces a cluster's topology with the derived one; only present conflicts are stored.
 delete from topology_edge where cluster = $cluster;
 
 insert into topology_edge
@@ -40,12 +40,12 @@ with marked as (
     select
         *,
         (
-            lag(until_us) over spoken is distinct from from_us
-            or lag(level) over spoken is distinct from level
-            or lag(node) over spoken is distinct from node
+            lag(until_us) over history is distinct from from_us
+            or lag(level) over history is distinct from level
+            or lag(node) over history is distinct from node
         )::integer as starts
-    from topo_pair_told
-    window spoken as (partition by a, b order by from_us, until_us, level, node)
+    from topo_pair_source
+    window history as (partition by a, b order by from_us, until_us, level, node)
 ),
 run as (
     select *, sum(starts) over (partition by a, b order by from_us, until_us, level, node) as number from marked
@@ -82,27 +82,27 @@ with graph as (
     where child_kind = 'node' and until_us = $end_us
 ),
 other as (
-    select distinct o.child, o.parent_kind, g.parent, g.source, o.parent as told, o.source as told_source
-    from topo_node_told o
+    select distinct o.child, o.parent_kind, g.parent, g.source, o.parent as other_parent, o.source as other_source
+    from topo_node_containment o
     join graph g on g.child = o.child and g.parent_kind = o.parent_kind and g.source <> o.source
     where o.until_us = $end_us
 ),
 shared as (
-    select parent_kind, parent, told, told_source, count(*) as nodes
+    select parent_kind, parent, other_parent, other_source, count(*) as nodes
     from other
     group by all
 ),
--- Sources name the same thing otherwise: they disagree where one joins what the other parts, and the other way round.
+-- Sources may use different names: they disagree only where each groups nodes that the other separates.
 crossing as (
     select s.*
     from shared s
     where exists (
         select 1 from shared x
-        where x.parent_kind = s.parent_kind and x.told_source = s.told_source and x.told = s.told and x.parent <> s.parent
+        where x.parent_kind = s.parent_kind and x.other_source = s.other_source and x.other_parent = s.other_parent and x.parent <> s.parent
     )
     and exists (
         select 1 from shared x
-        where x.parent_kind = s.parent_kind and x.told_source = s.told_source and x.parent = s.parent and x.told <> s.told
+        where x.parent_kind = s.parent_kind and x.other_source = s.other_source and x.parent = s.parent and x.other_parent <> s.other_parent
     )
 ),
 -- The fewest nodes that would have to be somewhere else.
@@ -111,15 +111,15 @@ minor as (
     from crossing c
     where exists (
         select 1 from shared x
-        where x.parent_kind = c.parent_kind and x.told_source = c.told_source
-            and (x.parent = c.parent or x.told = c.told)
-            and (x.nodes > c.nodes or (x.nodes = c.nodes and (x.parent, x.told) < (c.parent, c.told)))
+        where x.parent_kind = c.parent_kind and x.other_source = c.other_source
+            and (x.parent = c.parent or x.other_parent = c.other_parent)
+            and (x.nodes > c.nodes or (x.nodes = c.nodes and (x.parent, x.other_parent) < (c.parent, c.other_parent)))
     )
 )
-select $cluster, o.child, o.parent_kind, o.parent, o.source, o.told, o.told_source
+select $cluster, o.child, o.parent_kind, o.parent, o.source, o.other_parent, o.other_source
 from other o
 join minor m
-    on m.parent_kind = o.parent_kind and m.parent = o.parent and m.told = o.told and m.told_source = o.told_source;
+    on m.parent_kind = o.parent_kind and m.parent = o.parent and m.other_parent = o.other_parent and m.other_source = o.other_source;
 
 delete from topology_state where cluster = $cluster;
 

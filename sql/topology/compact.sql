@@ -1,8 +1,8 @@
--- Removes statements of links that say what the one before and the one after say too. A statement is all rows of one
+-- Removes link statements that repeat both the one before and the one after them. A statement is all rows of one
 -- instant of a node, of a HyperNode or Topology, or of a topology of Slurm's configuration.
 delete from link
 where rowid in (
-    with told as (
+    with link_row as (
         select
             rowid as number,
             cluster,
@@ -18,17 +18,17 @@ where rowid in (
     ),
     statement as (
         select cluster, scope, observed_us, md5(string_agg(distinct content, chr(30) order by content)) as digest
-        from told
+        from link_row
         where scope is not null
         group by cluster, scope, observed_us
     ),
     repeated as (
         select cluster, scope, observed_us
         from statement
-        window spoken as (partition by cluster, scope order by observed_us)
-        qualify digest = lag(digest) over spoken and digest = lead(digest) over spoken
+        window history as (partition by cluster, scope order by observed_us)
+        qualify digest = lag(digest) over history and digest = lead(digest) over history
     )
     select t.number
-    from told t
+    from link_row t
     join repeated r on r.cluster = t.cluster and r.scope = t.scope and r.observed_us = t.observed_us
 );

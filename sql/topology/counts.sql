@@ -1,4 +1,4 @@
--- A row is how many records a cluster's topology may be derived from: where that is as it was, nothing new was said.
+-- A row is the number of records a cluster's topology is derived from; an unchanged number means that no records were added.
 select
     $version
     || ' link ' || (select count(*) || ',' || coalesce(max(observed_us), 0) from link where cluster = $cluster)

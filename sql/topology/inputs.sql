@@ -1,5 +1,5 @@
--- A row is a digest of what a cluster's topology is derived from: a repeated word of a source changes nothing of it.
-with said as (
+-- A row is a digest of what a cluster's topology is derived from; a repeated report does not change it.
+with label_record as (
     select node, coalesce(observed_us, 0) as at_us, max(labels) as labels
     from node
     where cluster = $cluster and scheduler = 'kubernetes' and labels is not null
@@ -7,7 +7,7 @@ with said as (
 ),
 labelled as (
     select node, at_us, labels
-    from said
+    from label_record
     qualify labels is distinct from lag(labels) over (partition by node order by at_us)
 ),
 -- A statement of links is all rows of one instant of a node, of an object, or of a topology of Slurm's configuration.

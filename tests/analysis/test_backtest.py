@@ -1,4 +1,4 @@
-"""Back-tests: what a rule would have said, against today's; the same money as findings; nothing is stored."""
+"""Back-tests: the findings a rule would have had, against today's; the same money as findings; nothing is stored."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def changes(found: Backtest) -> dict[str, str]:
     return {str(one.subject["id"]): one.change for one in found.flagged}
 
 
-def test_todays_rule_says_what_it_said(world: World) -> None:
+def test_todays_rule_repeats_its_findings(world: World) -> None:
     """The same findings, GPU-hours and money as are stored: one code grants and prices both."""
     found = {one.key: (one.gpu_hours, one.cost) for one in tried(world).flagged}
     stored = {
@@ -114,7 +114,7 @@ def test_sums_are_those_of_the_items(world: World) -> None:
     assert [("by", "1.483333"), ("ax", "0.966667")] == [(t["team"], t["gpu_hours"]) for t in item["teams"]]
 
 
-def test_what_owners_said_is_counted(world: World) -> None:
+def test_feedback_of_owners_is_counted(world: World) -> None:
     """Twenty minutes were no waste, ninety were: the higher threshold is the better one."""
     keys = {str(one.subject["id"]): one.key for one in tried(world).flagged}
     actions = Actions(world.state)

@@ -27,10 +27,10 @@ A_STEP = HOUR_US // (STEP_S * SECOND_US)
 WITHDRAWN = ("rule_changed", "records changed")
 SETTINGS = Settings(default_interval_s=STEP_S)
 
-Told = dict[str, tuple[Any, ...]]
+Results = dict[str, tuple[Any, ...]]
 
 
-def told(store: Store) -> Told:
+def results_of(store: Store) -> Results:
     """Findings that stand, by key."""
     rows = store.sql(
         "select key, detector, subject_kind, subject_id, started_us, coalesce(ended_us, last_seen_us), state, wasted_units,"
@@ -47,20 +47,20 @@ def bring(store: Store, state: State, bundle: Path, now_us: int) -> None:
     assert [] == report.failed_rules
 
 
-def hourly(directory: Path, gpus: int, seed: int, past_days: float, hours: int) -> tuple[list[Told], Told]:
+def hourly(directory: Path, gpus: int, seed: int, past_days: float, hours: int) -> tuple[list[Results], Results]:
     """What stands after each of some hours, and what stands when the same is analysed at once."""
     fleet = LiveFleet(gpus, past_days, seed, STEP_S, START_US)
     end = fleet.past + hours * A_STEP
     at = [fleet.epoch.start_us + n * STEP_S * SECOND_US for n in range(fleet.past, end + 1, A_STEP)]
     fleet.write_history(directory / "past", None)
-    steps: list[Told] = []
+    steps: list[Results] = []
     with Store.open(directory / "hourly") as store, State.open(directory / "hourly") as state:
         bring(store, state, directory / "past", at[0])
         for number in range(hours):
             first = fleet.past + number * A_STEP
             fleet.write_since(directory / f"hour{number}", first, first + A_STEP)
             bring(store, state, directory / f"hour{number}", at[number + 1])
-            steps.append(told(store))
+            steps.append(results_of(store))
         before = store.sql("select * from finding order by key")
         analyze(store, state, SETTINGS, now_us=at[-1] + HOUR_US)
         assert before == store.sql("select * from finding order by key"), "analysing again changed something"
@@ -69,7 +69,7 @@ def hourly(directory: Path, gpus: int, seed: int, past_days: float, hours: int) 
         for name in ("past", *(f"hour{number}" for number in range(hours))):
             import_paths(store, state, "bundle", [directory / name], cluster=None, now_us=at[-1])
         analyze(store, state, SETTINGS, now_us=at[-1])
-        return steps, told(store)
+        return steps, results_of(store)
 
 
 def within_the_ledger(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What a pass costs: DuckDB plans every statement anew, so the statements are counted."""
+"""What a pass costs: DuckDB plans every statement again, so the statements are counted."""
 
 from __future__ import annotations
 

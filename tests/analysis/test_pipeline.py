@@ -125,7 +125,7 @@ def test_a_second_analysis_changes_no_row(analysed: World) -> None:
         pytest.param(61, 62, id="one minute"),
     ],
 )
-def test_a_window_computed_anew_is_the_same(analysed: World, since: float | None, until: float | None) -> None:
+def test_a_recomputed_window_is_the_same(analysed: World, since: float | None, until: float | None) -> None:
     """What depends on the hours around is read from beyond the window."""
     before = everything(analysed)
     report = analysed.analyze(
@@ -309,7 +309,7 @@ def test_analysis_refuses_over_a_window_that_does_not_close(analysed: World) -> 
     assert [] == analysed.rows("dirty_hour")
 
 
-def test_computing_the_window_anew_repairs_it(analysed: World) -> None:
+def test_recomputing_the_window_repairs_it(analysed: World) -> None:
     """The ledger is derived: an hour that is wrong is computed again from samples and segments."""
     before = everything(analysed)
     corrupt(analysed, 3)

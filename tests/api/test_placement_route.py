@@ -58,7 +58,7 @@ def test_one_gpu_has_no_grade(linked: Api) -> None:
     found = ask(linked, "72")
 
     assert (None, None) == (found["placement_grade"], found["placement"]["grade"])
-    assert "Not graded: one GPU crosses no link." == found["placement"]["why"]
+    assert "Not graded: a single GPU uses no links." == found["placement"]["why"]
 
 
 def test_a_gang_apart_beside_a_free_domain(linked: Api) -> None:

@@ -26,7 +26,7 @@ FAR: dict[str, Any] = {
 }
 UNKNOWN: dict[str, Any] = FAR | {
     "grade": None,
-    "why": "Not graded: nobody told the links of its node.",
+    "why": "Not graded: the links inside its node are not known.",
     "worst_level": None,
     "gb_per_s": None,
     "slowdown": None,

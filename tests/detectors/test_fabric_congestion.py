@@ -59,7 +59,7 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         w, dict.fromkeys(SPREAD, level(0.98, 0.6, 0.34, 0.3, 480) | talk(0.07, 12))
     ),
     "below two switches": lambda w: fleet(w, BOTH, leaves={"n1": "l1", "n2": "l1", "n3": "l2", "n4": "l2"}),
-    "nobody told the network": lambda w: fleet(w, BOTH, leaves=dict.fromkeys(("n1", "n2", "n3", "n4"))),
+    "the network is unknown": lambda w: fleet(w, BOTH, leaves=dict.fromkeys(("n1", "n2", "n3", "n4"))),
     "gangs of one node": lambda w: fleet(w, BOTH, gangs={"1": ("n1",), "2": ("n2",)}),
     "five hours before are no baseline": lambda w: fleet(w, BOTH, before=330),
     "one hour": lambda w: fleet(w, BOTH, lasts=60),

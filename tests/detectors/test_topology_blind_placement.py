@@ -94,7 +94,7 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         "n1", "0123", (20, TALKING), start=200
     ),
     "nobody measured the links": lambda w: fleet(w, busy=WORK),
-    "nobody told any link": lambda w: fleet(w, links=False, leaf=None),
+    "all links are unknown": lambda w: fleet(w, links=False, leaf=None),
     "devices are estimated": lambda w: fleet(w, {"n1": "", "n2": ""}, busy=IDLE)
     .job("2", 4, 5, 120, node="n1")
     .job("2", 4, 5, 120, node="n2"),
@@ -125,7 +125,7 @@ MUST_FIRE: dict[str, Scene] = {
     "PCIe: over sockets beside a free switch": lambda w: fleet(
         w, {"n1": "04"}, nvlink=None, nodes=1, models={"n1": L40S}, busy=WORK | talk(0, 6)
     ),
-    "over a network that nobody told": lambda w: fleet(w, leaf=None),
+    "over an unknown network": lambda w: fleet(w, leaf=None),
     "its links are busy half of the time": lambda w: fleet(w, busy=level(0.98, 0.35, 0.12, 0.15, 400) | talk(0.05, 50)),
     "no SM_ACTIVE: the published share": lambda w: fleet(w, busy=without(TALKING, "sm_active_ratio")),
 }

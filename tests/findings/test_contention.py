@@ -56,7 +56,7 @@ def hoards(directory: Path, *gpus: str, jobs: bool = False) -> World:
 
 
 def analyzed(world: World) -> World:
-    """Judged and priced: what waits may be told later."""
+    """Evaluated and priced; waiting requests may be added later."""
     world.analyze(250, detectors=("idle-hoarding",))
     price_all(world.store, world.state)
     return world
@@ -182,7 +182,7 @@ def test_beyond_what_is_free_it_is(world: World) -> None:
     assert {"hoard-0": (4 - 2 * GRACE, 8 - 4 * GRACE, 1)} == contended(world)
 
 
-def test_without_a_price_the_hours_are_told_and_no_money(tmp_path: Path) -> None:
+def test_without_a_price_only_hours_are_reported(tmp_path: Path) -> None:
     world = hoards(tmp_path, "a")
     replace_rates(world.state, [], "t", "t", 1)
     analyzed(world)

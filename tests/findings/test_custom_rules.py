@@ -164,10 +164,10 @@ def test_a_head_becomes_a_rule() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        pytest.param("-- id: site-low-power\n", "", 1, "does not say id", id="no id"),
+        pytest.param("-- id: site-low-power\n", "", 1, "has no id", id="no id"),
         pytest.param("-- id: site-low-power", "-- id: Site Low", 1, "is none", id="an id that is none"),
         pytest.param("-- title:", "-- tittle:", 2, "not known in the head", id="a misspelt word"),
-        pytest.param("-- mode: hours", "-- mode: hours\n-- mode: all", 7, "said twice", id="a word twice"),
+        pytest.param("-- mode: hours", "-- mode: hours\n-- mode: all", 7, "given twice", id="a word twice"),
         pytest.param("-- mode: hours", "-- mode: days", 6, "known: hours", id="an unknown mode"),
         pytest.param("-- bucket: hoarded", "-- bucket: idle", 5, "known: compute", id="an unknown bucket"),
         pytest.param("= 200 | our burn-in of 2026-10", "= 200", 7, "not complete", id="a threshold without a source"),
@@ -249,7 +249,7 @@ ROW = "select 'node' as subject_kind, 'n' as subject_id, $until_us - 60000000 as
         pytest.param("{}", ", 'nan'::double as confidence", "confidence is not 0 to 1", id="a confidence that is none"),
         pytest.param("{}", ", 'abc' as confidence", "confidence is not 0 to 1", id="a confidence in words"),
         pytest.param("{}", ", 'grave' as severity", "severity is none of info", id="an unknown severity"),
-        pytest.param("{}", ", null as severity, null as confidence", "", id="nothing said of it"),
+        pytest.param("{}", ", null as severity, null as confidence", "", id="no value for it"),
     ],
 )
 def test_a_row_that_no_finding_can_be_made_of_fails_its_rule(
@@ -266,14 +266,14 @@ def test_a_row_that_no_finding_can_be_made_of_fails_its_rule(
         store.sql(rule.sql or "", **asked)
 
 
-def test_a_directory_that_is_not_there_is_told(store: Store, tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(store: Store, tmp_path: Path) -> None:
     assert ["No such file or directory"] == [r.reason for r in read(tmp_path / "nowhere", store).refused]
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("evidence", "words"),
     [
-        pytest.param({"watts": 1234567.25}, "1,234,567 W for 15m", id="a large number is said in full"),
+        pytest.param({"watts": 1234567.25}, "1,234,567 W for 15m", id="a large number is written in full"),
         pytest.param({"watts": 0.25}, "0.25 W for 15m", id="a small one with its decimals"),
         pytest.param(
             {"thresholds": {"windows_us_min": 5400e6}}, "? W for 90m", id="a time in force, not that of the file"
@@ -282,12 +282,12 @@ def test_a_directory_that_is_not_there_is_told(store: Store, tmp_path: Path) -> 
         pytest.param({"thresholds": {"windows_us_min": 1500}}, "? W for 1,500 us", id="less than a second"),
     ],
 )
-def test_numbers_and_times_are_said_as_people_write_them(said: dict[str, object], words: str) -> None:
+def test_numbers_and_times_are_written_as_people_write_them(evidence: dict[str, object], words: str) -> None:
     text = GOOD.replace(
         "{devices} devices at {watts:.0f} W, below {watts_max}; {cause}", "{watts} W for {windows_us_min}"
     )
 
-    assert f"{words}." == parse(text)[0].summary(said)
+    assert f"{words}." == parse(text)[0].summary(evidence)
 
 
 def test_files_are_read_again_when_they_change(store: Store, tmp_path: Path, forget: None) -> None:
@@ -342,7 +342,7 @@ def test_rules_of_ours_are_not_bounded_here(store: Store) -> None:
 
 
 def test_a_site_rule_judges_beside_ours(tmp_path: Path, forget: None) -> None:
-    """Its findings are findings; a file that is refused is told with the analysis, and the rest goes on."""
+    """Its findings are findings; a refused file is reported with the analysis, and the rest goes on."""
     folder = tmp_path / "rules"
     folder.mkdir()
     written(folder, good=GOOD, bad=GOOD.replace("select\n", "selec\n").replace("site-low-power", "site-bad"))
@@ -376,7 +376,7 @@ def test_sentences_speak_of_the_thresholds_in_force(tmp_path: Path, forget: None
     assert [found.key] == [one.key for one in findings_read.read(world.store, q="below 150;")]
 
 
-def test_a_file_that_changed_judges_anew_what_is_open(tmp_path: Path, forget: None) -> None:
+def test_a_changed_file_evaluates_open_findings_again(tmp_path: Path, forget: None) -> None:
     folder = written(tmp_path / "rules", good=GOOD)
     world = World(tmp_path / "data", Settings(detectors_dir=str(folder)))
     world.gpu("a", (60, WORK), (60, IDLE))
@@ -441,14 +441,14 @@ def test_the_tables_of_the_page_are_those_of_the_store(store: Store, checkout: P
     """Every table and column that the page names."""
     page = (checkout / "docs/act/site-detectors.md").read_text("utf-8")
     listed = page.partition("| table | a row is | columns |")[2].partition("\n\n")[0].splitlines()[2:]
-    told = {}
+    documented = {}
     for line in listed:
         _, tables, _, columns, _ = line.split("|")
         names = (re.findall(r"`([a-z_]+)`", part) for part in columns.split(";"))
-        told |= dict(zip(re.findall(r"`([a-z_]+)`", tables), names, strict=True))
+        documented |= dict(zip(re.findall(r"`([a-z_]+)`", tables), names, strict=True))
 
-    assert {"job_chain", "held", "device_window", "ledger_hour", "run_team", "pending"} <= told.keys()
-    for table, columns in told.items():
+    assert {"job_chain", "held", "device_window", "ledger_hour", "run_team", "pending"} <= documented.keys()
+    for table, columns in documented.items():
         known = {row[0] for row in store.sql(f"select column_name from (describe {table})")}
         assert set() == set(columns) - known - {"device_minute"}, table
 

@@ -92,7 +92,7 @@ def test_rules_get_what_the_ledger_has_and_those_before_them_left(
     wanted: list[tuple[str, int, int, str, int]],
     booked: list[tuple[int, int, tuple[int, int], int, int]],
 ) -> None:
-    """Against a plain reckoning: a rule at a time, from what is left."""
+    """Compared with a plain computation: one rule at a time, from the time that is left."""
     _book(books_store, booked)
     left: dict[tuple[int, int, str], int] = defaultdict(int)
     weighed: dict[tuple[int, int, str], Fraction] = defaultdict(Fraction)
@@ -184,7 +184,7 @@ def _no_sets(world: World) -> None:
     world.store.sql("create or replace temp table rule_set_device (device_id bigint, number integer)")
 
 
-def told(world: World, detector: str = "site-idle") -> list[tuple[Any, ...]]:
+def finding_rows(world: World, detector: str = "site-idle") -> list[tuple[Any, ...]]:
     """Findings of a rule: subject, minutes, state, reason, idle minutes wasted, key."""
     rows = world.store.sql(
         "select subject_kind, subject_id, started_us, last_seen_us, state, resolved_reason, wasted_units, wasted_den, key"
@@ -200,7 +200,7 @@ def told(world: World, detector: str = "site-idle") -> list[tuple[Any, ...]]:
 def test_hours_of_one_subject_are_one_finding_with_joined_evidence_and_the_ledgers_time(analysed: World) -> None:
     assert [] == run(analysed, rule())
 
-    ((kind, name, started, seen, state, reason, wasted, _),) = told(analysed)
+    ((kind, name, started, seen, state, reason, wasted, _),) = finding_rows(analysed)
     assert ("node", "n1", 130, 360, "open", None, 240) == (kind, name, started, seen, state, reason, wasted)
     evidence = json.loads(analysed.store.sql("select evidence from finding where detector = 'site-idle'")[0][0])
     assert {"idle_us", "share_ratio", "greatest", "members", "last_hour"} == set(evidence)
@@ -209,7 +209,7 @@ def test_hours_of_one_subject_are_one_finding_with_joined_evidence_and_the_ledge
 
 def test_hour_by_hour_says_the_same_as_all_at_once_under_one_key(analysed: World, tmp_path: Path) -> None:
     run(analysed, rule())
-    whole = told(analysed)
+    whole = finding_rows(analysed)
     analysed.store.sql("delete from finding")
     for table in ("verdict", "verdict_claim", "granted_claim", "rule_state", "finding_amount"):
         analysed.store.sql(f"delete from {table}")
@@ -218,9 +218,9 @@ def test_hour_by_hour_says_the_same_as_all_at_once_under_one_key(analysed: World
     keys = set()
     for hour in range(6):
         run(analysed, rule(), hours=(hour, hour + 1))
-        keys |= {row[-1] for row in told(analysed)}
+        keys |= {row[-1] for row in finding_rows(analysed)}
 
-    assert whole == told(analysed)
+    assert whole == finding_rows(analysed)
     assert {whole[0][-1]} == keys
 
 
@@ -242,24 +242,24 @@ def test_a_pause_longer_than_the_gap_begins_another_finding(analysed: World) -> 
 
     run(analysed, rule(sql=text, gap_us=HOUR_US))
 
-    assert [(130, 180), (250, 360)] == [row[2:4] for row in told(analysed)]
+    assert [(130, 180), (250, 360)] == [row[2:4] for row in finding_rows(analysed)]
 
 
 def test_a_condition_shorter_than_the_least_is_kept_until_it_is_long_enough(analysed: World) -> None:
     patient = rule(least_us=3 * HOUR_US)
 
     run(analysed, patient, hours=(0, 4))
-    early = told(analysed)
+    early = finding_rows(analysed)
     run(analysed, patient, hours=(4, 6))
 
     assert [] == early
-    assert [(130, 360)] == [row[2:4] for row in told(analysed)]
+    assert [(130, 360)] == [row[2:4] for row in finding_rows(analysed)]
 
 
 def test_a_savings_rule_wastes_nothing(analysed: World) -> None:
     run(analysed, rule(bucket=None))
 
-    assert [0] == [row[6] for row in told(analysed)]
+    assert [0] == [row[6] for row in finding_rows(analysed)]
     assert [] == analysed.rows("verdict_claim")
 
 
@@ -267,13 +267,13 @@ def test_when_nothing_more_is_seen_the_finding_ends_where_it_was_last_seen(analy
     early = rule(sql=IDLE_HOURS.replace("l.hoarded_us >", f"l.hour_us < {T0 + 4 * HOUR_US} and l.hoarded_us >"))
     analysed.store.sql("update device set last_us = $at", at=T0 + 4 * HOUR_US)
     run(analysed, early, hours=(0, 4))
-    first = told(analysed)
+    first = finding_rows(analysed)
     analysed.store.sql("update device set last_us = $at", at=T0 + 6 * HOUR_US)
 
     run(analysed, early, hours=(4, 6))
 
     assert ["open"] == [row[4] for row in first]
-    assert [("resolved", "condition ended")] == [row[4:6] for row in told(analysed)]
+    assert [("resolved", "condition ended")] == [row[4:6] for row in finding_rows(analysed)]
 
 
 def test_late_data_of_long_ago_does_not_open_what_has_ended(analysed: World) -> None:
@@ -286,18 +286,18 @@ def test_late_data_of_long_ago_does_not_open_what_has_ended(analysed: World) -> 
 
     run(analysed, early, hours=(2, 3))
 
-    assert [("resolved", "condition ended")] == [row[4:6] for row in told(analysed)]
+    assert [("resolved", "condition ended")] == [row[4:6] for row in finding_rows(analysed)]
 
 
 def test_late_data_of_long_ago_does_not_withdraw_what_a_rule_of_everything_says(analysed: World) -> None:
     all_of_it = rule(sql=IDLE_HOURS.replace("l.hour_us >= $from_us and ", ""), mode="all")
     run(analysed, all_of_it)
-    first = told(analysed)
+    first = finding_rows(analysed)
 
     run(analysed, all_of_it, hours=(0, 2))
 
     assert [(130, 360)] == [row[2:4] for row in first]
-    assert first == told(analysed)
+    assert first == finding_rows(analysed)
 
 
 def test_nothing_holds_still_of_a_job_that_has_ended(analysed: World) -> None:
@@ -310,7 +310,7 @@ def test_nothing_holds_still_of_a_job_that_has_ended(analysed: World) -> None:
         ),
     )  # fmt: skip
 
-    assert [("7", 0, 360, "resolved")] == [row[1:5] for row in told(analysed)]
+    assert [("7", 0, 360, "resolved")] == [row[1:5] for row in finding_rows(analysed)]
 
 
 def test_what_lies_before_the_end_of_an_exemption_stays_exempt(tmp_path: Path) -> None:
@@ -330,17 +330,17 @@ def test_what_lies_before_the_end_of_an_exemption_stays_exempt(tmp_path: Path) -
         ),
     )  # fmt: skip
 
-    assert [("7", 180, 360)] == [row[1:4] for row in told(made)]
+    assert [("7", 180, 360)] == [row[1:4] for row in finding_rows(made)]
     made.store.close()
 
 
-def test_other_thresholds_judge_what_stands_open_anew(analysed: World) -> None:
+def test_other_thresholds_evaluate_open_findings_again(analysed: World) -> None:
     """The rule asks for more now: the finding is withdrawn with its money, and says why."""
     run(analysed, rule())
 
     run(analysed, rule(), hours=(5, 6), sets=general({"least_idle": 2 * HOUR_US}))
 
-    assert [("resolved", "rule_changed", 0)] == [row[4:7] for row in told(analysed)]
+    assert [("resolved", "rule_changed", 0)] == [row[4:7] for row in finding_rows(analysed)]
     assert [] == analysed.rows("granted_claim")
 
 
@@ -349,7 +349,7 @@ def test_a_rule_that_is_switched_off_says_nothing(analysed: World) -> None:
 
     run(analysed, rule(), sets=lambda one: (ParameterSet(0, None, "default"),))
 
-    assert [("resolved", 0)] == [(row[4], row[6]) for row in told(analysed)]
+    assert [("resolved", 0)] == [(row[4], row[6]) for row in finding_rows(analysed)]
 
 
 def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(analysed: World) -> None:
@@ -361,13 +361,13 @@ def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(analysed: 
     )
     window = (T0, T0 + 6 * HOUR_US)
     evaluate.evaluate(analysed.store, analysed.state, CLUSTER, analysed.settings, [rule()], both, window, us(360))
-    found = told(analysed)
+    found = finding_rows(analysed)
     analysed.store.sql("insert into rule_set_device values ($d, 1)", d=idle)
 
     evaluate.evaluate(analysed.store, analysed.state, CLUSTER, analysed.settings, [rule()], both, window, us(360))
 
     assert ["open"] == [row[4] for row in found]
-    assert ["resolved"] == [row[4] for row in told(analysed)]
+    assert ["resolved"] == [row[4] for row in finding_rows(analysed)]
 
 
 @pytest.mark.parametrize(
@@ -380,16 +380,16 @@ def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(analysed: 
         pytest.param("select error('it broke') as subject_kind", "it broke", id="an error while it runs"),
     ],
 )
-def test_a_rule_that_fails_fails_alone_and_keeps_what_it_said(analysed: World, text: str, says: str) -> None:
+def test_a_rule_that_fails_fails_alone_and_keeps_its_findings(analysed: World, text: str, says: str) -> None:
     run(analysed, rule(), rule("site-other"))
-    before = told(analysed)
+    before = finding_rows(analysed)
 
     (failed,) = run(analysed, rule(sql=text), rule("site-other"))
 
     assert failed.startswith("site-idle: ")
     assert says in failed
-    assert before == told(analysed)
-    assert 1 == len(told(analysed, "site-other"))
+    assert before == finding_rows(analysed)
+    assert 1 == len(finding_rows(analysed, "site-other"))
     assert [("site-idle", True)] == [
         (one["detector"], says in one["reason"]) for one in evaluate.failures(analysed.store)
     ]
@@ -401,7 +401,7 @@ def test_what_a_failing_rule_owes_it_judges_when_it_works_again(analysed: World)
 
     run(analysed, rule(), hours=(5, 6))
 
-    assert [(130, 360, 240)] == [(row[2], row[3], row[6]) for row in told(analysed)]
+    assert [(130, 360, 240)] == [(row[2], row[3], row[6]) for row in finding_rows(analysed)]
 
 
 @pytest.mark.slow
@@ -418,7 +418,7 @@ def test_a_rule_that_says_very_much_is_heard(analysed: World, monkeypatch: pytes
     )
 
     assert [] == failed
-    assert [("n1", 0)] == [(row[1], row[2]) for row in told(analysed)]
+    assert [("n1", 0)] == [(row[1], row[2]) for row in finding_rows(analysed)]
     assert [(200_000,)] == analysed.store.sql("select count(*) from verdict")
 
 
@@ -429,7 +429,7 @@ def test_a_rule_that_speaks_of_too_many_is_not_heard(analysed: World) -> None:
     (failed,) = run(analysed, rule(sql=text), hours=(2, 3))
 
     assert "100,001 subjects" in failed
-    assert [] == told(analysed)
+    assert [] == finding_rows(analysed)
 
 
 def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(analysed: World) -> None:

@@ -52,7 +52,7 @@ def test_an_unknown_detector_is_named() -> None:
 
 
 @dataclass(frozen=True)
-class Said:
+class OwnerAction:
     """An action as findings read it."""
 
     action: str
@@ -67,7 +67,7 @@ def store() -> Iterator[Store]:
     world.store.close()
 
 
-def told(found: Iterable[findings_read.Finding]) -> list[tuple[str, str | None, str]]:
+def summaries(found: Iterable[findings_read.Finding]) -> list[tuple[str, str | None, str]]:
     """Job, rule and state."""
     return [(f.subject["id"] or "", f.detector, f.state) for f in found]  # type: ignore[misc]
 
@@ -95,7 +95,7 @@ def key_of(store: Store, job: str, detector: str) -> str:
         pytest.param({"q": "%"}, [HOLLOW_2], id="a search is text and no pattern"),
         pytest.param({"window": Window(T0_US - 2, T0_US)}, [], id="a window before all of them"),
         pytest.param({"keys": []}, [], id="no key asked for"),
-        pytest.param({}, [IDLE_1, IDLE_2, HOLLOW_2], id="all, the dearest first"),
+        pytest.param({}, [IDLE_1, IDLE_2, HOLLOW_2], id="all, most expensive first"),
         pytest.param({"team": "search"}, [IDLE_1], id="one team"),
         pytest.param({"teams": ["vision", "search"]}, [IDLE_1, IDLE_2, HOLLOW_2], id="several teams"),
         pytest.param({"open_only": True}, [IDLE_1, IDLE_2], id="without the resolved"),
@@ -104,7 +104,7 @@ def key_of(store: Store, job: str, detector: str) -> str:
         pytest.param({"job": "2"}, [IDLE_2, HOLLOW_2], id="one job"),
         pytest.param({"severities": ["low"]}, [IDLE_1, IDLE_2, HOLLOW_2], id="each costs ten to a hundred a day"),
         pytest.param({"sort": "started"}, [IDLE_2, HOLLOW_2, IDLE_1], id="the newest first"),
-        pytest.param({"sort": "severity"}, [IDLE_1, IDLE_2, HOLLOW_2], id="as grave: the dearest first"),
+        pytest.param({"sort": "severity"}, [IDLE_1, IDLE_2, HOLLOW_2], id="same severity: most expensive first"),
         pytest.param(
             {"window": Window(T0_US + HOUR_US, T0_US + 2 * HOUR_US)},
             [IDLE_1, IDLE_2],
@@ -121,7 +121,7 @@ def key_of(store: Store, job: str, detector: str) -> str:
 def test_findings_are_picked_and_ordered(
     store: Store, asked: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
-    assert expected == told(findings_read.read(store, **asked))
+    assert expected == summaries(findings_read.read(store, **asked))
 
 
 @pytest.mark.parametrize("sort", findings_read.SORTS)
@@ -143,20 +143,22 @@ def test_a_page_that_holds_all_has_no_next(store: Store) -> None:
 
 def test_an_owner_changes_the_state_of_what_is_open(store: Store) -> None:
     actions = {
-        key_of(store, "1", "idle-hoarding"): Said("ack"),
-        key_of(store, "2", "idle-hoarding"): Said("snooze"),
-        key_of(store, "2", "false-utilization"): Said("exempt"),
+        key_of(store, "1", "idle-hoarding"): OwnerAction("ack"),
+        key_of(store, "2", "idle-hoarding"): OwnerAction("snooze"),
+        key_of(store, "2", "false-utilization"): OwnerAction("exempt"),
     }
     acked, snoozed = ("1", "idle-hoarding", "acked"), ("2", "idle-hoarding", "snoozed")
 
-    assert [acked, snoozed, HOLLOW_2] == told(findings_read.read(store, actions=actions))
-    assert [] == told(findings_read.read(store, actions=actions, states=["open"]))
-    assert [acked] == told(findings_read.read(store, actions=actions, states=["acked"]))
-    assert [acked, snoozed] == told(findings_read.read(store, actions=actions, open_only=True))
+    assert [acked, snoozed, HOLLOW_2] == summaries(findings_read.read(store, actions=actions))
+    assert [] == summaries(findings_read.read(store, actions=actions, states=["open"]))
+    assert [acked] == summaries(findings_read.read(store, actions=actions, states=["acked"]))
+    assert [acked, snoozed] == summaries(findings_read.read(store, actions=actions, open_only=True))
 
 
 def test_an_action_on_another_finding_changes_nothing(store: Store) -> None:
-    assert [IDLE_1, IDLE_2, HOLLOW_2] == told(findings_read.read(store, actions={"no-such-key": Said("ack")}))
+    assert [IDLE_1, IDLE_2, HOLLOW_2] == summaries(
+        findings_read.read(store, actions={"no-such-key": OwnerAction("ack")})
+    )
 
 
 def test_one_finding_is_read_by_its_team_only(store: Store) -> None:
@@ -164,7 +166,7 @@ def test_one_finding_is_read_by_its_team_only(store: Store) -> None:
 
     assert findings_read.read_one(store, "no-such-key") is None
     assert findings_read.read_one(store, key, teams=["vision"]) is None
-    assert [IDLE_1] == told([f for f in [findings_read.read_one(store, key, teams=["search"])] if f is not None])
+    assert [IDLE_1] == summaries([f for f in [findings_read.read_one(store, key, teams=["search"])] if f is not None])
 
 
 def test_money_follows_a_price_that_changes(store: Store) -> None:
@@ -207,6 +209,6 @@ def test_no_rate_is_no_cost_and_comes_last() -> None:
         pytest.param({"cursor": forged('[NaN,2,"x"]')}, "cursor", id="a cursor that is not a number"),
     ],
 )
-def test_a_name_that_is_not_known_is_told(store: Store, asked: dict[str, Any], message: str) -> None:
+def test_an_unknown_name_is_reported(store: Store, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         findings_read.page(store, **asked)

@@ -66,7 +66,7 @@ def test_the_steps_of_a_reclaim_follow_each_other(preset: str) -> None:
         ),
         pytest.param(
             (Layer(thresholds=(("idle-hoarding", "idle_us_min", 20 * MINUTE_US),)), Layer("team", "vision", None, "default")),
-            "vision", None, 15, "default", id="who names a preset begins anew",
+            "vision", None, 15, "default", id="a preset replaces earlier values",
         ),
         pytest.param(
             (Layer(preset="princeton"), Layer("team", "vision", thresholds=(("idle-hoarding", "idle_us_min", 7),))), "vision",
@@ -108,13 +108,13 @@ def test_a_document_is_kept_as_it_was_written(tmp_path: Path) -> None:
         found = read(text, "card.toml", rules(), ["vision"])
         done = put(state, found, "card.toml", "ada", 1)
         again = put(state, found, "card.toml", "ada", 2)
-        told = answer(state)
+        document = answer(state)
 
         assert found == layers(state)
-        assert found == read(json.dumps(told), "card.json", rules(), ["vision"])
+        assert found == read(json.dumps(document), "card.json", rules(), ["vision"])
         assert {"changed": True, "version": 1, "rows": 3} == done
         assert not again["changed"]
-        assert {"reclaim": {"warn_us": 90 * MINUTE_US}} == told["teams"][0]["thresholds"]
+        assert {"reclaim": {"warn_us": 90 * MINUTE_US}} == document["teams"][0]["thresholds"]
         assert [] == answer(state, teams=["nlp"])["teams"]
 
 

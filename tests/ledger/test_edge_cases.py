@@ -48,7 +48,7 @@ KEPT = {
         "ledger/test_hours.py::test_a_sample_on_a_hand_over_is_split_by_time",
     ),
     "missing scrapes": (
-        "test_a_silence_is_billed_and_told_as_unobserved",
+        "test_a_silence_is_billed_and_shown_as_unobserved",
         "ledger/test_hours.py::test_telemetry_gap",
     ),
     "duplicate scrapes": (
@@ -61,7 +61,7 @@ KEPT = {
         "quality/test_clocks.py::test_a_clock_that_was_read_is_off_by_the_middle_of_its_looks",
         "store/test_remote_write_order.py::",
     ),
-    "counter reset": ("test_a_counter_that_starts_anew_changes_no_bill",),
+    "counter reset": ("test_a_counter_reset_changes_no_bill",),
     "exporter or host engine restart": ("test_what_an_exporter_blanks_after_its_restart_is_unobserved",),
     "node reboot": ("test_a_reboot_ends_what_ran_and_is_nobody_s_time",),
     "GPU replaced": (
@@ -223,7 +223,7 @@ def test_a_record_that_comes_late_moves_money_and_adds_none() -> None:
 # Samples.
 
 
-def test_a_silence_is_billed_and_told_as_unobserved() -> None:
+def test_a_silence_is_billed_and_shown_as_unobserved() -> None:
     """Sampled each minute: one sample more is held for two intervals, the rest of the ten minutes nobody saw."""
     world = World().add(
         samples(A, minutes(0, 1800), BUSY, job="7"),
@@ -258,16 +258,16 @@ def test_samples_in_any_order_give_the_same_bill() -> None:
     assert straight.buckets() == crossed.buckets()
 
 
-def test_a_counter_that_starts_anew_changes_no_bill() -> None:
+def test_a_counter_reset_changes_no_bill() -> None:
     def read(instants: list[Any], first_mj: int) -> list[Any]:
         counters = ({"energy_mj": first_mj + 60_000 * n, "nvlink_tx_bytes": first_mj * n} for n in range(len(instants)))
         return [row for at, c in zip(instants, counters, strict=True) for row in samples(A, [at], BUSY | c, job="7")]
 
     steady = World().add(read(minutes(0, HOUR), 10**9), claim("7", 0, HOUR, **TEAM_A))
-    anew = World().add(read(minutes(0, 1800), 10**9), read(minutes(1800, HOUR), 0), claim("7", 0, HOUR, **TEAM_A))
+    reset = World().add(read(minutes(0, 1800), 10**9), read(minutes(1800, HOUR), 0), claim("7", 0, HOUR, **TEAM_A))
 
-    assert dollars(a="36.00") == billed(steady) == billed(anew)
-    assert steady.buckets() == anew.buckets()
+    assert dollars(a="36.00") == billed(steady) == billed(reset)
+    assert steady.buckets() == reset.buckets()
 
 
 def test_what_an_exporter_blanks_after_its_restart_is_unobserved() -> None:
@@ -350,7 +350,7 @@ def test_a_gpu_that_fell_off_the_bus_is_out_of_service() -> None:
 
 
 def test_a_node_that_is_scaled_away_is_the_platform_s_out_of_service() -> None:
-    """Silence never ends ownership: what has gone is told apart from what is free, up to the cluster's last sample."""
+    """Silence never ends ownership: a lost device is not the same as a free one, up to the cluster's last sample."""
     gone = Gpu("GPU-z", "n2")
     world = World().add(
         samples(A, minutes(0, HOUR), IDLE),

@@ -45,7 +45,7 @@ MOODS = ("busy", "busy", "idle", "idle", "hollow", "silent", "random")
 
 @dataclass(frozen=True)
 class Fleet:
-    """A tiny fleet as drawn: what was sampled, what the scheduler said, and which device each run held."""
+    """A tiny fleet as drawn: the samples, the scheduler records, and which device each run held."""
 
     samples: tuple[Sample, ...]
     claims: tuple[dict[str, Any], ...]
@@ -94,8 +94,8 @@ def tiny_fleet(seed: int) -> Fleet:
         claims.append(claim(job, start, end, count=len(held), profile=held[0].profile))
         holds += [oracle.Hold(job, name_of(g), us(start), us(end)) for g in held]
     kept = {row["job_id"] for row in claims}
-    told = tuple(replace(s, labels=tuple(pair for pair in s.labels if pair[1] in kept)) for s in samples)
-    return Fleet(told, tuple(claims), tuple(holds), shares, remainders)
+    labelled = tuple(replace(s, labels=tuple(pair for pair in s.labels if pair[1] in kept)) for s in samples)
+    return Fleet(labelled, tuple(claims), tuple(holds), shares, remainders)
 
 
 def name_of(gpu: Gpu) -> str:

@@ -39,7 +39,7 @@ def ray(
 def worker(
     uid: str = "u1", start: Seconds = 0, end: Seconds | None = HOUR, name: str = "worker-0", **words: Any
 ) -> dict[str, Any]:
-    """A pod that is a node of Ray or Slurm inside, with its GPUs told."""
+    """A pod that is a node of Ray or Slurm inside, with its GPUs listed."""
     gpus = words.pop("gpus", "GPU-a")
     return pod(name, uid, start, end, count=gpus.count("GPU-"), gpus=gpus, **words)
 
@@ -338,14 +338,14 @@ SLICES = [Gpu("GPU-m", gi=gi, profile="1g.10gb") for gi in (7, 8)]
 
 
 def test_pods_of_one_resource_claim_share_its_device_equally() -> None:
-    told = {"gpus": "GPU-a", "kind": "dra"}
-    world = World().add(seen(A), pod("p", "u1", 0, 1800, **told), pod("q", "u2", 600, 1800, **told))
+    gpus = {"gpus": "GPU-a", "kind": "dra"}
+    world = World().add(seen(A), pod("p", "u1", 0, 1800, **gpus), pod("q", "u2", 600, 1800, **gpus))
 
     expected = [(0, 600, "u1", "1"), (600, 1800, "u1", "1/2"), (600, 1800, "u2", "1/2"), (1800, 3600, FREE, "1")]
     assert expected == of(world.book())
 
 
-def test_the_only_slice_of_a_profile_on_a_told_gpu_is_sure() -> None:
+def test_the_only_slice_of_a_profile_on_a_named_gpu_is_sure() -> None:
     world = World().add(
         seen(SLICES[0]),
         seen(Gpu("GPU-m", gi=1, profile="3g.40gb")),
@@ -475,8 +475,8 @@ def test_inner_runs_neither_add_nor_take_time(
     words: dict[str, Any] = {} if measured else {"gpus": None}
     machine = [node("n1", {"": 3}, scheduler="kubernetes")]
     rows = [pods | words]
-    for number, ((start, end), size, scheduler, told) in enumerate(inners):
-        indexes: dict[str, Any] = {"device_indexes": "0"} if told and size <= 1 else {}
+    for number, ((start, end), size, scheduler, indexed) in enumerate(inners):
+        indexes: dict[str, Any] = {"device_indexes": "0"} if indexed and size <= 1 else {}
         if scheduler == "ray":
             rows.append(ray(f"j{number}", f"a{number}", start, end, size=size, **indexes))
         else:
@@ -527,15 +527,15 @@ def shares(world: World) -> dict[int, dict[int, Fraction]]:
 
 def test_a_pod_that_kube_state_metrics_tells_no_more_of_is_held_up_to_its_last_word() -> None:
     gone = pod("p", "u1", 0, None, kind="ksm", evidence=600)
-    told = pod("q", "u2", 0, 6 * HOUR, node="n9", kind="ksm", evidence=6 * HOUR)
-    world = World().add(seen(A, 0, 6 * HOUR), gone, told).book()
+    reported = pod("q", "u2", 0, 6 * HOUR, node="n9", kind="ksm", evidence=6 * HOUR)
+    world = World().add(seen(A, 0, 6 * HOUR), gone, reported).book()
 
     assert [("GPU-a", 0, 600, "u1 estimated", "1")] == [s for s in world.segments() if s[3].startswith("u1")]
 
 
-def test_a_pod_that_was_told_of_lately_runs_on() -> None:
+def test_a_recently_reported_pod_runs_on() -> None:
     runs = pod("p", "u1", 0, None, kind="ksm", evidence=5 * HOUR)
-    told = pod("q", "u2", 0, 6 * HOUR, node="n9", kind="ksm", evidence=6 * HOUR)
-    world = World().add(seen(A, 0, 6 * HOUR), runs, told).book()
+    reported = pod("q", "u2", 0, 6 * HOUR, node="n9", kind="ksm", evidence=6 * HOUR)
+    world = World().add(seen(A, 0, 6 * HOUR), runs, reported).book()
 
     assert [("GPU-a", 0, 6 * HOUR, "u1 estimated", "1")] == [s for s in world.segments() if s[3].startswith("u1")]

@@ -154,7 +154,7 @@ def test_check_vectors_of_fgd() -> None:
 # Whole and again ----------------------------------------------------------------------------------------------------
 
 
-def test_requests_that_become_known_later_divide_booked_time_anew() -> None:
+def test_requests_that_become_known_later_divide_ledger_time_again() -> None:
     made = world(machine("n1", 4, held=1)).book()
     before = made.derived()
     made.store.append(Records("pending", pa.Table.from_pylist([asked("big", 4)], schema=PENDING)))
@@ -214,18 +214,20 @@ def test_books_close_and_an_hour_alone_gives_the_same(
 def test_a_window_that_cuts_an_hour_divides_it_as_the_books_do(torn: tuple[World, State], cut: int) -> None:
     made, state = torn
     start_us, end_us = us(DAY), us(DAY + 2 * HOUR)
-    whole = _told(made, state, start_us, end_us)
-    parts = _told(made, state, start_us, start_us + cut) + _told(made, state, start_us + cut, end_us)
+    whole = _bucket_seconds(made, state, start_us, end_us)
+    parts = _bucket_seconds(made, state, start_us, start_us + cut) + _bucket_seconds(
+        made, state, start_us + cut, end_us
+    )
 
     assert whole == parts
     assert whole["stranded"] == Decimal(made.buckets()["stranded"]) / 1_000_000
 
 
-def test_focus_and_the_lines_of_a_charge_divide_free_time_as_the_books_do(torn: tuple[World, State]) -> None:
+def test_focus_and_the_lines_of_a_charge_divide_free_time_as_the_ledger_does(torn: tuple[World, State]) -> None:
     """Also where the window cuts hours."""
     made, state = torn
     window = Window(us(DAY + 1000), us(DAY + 2 * HOUR - 777))
-    books = _told(made, state, window.start_us, window.end_us)
+    ledger = _bucket_seconds(made, state, window.start_us, window.end_us)
     rows = told(made, state, window)
     lines: Counter[str] = Counter()
     for row in chargeback_listing(chargeback.chargeback(made.store, state, window, ["team", "cause"])).items:
@@ -233,9 +235,9 @@ def test_focus_and_the_lines_of_a_charge_divide_free_time_as_the_books_do(torn: 
             for line in explain(made.store, state, decode(row["charge"]), limit=1000)["items"]:
                 lines[line["bucket"]] += Decimal(line["gpu_seconds"])
 
-    assert books["stranded"] == round(3600 * sum(row["x_HoursStranded"] or 0 for row in rows), 6)
-    assert books["schedulable"] == round(3600 * sum(row["x_HoursSchedulable"] or 0 for row in rows), 6)
-    assert {name: books[name] for name in ("stranded", "schedulable")} == lines
+    assert ledger["stranded"] == round(3600 * sum(row["x_HoursStranded"] or 0 for row in rows), 6)
+    assert ledger["schedulable"] == round(3600 * sum(row["x_HoursSchedulable"] or 0 for row in rows), 6)
+    assert {name: ledger[name] for name in ("stranded", "schedulable")} == lines
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +255,7 @@ def torn() -> Iterator[tuple[World, State]]:
         yield made, state
 
 
-def _told(made: World, state: State, start_us: int, end_us: int) -> Counter[str]:
+def _bucket_seconds(made: World, state: State, start_us: int, end_us: int) -> Counter[str]:
     """GPU-seconds by bucket."""
     found = chargeback.ledger(made.store, state, Window(start_us, end_us), ["bucket"])
     return Counter({row.bucket: row.gpu_seconds for row in found.items if row.gpu_seconds})

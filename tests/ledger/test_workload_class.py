@@ -28,7 +28,7 @@ def store() -> Iterator[Store]:
         yield made
 
 
-def told(store: Store, roof: Roofs = Roofs(), **reading: object) -> str | None:  # noqa: B008 - frozen
+def class_of(store: Store, roof: Roofs = Roofs(), **reading: object) -> str | None:  # noqa: B008 - frozen
     """The class of one reading; what is not given was not read."""
     numbers = {name: reading.get(name) for name in READING} | {"gang": reading.get("gang", False)}
     return store.sql(
@@ -70,7 +70,7 @@ def test_the_worked_examples(
     store: Store, expected: str, gr: float, sm: float, tensor: float, dram: float, more: dict[str, object]
 ) -> None:
     """Those of the waterfall, and their neighbours."""
-    assert expected == told(store, gr=gr, sm=sm, tensor=tensor, dram=dram, **more)
+    assert expected == class_of(store, gr=gr, sm=sm, tensor=tensor, dram=dram, **more)
 
 
 @pytest.mark.parametrize("lacking", ["gr", "sm", "dram", "tensor"])
@@ -78,7 +78,7 @@ def test_what_was_not_read_has_no_class(store: Store, lacking: str) -> None:
     """Unknown is not zero: without one of these nobody can tell waste from work."""
     reading = {"gr": 0.95, "sm": 0.2, "tensor": 0.03, "dram": 0.1}
 
-    assert told(store, **{name: value for name, value in reading.items() if name != lacking}) is None
+    assert class_of(store, **{name: value for name, value in reading.items() if name != lacking}) is None
 
 
 def test_every_class_is_known(store: Store) -> None:
@@ -97,21 +97,21 @@ def test_a_model_may_have_other_roofs(store: Store) -> None:
 
     assert (0.92, 0.4, 0.93) == (other.dram, other.link_min, other.tensor)
     assert 0.4 == workload_class.roofs_of(settings, "NVIDIA H100 PCIe").link_min
-    assert ("memory-bandwidth", "mixed") == (told(store, **reading), told(store, other, **reading))
+    assert ("memory-bandwidth", "mixed") == (class_of(store, **reading), class_of(store, other, **reading))
 
 
 def test_the_longest_name_decides() -> None:
     """H100 PCIE before H100; part of a word is no name."""
-    said = rooflines.read("H100: dram 0.9; H100 PCIe: dram 0.7; L4: dram 0.6")
+    roofs = rooflines.read("H100: dram 0.9; H100 PCIe: dram 0.7; L4: dram 0.6")
 
     assert (0.9, 0.7, 0.8) == tuple(
-        rooflines.of_model(model, Roofs(), said).dram
+        rooflines.of_model(model, Roofs(), roofs).dram
         for model in ("NVIDIA H100 80GB HBM3", "NVIDIA H100-PCIE-80GB", "NVIDIA L40S")
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("H100", "write MODEL: NAME NUMBER"),
         ("H100: drum 0.9", "did you mean dram?"),
@@ -120,12 +120,12 @@ def test_the_longest_name_decides() -> None:
         ("H100: dram 0.9; h100: dram 0.8", "given twice"),
     ],
 )
-def test_what_cannot_be_read_says_which_part(text: str, said: str) -> None:
+def test_what_cannot_be_read_says_which_part(text: str, message: str) -> None:
     """And the setting refuses it."""
     with pytest.raises(UsageError, match=r".*") as error:
         rooflines.read(text)
 
-    assert said in str(error.value)
+    assert message in str(error.value)
     with pytest.raises(UsageError, match="roofs"):
         Settings(roofs=text)
 
@@ -150,8 +150,8 @@ def test_the_page_lists_every_number(checkout: Path) -> None:
     rows = (
         line.split("|") for line in (checkout / "docs/understand/workload-classes.md").read_text("utf-8").splitlines()
     )
-    told_rows = {
+    documented = {
         cells[1].strip(" `"): cells[2].strip() for cells in rows if len(cells) == 5 and cells[1].startswith(" `")
     }
 
-    assert {name: f"{value:g}" for name, value in asdict(replace(Roofs())).items()} == told_rows
+    assert {name: f"{value:g}" for name, value in asdict(replace(Roofs())).items()} == documented

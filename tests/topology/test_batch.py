@@ -24,11 +24,11 @@ Span = tuple[int, int, int, bool]
 
 
 DARK = 3
-"""A node whose links nobody told."""
+"""A node with unknown links."""
 
 
 def fill(store: Store, table: str, rows: list[dict[str, Any]]) -> None:
-    """Rows of a table by hand, NULL where nothing is said."""
+    """Rows of a table by hand, NULL where a value is missing."""
     if rows:
         with store.view("made_row", pa.Table.from_pylist(rows)):
             store.sql(f"insert into {table} by name select * from made_row")
@@ -36,7 +36,7 @@ def fill(store: Store, table: str, rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Store:
-    """Four nodes of two NVLink pairs each, two below each leaf switch; of the last one nobody told the links."""
+    """Four nodes of two NVLink pairs each, two below each leaf switch; the links of the last one are unknown."""
     store = Store.open(None, threads=1)
     devices, edges, pairs = [], [], []
     for number, name in enumerate(NAMES):

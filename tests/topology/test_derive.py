@@ -126,7 +126,7 @@ def sampled(uuid: str, host: str, index: int, start: int = 0, end: int = HOUR) -
 # What must not be there ---------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_assumed_of_a_node_of_which_nobody_told() -> None:
+def test_nothing_is_assumed_of_an_unreported_node() -> None:
     world = fill(sampled("GPU-a", "n1", 0), sampled("GPU-b", "n1", 1), sampled("GPU-c", "n2", 0))
 
     assert {"GPU-a": "n1", "GPU-b": "n1", "GPU-c": "n2"} == edges(world, "gpu")
@@ -315,7 +315,7 @@ def test_containers_lie_in_each_other() -> None:
             {"host": "host", "leaf": "subblock", "spine": "block"}, id="GKE",
         ),
         pytest.param(
-            {CLIQUE: "real", "network.topology.nvidia.com/accelerator": "said", "topology.kubernetes.io/zone": "z"},
+            {CLIQUE: "real", "network.topology.nvidia.com/accelerator": "reported", "topology.kubernetes.io/zone": "z"},
             {"nvlink_domain": "real", "zone": "z"}, id="what NVML saw goes before what Topograph says",
         ),
         pytest.param(
@@ -381,10 +381,10 @@ def test_a_spine_with_nodes_of_its_own_stays_a_spine() -> None:
 
 def test_the_default_topology_of_a_partition_goes_first() -> None:
     """topology.conf is not read where there is a topology.yaml."""
-    said = [("conf", None, None), ("other", "b", False), ("default", "c", True)]
+    rows = [("conf", None, None), ("other", "b", False), ("default", "c", True)]
     rows = [
         link(name, "n1", "SWITCH", "n1", **({"plugin": "tree"} | ({} if t is None else {"topology": t, "default": d})))
-        for name, t, d in said
+        for name, t, d in rows
     ]
 
     assert {"n1": "default"} == edges(fill(rows), "node", "leaf")
@@ -464,7 +464,7 @@ def test_what_was_seen_goes_before_labels_and_labels_before_configuration() -> N
     assert {"leaf": ("A", "topograph"), "spine": ("s1", "slurm")} == sources
 
 
-def test_a_node_that_sources_place_differently_is_told() -> None:
+def test_a_node_that_sources_place_differently_is_a_conflict() -> None:
     hosts = [f"n{i}" for i in range(6)]
     labels = ["A", "A", "A", "B", "B", "B"]
     world = fill(

@@ -97,9 +97,9 @@ ALL = "01234567"
         pytest.param(
             PCIE_LEAVES, f"n1:{ALL} n3:{ALL}", f"n2:{ALL}", L40S, ("B", None), id="larger, over leaves, of unknown speed"
         ),
-        pytest.param(DARK, "n1:0123", f"n2:{ALL}", H100, (None, "links"), id="nobody told the links of its node"),
-        pytest.param(DARK, "n1:01 n2:01", "n1:2345", H100, (None, "network"), id="nobody told anything"),
-        pytest.param(NO_NETWORK, "n1:01 n2:01", "n3:0", H100, (None, "network"), id="over a network that nobody told"),
+        pytest.param(DARK, "n1:0123", f"n2:{ALL}", H100, (None, "links"), id="the links of its node are unknown"),
+        pytest.param(DARK, "n1:01 n2:01", "n1:2345", H100, (None, "network"), id="nothing is known"),
+        pytest.param(NO_NETWORK, "n1:01 n2:01", "n3:0", H100, (None, "network"), id="over an unknown network"),
         pytest.param(NO_CLIQUE, "a1:01 a2:01", "a1:23", GB200, (None, "domain"), id="maybe one NVLink domain over nodes"),
         pytest.param(RACKS, "a1:0123 a2:0123", "", GB200, ("A", None), id="two nodes of one NVLink domain"),
         pytest.param(HGX, "n1:01 n2:01", "n1:23", H100, ("D", None), id="a domain was free: 7.4 times faster"),
@@ -117,9 +117,9 @@ def test_grades(graph: Graph, held: str, free: str, model: str, expected: tuple[
     assert expected == (found.grade, found.reason)
 
 
-def test_own_places_that_nobody_told_may_be_as_near() -> None:
-    told = fleet(machine("n1", leaf="l1"), machine("n2", leaf="l1"))
-    dark = fleet(machine("n3", zone="z"), machine("n4", zone="z"), told)
+def test_own_unknown_places_may_be_as_near() -> None:
+    known = fleet(machine("n1", leaf="l1"), machine("n2", leaf="l1"))
+    dark = fleet(machine("n3", zone="z"), machine("n4", zone="z"), known)
     found = judge(dark, gpus("n3:0123 n4:0123"), gpus("n1:0123 n2:0123"), list(dark.places), H100)
 
     assert (None, "network") == (found.grade, found.reason)

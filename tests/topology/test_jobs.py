@@ -84,13 +84,18 @@ LATE = (
 @pytest.mark.parametrize(
     ("rows", "words", "expected"),
     [
-        pytest.param([held("1", 0, HOUR, "n1", 0)], {}, (None, "one GPU crosses no link"), id="one GPU"),
+        pytest.param([held("1", 0, HOUR, "n1", 0)], {}, (None, "a single GPU uses no links"), id="one GPU"),
         pytest.param([claim("1", 0, HOUR, "n1", 2)], {}, (None, "is estimated, not known"), id="estimated devices"),
-        pytest.param(SPREAD, {"dark": True}, (None, "nobody told the network"), id="nobody told any link"),
+        pytest.param(
+            SPREAD, {"dark": True}, (None, "the network between its nodes is not known"), id="all links are unknown"
+        ),
         pytest.param([held("1", 0, HOUR, "n1", 0, 1)], {}, ("A", "nothing nearer was free"), id="one NVLink domain"),
         pytest.param([*SPREAD, *OTHERS], {}, ("A", "nothing nearer was free"), id="others held a GPU of every node"),
         pytest.param(
-            [*SPREAD, *OTHERS], {"leaf": False}, (None, "nobody told the network"), id="over a network nobody told"
+            [*SPREAD, *OTHERS],
+            {"leaf": False},
+            (None, "the network between its nodes is not known"),
+            id="over an unknown network",
         ),
         pytest.param(
             [*SPREAD, *OTHERS[1:], node("n3", state="drained", at=-HOUR)],
@@ -140,7 +145,10 @@ def test_slices_have_no_grade() -> None:
     topology_derive.derive(world.store, CLUSTER)
     found = placed(world, "lab/a")
 
-    assert (None, "Not graded: MIG slices and parts of a GPU do not talk over links.") == (found["grade"], found["why"])
+    assert (None, "Not graded: MIG slices and fractions of a GPU do not communicate over links.") == (
+        found["grade"],
+        found["why"],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +174,7 @@ def test_what_it_spans_and_what_was_there(spread: World) -> None:
     assert ["place of n1 in the network", "place of n2 in the network"] == [row["what"] for row in found["missing"]]
 
 
-def test_readers_of_a_team_are_not_told_where_others_could_be(spread: World) -> None:
+def test_team_readers_do_not_see_other_places(spread: World) -> None:
     found = placed(spread, teams=["__unallocated__"])
 
     assert None is found["best"]["name"]
@@ -209,7 +217,10 @@ def test_of_pods_that_begin_soon_after_each_other_the_whole_set_counts() -> None
 def test_pods_that_began_at_different_times_are_no_gang() -> None:
     pods = [pod("w", f"u{n}", n * 1200, 2 * HOUR, host, gpus=gpu(host, 0).uuid) for n, host in enumerate(("n1", "n2"))]
 
-    assert "Not graded: its pods began at different times, so it may be no gang." == placed(made(*pods), "lab/w")["why"]
+    assert (
+        "Not graded: its pods started at different times, so it may not be a gang."
+        == placed(made(*pods), "lab/w")["why"]
+    )
 
 
 def test_the_topology_of_its_start_decides() -> None:
@@ -228,7 +239,7 @@ def test_the_topology_of_its_start_decides() -> None:
 def test_what_is_missing_of_a_node_without_links_comes_with_the_fix() -> None:
     found = placed(made(held("1", 0, HOUR, "n1", 0, 1), dark=True))
 
-    assert "Not graded: nobody told the links of its node." == found["why"]
+    assert "Not graded: the links inside its node are not known." == found["why"]
     assert ["links of n1"] == [row["what"] for row in found["missing"]]
     assert "nvidia-smi topo -m" in found["missing"][0]["fix"]
 
@@ -245,7 +256,7 @@ def run(run_id: int, start: int, end: int | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("costs", "expected"),
     [
         pytest.param({1: None}, (None, None, None), id="no rate"),
         pytest.param({1: (100, "USD"), 2: None}, (None, None, None), id="a part without a rate"),
@@ -254,9 +265,9 @@ def run(run_id: int, start: int, end: int | None) -> dict[str, Any]:
         pytest.param({1: (100, "USD"), 2: (0, "USD"), 3: (900, "USD")}, ("15.69", "41.59", "USD"), id="not later runs"),
     ],
 )  # fmt: skip
-def test_what_the_lost_work_cost(told: dict[int, tuple[int, str] | None], expected: tuple[Any, ...]) -> None:
-    runs = [run(1, 0, HOUR), run(2, -HOUR, None) if 2 in told else run(2, HOUR, None), run(3, HOUR, None)]
-    known = {run_id: None if cost is None else (Fraction(cost[0]), cost[1]) for run_id, cost in told.items()}
+def test_what_the_lost_work_cost(costs: dict[int, tuple[int, str] | None], expected: tuple[Any, ...]) -> None:
+    runs = [run(1, 0, HOUR), run(2, -HOUR, None) if 2 in costs else run(2, HOUR, None), run(3, HOUR, None)]
+    known = {run_id: None if cost is None else (Fraction(cost[0]), cost[1]) for run_id, cost in costs.items()}
     found = with_cost(SLOWED, runs, known)
 
     assert found is not None

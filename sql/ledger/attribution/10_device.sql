@@ -35,7 +35,7 @@ group by all;
 
 -- A row of node_alias is a node that the exporter names with a domain and the scheduler without, or in other case.
 create or replace temp table node_alias as
-with told as (
+with scheduler_name as (
     select distinct node from node where cluster = $cluster and node is not null
     union
     select distinct node from claim where cluster = $cluster and node is not null
@@ -43,11 +43,11 @@ with told as (
 sampled as (
     select distinct node
     from seen_span
-    where node is not null and node not in (select node from told) and not regexp_full_match(node, '[0-9.:]+')
+    where node is not null and node not in (select node from scheduler_name) and not regexp_full_match(node, '[0-9.:]+')
 )
 select s.node, any_value(t.node) as scheduler_node
 from sampled s
-join told t on lower(split_part(t.node, '.', 1)) = lower(split_part(s.node, '.', 1))
+join scheduler_name t on lower(split_part(t.node, '.', 1)) = lower(split_part(s.node, '.', 1))
 group by s.node
 having count(*) = 1;
 
@@ -81,9 +81,9 @@ left join edge_spacing b on b.device_id = n.device_id and b.hour = n.last_us // 
 left join device d on d.device_id = n.device_id and d.measured
 left join node_alias w on w.node = n.node;
 
--- A row of told_node is a word on a node. A pod that Slurm or Ray takes for a node brings no devices of its own, and Ray
--- counts those of a node only where no other scheduler does.
-create or replace temp table told_node as
+-- A row of node_record is one scheduler record of a node. A pod that Slurm or Ray treats as a node has no devices of its
+-- own, and Ray's devices of a node count only where no other scheduler reports the node.
+create or replace temp table node_record as
 with held_pod as (
     select distinct lower(rtrim(substr(pod, 1, 63), '-.')) as host
     from claim
@@ -125,31 +125,31 @@ where n.cluster = $cluster
 create or replace temp table site as
 select
     node,
-    (list(devices order by told_us desc, devices) filter (where devices is not null))[1] as devices,
-    (list(gpu_model order by told_us desc, gpu_model) filter (where gpu_model is not null))[1] as gpu_model,
-    (list(coalesce(sharing, 'none') order by told_us desc, coalesce(sharing, 'none')) filter (where coalesce(sharing, 'none') is not null))[1] as sharing,
-    (list(replicas order by told_us desc, replicas) filter (where replicas is not null))[1] as replicas,
-    (list(pool order by told_us desc, pool) filter (where pool is not null))[1] as pool,
-    min(told_us) filter (where told_us > 0) as first_us,
-    max(told_us) filter (where told_us > 0) as last_us
+    (list(devices order by record_us desc, devices) filter (where devices is not null))[1] as devices,
+    (list(gpu_model order by record_us desc, gpu_model) filter (where gpu_model is not null))[1] as gpu_model,
+    (list(coalesce(sharing, 'none') order by record_us desc, coalesce(sharing, 'none')) filter (where coalesce(sharing, 'none') is not null))[1] as sharing,
+    (list(replicas order by record_us desc, replicas) filter (where replicas is not null))[1] as replicas,
+    (list(pool order by record_us desc, pool) filter (where pool is not null))[1] as pool,
+    min(record_us) filter (where record_us > 0) as first_us,
+    max(record_us) filter (where record_us > 0) as last_us
 from (
-    select *, coalesce(observed_us, since_us, 0) as told_us
-    from told_node
+    select *, coalesce(observed_us, since_us, 0) as record_us
+    from node_record
 )
 group by node;
 
 -- A row of outage is a span in which a node was drained or down; to_us is NULL while it still is.
 create or replace temp table outage as
-with told as (
+with state_change as (
     select distinct
         node,
         state <> 'up' as out,
         coalesce(case when state <> 'up' then since_us end, observed_us, since_us) as from_us
-    from told_node
+    from node_record
 )
 select
     node,
     from_us,
-    (select min(up.from_us) from told up where up.node = t.node and not up.out and up.from_us > t.from_us) as to_us
-from told t
+    (select min(up.from_us) from state_change up where up.node = t.node and not up.out and up.from_us > t.from_us) as to_us
+from state_change t
 where out and from_us is not null;

@@ -1,4 +1,4 @@
--- A row of doubled is a pod that a second-hand source told (kube-state-metrics, YuniKorn) and a nearer one too.
+-- A row of doubled is a pod reported both by a second-hand source (kube-state-metrics, YuniKorn) and by a more direct one.
 create or replace temp table doubled as
 with second_hand as (
     select distinct
@@ -85,8 +85,8 @@ by_kind as (
     group by all
 ),
 -- Two records of one run may cut it differently: totals (kind sacct) are spread evenly, and have not always the MIG
--- profile; scontrol tells each node of a running job. Devices are taken from one of them, the one that names them before the others.
-told as (
+-- profile; scontrol lists each node of a running job. Devices are taken from one of them, preferably one that names devices.
+preferred_kind as (
     select
         scheduler,
         job_id,
@@ -104,8 +104,8 @@ told as (
             kind
     ) = 1
 ),
--- Each head of Ray speaks for itself: the session behind the @ of a run key.
-spoken as (
+-- Each Ray head reports on its own session, the part of the run key after the @.
+last_report as (
     select
         scheduler,
         case when scheduler = 'ray' then split_part(run_key, '@', -1) end as session,
@@ -124,7 +124,7 @@ timed as (
         run_key,
         pod_uid,
         min(start_us) as start_us,
-        -- An end of the year 9999 is a slip of its record: millions of hours would be booked.
+        -- An end in the year 9999 is a recording error; it would post millions of hours to the ledger.
         case when max(end_us) is not null then least(max(end_us), min(start_us) + $run_us_max) end as end_us,
         max(greatest(start_us, evidence_us)) as last_us
     from claim
@@ -168,13 +168,13 @@ select
     ) as end_us,
     any_value(t.end_us is not null) as ended
 from by_kind k
-join told o
+join preferred_kind o
     on o.scheduler = k.scheduler and o.job_id = k.job_id and o.run_key = k.run_key
     and o.pod_uid is not distinct from k.pod_uid and o.kind = k.kind
 join timed t
     on t.scheduler = k.scheduler and t.job_id = k.job_id and t.run_key = k.run_key
     and t.pod_uid is not distinct from k.pod_uid
-join spoken s
+join last_report s
     on s.scheduler = k.scheduler
     and s.session is not distinct from case when k.scheduler = 'ray' then split_part(k.run_key, '@', -1) end
 where t.start_us is not null

@@ -106,7 +106,7 @@ from nested
 where nested.run_id = wanted.run_id and nested.pod_uid is not distinct from wanted.pod_uid
     and nested.node = wanted.node;
 
--- A pod's name stands for no machine at other times either: what is said of it beyond the pod's life holds nothing.
+-- Outside the pod's lifetime its name does not stand for a machine: records of it from other times hold nothing.
 update wanted
 set nested = true
 where scheduler in ('slurm', 'ray')

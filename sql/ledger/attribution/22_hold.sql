@@ -66,9 +66,9 @@ with label_hold as (
             where s.sure and s.device_id = m.device_id and s.label = m.label and s.first_us = m.first_us
         )
 ),
-told_hold as (
+declared_hold as (
     select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us
-    -- A profile beside the UUID of a GPU means a slice of it, which is found by placing.
+    -- A profile next to the UUID of a GPU means a slice of it, which is found by placing.
     from (
         select *, unnest(string_split(gpus, ',')) as gpu_uuid
         from wanted
@@ -78,7 +78,7 @@ told_hold as (
 )
 select *, true as declared, false as estimated from label_hold
 union
-select *, true, false from told_hold;
+select *, true, false from declared_hold;
 
 -- An exporter may name its own pod instead of the node: then its devices' labels say on which node they are.
 update seen

@@ -30,9 +30,9 @@ reading as (
         and t.observed_us < (select max(hour_us) from shared_hour) + 3600000000
     group by all
 ),
--- Without process readings every owner's row repeats the device's. They are told where they differ, or where they add up to
--- no more than what a row without an owner says of the device.
-told as (
+-- Without process readings every owner's row repeats the device's. They count as process readings where they differ,
+-- or where they add up to no more than the reading of the device without an owner.
+per_process as (
     select device_id, observed_us
     from reading
     group by device_id, observed_us
@@ -47,7 +47,7 @@ select
     r.observed_us // 300000000 * 300000000,
     sum(round(10000 * r.used_ratio))::bigint
 from reading r
-join told using (device_id, observed_us)
+join per_process using (device_id, observed_us)
 where r.owned
 group by r.device_id, r.hour_us, r.context_id, r.observed_us // 300000000
 union all

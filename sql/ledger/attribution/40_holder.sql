@@ -65,7 +65,7 @@ with edge as (
     union
     select d.device_id, o.to_us from outage o join new_device d using (node) where o.to_us is not null
     union
-    -- What processes used is told by the hour, so that a late sample changes the shares of one.
+    -- Process use is stored per hour, so that a late sample changes the shares of one.
     select device_id, unnest([hour_us, hour_us + 3600000000])
     from process_use
     where cluster = $cluster and units is not null

@@ -1,4 +1,4 @@
--- Divides shared devices by what the processes of each owner used, where that was told; where all of them used nothing they
+-- Divides shared devices by what the processes of each owner used, where it is known; where all of them used nothing they
 -- stay divided as they are. Free replicas stay free: only what is bound is divided.
 create or replace temp table process_share as
 with divided as (

@@ -104,7 +104,7 @@ cut as (
         on p.device_id = c.device_id and p.start_us >= c.start_us and p.end_us <= c.end_us
     where c.remainder
 ),
--- Those who share a device are cut together: where one comes or goes, all of them begin anew, also when their own share
+-- Those who share a device are cut together: where one comes or goes, all of them start a new segment, also when their own share
 -- stays as it was.
 company as (
     select

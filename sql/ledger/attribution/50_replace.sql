@@ -1,5 +1,5 @@
 -- Puts the new devices, runs, capacity and segments in place of the old and marks the hours in which they differ: in more
--- than by which method the same shares were reckoned.
+-- than by which method the same shares were computed.
 create or replace temp table changed as
 with gone as (
     select * exclude (method, split) from segment where cluster = $cluster
@@ -122,7 +122,7 @@ from observed_hold
 where run_id not in (select run_id from wanted)
 group by run_id;
 
--- Whole days are summed by these words: where a run has changed one, they are rolled anew.
+-- Daily sums are grouped by these labels: where one of a run's labels changed, its days are rolled up again.
 delete from rolled_day
 where cluster = $cluster
     and day_us in (

@@ -1,6 +1,6 @@
--- The longest time that the sums of whole days tell of every cluster: no hour of it waits to be computed.
-set variable told = (
-    with told_day as (
+-- The longest span covered by daily sums in every cluster, without an hour that still has to be computed.
+set variable summed = (
+    with summed_day as (
         select r.cluster, r.day_us
         from rolled_day r
         where not exists (
@@ -9,12 +9,12 @@ set variable told = (
             where h.cluster = r.cluster and h.hour_us // 86400000000 = r.day_us // 86400000000
         )
     ),
-    untold as (
+    unsummed as (
         select
             day_us + 86400000000 as from_us,
             lead(day_us, 1, 4611686018427387904) over (partition by cluster order by day_us) as to_us
         from (
-            select cluster, day_us from told_day
+            select cluster, day_us from summed_day
             union all
             select distinct cluster, -4611686018427387904 from device
         )
@@ -23,7 +23,7 @@ set variable told = (
         select
             from_us,
             max(to_us) over (order by from_us, to_us rows between unbounded preceding and 1 preceding) as before_us
-        from untold
+        from unsummed
         where from_us < to_us
     )
     select arg_max({'from_us': before_us, 'until_us': from_us}, from_us - before_us)
@@ -31,9 +31,9 @@ set variable told = (
     where from_us > before_us
 );
 
-set variable told_from_us = coalesce(getvariable('told').from_us, 0);
+set variable summed_from_us = coalesce(getvariable('summed').from_us, 0);
 
-set variable told_until_us = coalesce(getvariable('told').until_us, 0);
+set variable summed_until_us = coalesce(getvariable('summed').until_us, 0);
 
 -- The one row is what the money of a window, or with $ever of all time, is counted in: denominators of shares, prices as text,
 -- GPU microseconds owned. Denominators may be those of other windows too.
@@ -45,17 +45,17 @@ select
             union
             select share_den
             from segment
-            where (start_us < getvariable('told_from_us') or end_us > getvariable('told_until_us'))
+            where (start_us < getvariable('summed_from_us') or end_us > getvariable('summed_until_us'))
                 and ($ever or start_us < $end_us and end_us > $start_us)
             union
             select share_den
             from ledger_hour
-            where hour_us < getvariable('told_from_us')
+            where hour_us < getvariable('summed_from_us')
                 and ($ever or hour_us < $end_us and hour_us + 3600000000 > $start_us)
             union
             select share_den
             from ledger_hour
-            where hour_us >= getvariable('told_until_us')
+            where hour_us >= getvariable('summed_until_us')
                 and ($ever or hour_us < $end_us and hour_us + 3600000000 > $start_us)
         )
     ) as share_dens,

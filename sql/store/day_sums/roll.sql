@@ -45,7 +45,7 @@ from part
 group by class_id, device_id, run_id, share_num, share_den
 order by run_id, class_id, device_id, share_num, share_den;
 
--- The day whose sums are made anew (cost/roll_sums.sql).
+-- The day whose sums are recomputed (roll_sums.sql).
 create or replace temp table moved_day as select $day_us as day_us;
 
 -- Segments of a device that has no class yet cannot be rolled: the day is read from them.

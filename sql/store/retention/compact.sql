@@ -27,10 +27,10 @@ where rowid in (
     qualify lag(rowid) over asked is not null and lead(rowid) over asked is not null
 );
 
--- Of a node that stays as it is, the first and the last word are kept.
+-- Of repeated records of an unchanged node, the first and the last are kept.
 delete from node
 where rowid in (
-    with told as (
+    with versions as (
         select
             rowid as number,
             cluster,
@@ -44,15 +44,15 @@ where rowid in (
         where observed_us is not null
     )
     select number
-    from told
-    window spoken as (partition by cluster, scheduler, node order by observed_us, number)
-    qualify content = lag(content) over spoken and content = lead(content) over spoken
+    from versions
+    window history as (partition by cluster, scheduler, node order by observed_us, number)
+    qualify content = lag(content) over history and content = lead(content) over history
 );
 
 -- Of a queue, a workload and a reservation that stay as they are, likewise.
 delete from queue
 where rowid in (
-    with told as (
+    with versions as (
         select
             rowid as number,
             cluster,
@@ -61,7 +61,7 @@ where rowid in (
             namespace,
             name,
             flavor,
-            -- A user's part of a queue is told a queue at a time: there the queue belongs to the name.
+            -- A user's share is reported per queue, so the queue is part of the name.
             case when kind in ('user', 'group') then parent end as place,
             observed_us,
             row(
@@ -72,16 +72,16 @@ where rowid in (
         where observed_us is not null
     )
     select number
-    from told
-    window spoken as (
+    from versions
+    window history as (
         partition by cluster, scheduler, kind, namespace, name, flavor, place order by observed_us, number
     )
-    qualify content = lag(content) over spoken and content = lead(content) over spoken
+    qualify content = lag(content) over history and content = lead(content) over history
 );
 
 delete from workload
 where rowid in (
-    with told as (
+    with versions as (
         select
             rowid as number,
             cluster,
@@ -98,14 +98,14 @@ where rowid in (
         where observed_us is not null
     )
     select number
-    from told
-    window spoken as (partition by cluster, scheduler, kind, uid order by observed_us, number)
-    qualify content = lag(content) over spoken and content = lead(content) over spoken
+    from versions
+    window history as (partition by cluster, scheduler, kind, uid order by observed_us, number)
+    qualify content = lag(content) over history and content = lead(content) over history
 );
 
 delete from reservation
 where rowid in (
-    with told as (
+    with versions as (
         select
             rowid as number,
             cluster,
@@ -119,7 +119,7 @@ where rowid in (
         where observed_us is not null
     )
     select number
-    from told
-    window spoken as (partition by cluster, scheduler, name, start_us order by observed_us, number)
-    qualify content = lag(content) over spoken and content = lead(content) over spoken
+    from versions
+    window history as (partition by cluster, scheduler, name, start_us order by observed_us, number)
+    qualify content = lag(content) over history and content = lead(content) over history
 );
