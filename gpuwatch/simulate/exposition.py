@@ -191,7 +191,7 @@ def page(node: Node, readings: Sequence[Readings], index: int) -> bytes:
         parts.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n")
         for reading in readings:
             if reading.exported[index]:
-                for holding in _told(metric, reading):
+                for holding in _label_groups(metric, reading):
                     if holding.first <= index < holding.last:
                         value = _texts(metric.text, _own(metric, reading, holding)[index : index + 1])[0]
                         parts.append(f"{metric.name}{{{_labels(reading.device, holding.run, node.driver)}}} {value}\n")
@@ -210,7 +210,7 @@ def _driver_turns(node: Node, seconds: Sequence[int]) -> list[tuple[str, int, in
     return turns
 
 
-def _told(metric: Metric, reading: Readings) -> list[Holding]:
+def _label_groups(metric: Metric, reading: Readings) -> list[Holding]:
     """The labels of a reading; a shared GPU also has readings of the whole GPU, without an owner."""
     if reading.processes and metric.code in OWN:
         whole = Holding(0, len(reading.exported), None)
@@ -230,7 +230,7 @@ def _series(
 ) -> tuple[list[str], int]:
     """The lines of a metric and device in [first, last), one text per label epoch; `chunk` is the instant of stamps[0]."""
     texts, samples = [], 0
-    for holding in _told(metric, reading):
+    for holding in _label_groups(metric, reading):
         start, end = max(holding.first, first), min(holding.last, last)
         if start >= end:
             continue

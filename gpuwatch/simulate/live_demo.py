@@ -27,7 +27,7 @@ class Schedulers:
         self._fleet = fleet
         self._service = service
         self._scratch = scratch
-        self._told_s = self._seconds()
+        self._sent_s = self._seconds()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="schedulers", daemon=True)
 
@@ -44,9 +44,9 @@ class Schedulers:
     def tell(self) -> None:
         """Sends what changed since the last time."""
         at_s = self._seconds()
-        if at_s <= self._told_s:
+        if at_s <= self._sent_s:
             return
-        for name, text in self._fleet.records(at_s, self._fleet.changed(self._told_s, at_s)).items():
+        for name, text in self._fleet.records(at_s, self._fleet.changed(self._sent_s, at_s)).items():
             path = self._scratch / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
@@ -54,7 +54,7 @@ class Schedulers:
             source = Source(str(path), CLUSTER, observed_us=self._fleet.epoch.us(at_s))
             batches = list(find_importer(KINDS[name]).read(source, rejects))
             self._service.submit(SOURCE, batches, rejects).result(WAIT_S)
-        self._told_s = at_s
+        self._sent_s = at_s
 
     def _seconds(self) -> int:
         return self._fleet.step_at(self._service.now_us()) * self._fleet.step_s
