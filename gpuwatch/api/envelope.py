@@ -34,7 +34,7 @@ PAGES, ELSEWHERE = "/ui", "other"
 """Routes of the metrics for what the API's own routes do not serve."""
 
 Served = Callable[[str, str, int], None]
-"""Told the route, the method and the status of each answer."""
+"""Called with the route, the method and the status of each response."""
 
 _log = logging.getLogger("gpuwatch.api")
 

@@ -30,7 +30,7 @@ IMPORT = "into BUNDLE/k8s/, or: gpuwatch import k8s-json FILE --cluster NAME"
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision: the `ratio` of it that was taken (0..1, None if unknown), a sentence (`said`), and what to do.
+    """One decision: the `ratio` of it that was taken (0..1, None if unknown), a sentence about it, and what to do.
 
     `fix` makes the decision explicit; in state UNKNOWN it says how to collect what is missing.
     """
@@ -39,13 +39,13 @@ class Decision:
     title: str
     state: str
     ratio: float | None
-    said: str
+    sentence: str
     fix: str = ""
     effort: str = DAYS
 
     def as_dict(self) -> dict[str, Any]:
-        """The decision as JSON."""
-        return asdict(self)
+        """The decision as JSON; its sentence is `said` there."""
+        return {"said" if name == "sentence" else name: value for name, value in asdict(self).items()}
 
 
 def scored(id: str, title: str, ratio: float | None, sentence: str, fix: str, effort: str = DAYS) -> Decision:

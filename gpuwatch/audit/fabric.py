@@ -31,10 +31,10 @@ SWITCHES = (
 
 
 def placement(facts: Row) -> list[Decision]:
-    return [_topology_told(facts), _topology_asked(facts), _links_told(facts)]
+    return [_topology_visible(facts), _topology_asked(facts), _links_known(facts)]
 
 
-def _topology_told(facts: Row) -> Decision:
+def _topology_visible(facts: Row) -> Decision:
     """Whether the schedulers that place gangs know what links GPUs and nodes."""
     id, title = "topology-told", "Schedulers that place gangs see the topology"
     fix = (
@@ -88,7 +88,7 @@ def _topology_asked(facts: Row) -> Decision:
     return scored(id, title, ratio, sentence + left(unknown), fix)
 
 
-def _links_told(facts: Row) -> Decision:
+def _links_known(facts: Row) -> Decision:
     id, title = "links-told", "The links between a node's GPUs are known"
     nodes = sum(row["linkable_nodes"] for row in facts["topology"])
     linked = sum(row["linked_nodes"] for row in facts["topology"])
@@ -106,10 +106,10 @@ def _links_told(facts: Row) -> Decision:
 
 
 def fabric(facts: Row) -> list[Decision]:
-    return [_network_told(facts), _links_measured(facts), _health_read(facts), _sources_agree(facts)]
+    return [_network_known(facts), _links_measured(facts), _health_read(facts), _sources_agree(facts)]
 
 
-def _network_told(facts: Row) -> Decision:
+def _network_known(facts: Row) -> Decision:
     id, title = "network-told", "Each node's place in the network is known"
     rows = [row for row in facts["topology"] if row["nodes"] > 1]
     fix = "Slurm: scontrol show topology > topology.conf (BUNDLE/slurm/, or: gpuwatch import slurm-topology topology.conf --cluster NAME). Kubernetes: node labels of Topograph or of the cloud, in kubectl get nodes -o json."

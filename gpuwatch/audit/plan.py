@@ -106,7 +106,7 @@ def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
         "costs_a_month": {},
         "saves_a_month": {},
         "ratio": decision.ratio,
-        "said": decision.said,
+        "said": decision.sentence,
         "keys": [],
     }
 

@@ -141,7 +141,7 @@ def _layer(facts: Row, decided: Sequence[Decision], found: Sequence[Row], window
         "letters_lost": lost,
         "decisions_judged": sum(one.ratio is not None for one in arise),
         "decisions": [one.as_dict() for one in decided],
-        "defaults": [f"{one.title}: {one.said}" for one in decided if one.state in (DEFAULT, PART)],
+        "defaults": [f"{one.title}: {one.sentence}" for one in decided if one.state in (DEFAULT, PART)],
         **claims,
         "findings": [_finding(one) for one in most_expensive(found)[:SHOWN_MAX]],
     }
@@ -220,7 +220,7 @@ def _costliest(layers: Sequence[Row]) -> str | None:
 def _unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict[str, str]]:
     """What could not be graded, and the fix, once each."""
     unknown = [
-        {"layer": layer, "what": f"{one.title}: {one.said}", "fix": one.fix}
+        {"layer": layer, "what": f"{one.title}: {one.sentence}", "fix": one.fix}
         for layer, many in decided.items()
         for one in many
         if one.state == UNKNOWN

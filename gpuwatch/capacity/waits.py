@@ -60,7 +60,7 @@ WHY = {
     GATED: "is held back by a scheduling gate",
 }
 """The schedulers' words for waiting, for those who do not know them by heart."""
-_told = tuple(
+_reason_patterns = tuple(
     (word, re.compile(pattern, re.IGNORECASE | re.DOTALL))
     for word, pattern in (
         ("WaitingForPreemptedWorkloads", r"pending the preemption of"),
@@ -132,7 +132,7 @@ def unscheduled(store: Store, at_us: int, cluster: str | None, jobs: Iterable[Jo
 
 def reason_in(message: str | None) -> str | None:
     """The word of WHY that a queue's message stands for ("insufficient unused quota for nvidia.com/gpu ...")."""
-    return next((word for word, pattern in _told if pattern.search(message or "")), None)
+    return next((word for word, pattern in _reason_patterns if pattern.search(message or "")), None)
 
 
 def in_words(message: str | None) -> str | None:

@@ -26,7 +26,7 @@ MEMORY_LIMIT = "2GB"
 # Small commits go to the log; folding it into the file for each of them would cost more than the commits.
 WAL_BYTES = "256MB"
 CHECKPOINT_ROOM_BYTES = 64 << 20
-"""Space that a checkpoint may need beside the size of the log. One that fills the disk breaks the store until it is opened anew."""
+"""Space that a checkpoint may need beside the size of the log. One that fills the disk breaks the store until it is reopened."""
 THREADS_MAX = 64
 NOTES = ("import_file", "reject")
 """Tables in which an import notes what it read, beside the records of model.TABLES."""

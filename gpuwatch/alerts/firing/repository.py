@@ -31,7 +31,7 @@ _firing = sa.Table(
     sa.Column("content", sa.Text),
     sa.Column("at_us", sa.BigInteger),  # when it became so
     sa.Column("ended_us", sa.BigInteger),
-    sa.Column("told_us", sa.BigInteger),  # when it was last pushed in this state
+    sa.Column("told_us", sa.BigInteger, key="pushed_us"),  # when it was last pushed in this state
 )
 
 _push = sa.Table(
@@ -53,7 +53,7 @@ class FiringAlert:
     content: Mapping[str, Any]
     """The latest state of the finding (contract.md section 4)."""
     ended_us: int | None
-    told_us: int | None
+    pushed_us: int | None
 
 
 class Firing:
@@ -76,11 +76,11 @@ class Firing:
                 row = known.get(key)
                 if row is None or row.content != content or row.ended_us is not None:
                     alive = row is not None and row.ended_us is None
-                    told_us = row.told_us if alive and row is not None else None
-                    written.append(_row(channel, key, content, now_us, None, told_us))
+                    pushed_us = row.pushed_us if alive and row is not None else None
+                    written.append(_row(channel, key, content, now_us, None, pushed_us))
             gone = [row for key, row in known.items() if key not in wanted and row.ended_us is None]
             for row in gone:
-                if row.told_us is not None:
+                if row.pushed_us is not None:
                     key = (row.finding_key, row.severity)
                     written.append(_row(channel, key, row.content, row.at_us, now_us, None))
             connection.execute(sa.delete(_firing).where(mine, _firing.c.ended_us <= now_us - KEEP_US))
@@ -98,11 +98,11 @@ class Firing:
         """The alerts of a channel, resolved ones included; with `pushed_by_us` only those not pushed since that time."""
         mine = _firing.c.channel == channel
         if pushed_by_us is not None:
-            mine &= _firing.c.told_us.is_(None) | (_firing.c.told_us <= pushed_by_us)
+            mine &= _firing.c.pushed_us.is_(None) | (_firing.c.pushed_us <= pushed_by_us)
         query = sa.select(_firing).where(mine).order_by(_firing.c.finding_key, _firing.c.severity)
         with self._state.transaction(write=False) as connection:
             return tuple(
-                FiringAlert(row.finding_key, row.severity, json.loads(row.content), row.ended_us, row.told_us)
+                FiringAlert(row.finding_key, row.severity, json.loads(row.content), row.ended_us, row.pushed_us)
                 for row in connection.execute(query)
             )
 
@@ -124,7 +124,7 @@ class Firing:
         )
         with self._state.transaction(write=True) as connection:
             if values:
-                connection.execute(sa.update(_firing).where(same).values(told_us=now_us), values)
+                connection.execute(sa.update(_firing).where(same).values(pushed_us=now_us), values)
             _delete(connection, channel, over)
 
     def record_push(self, channel: str, error: str | None, now_us: int) -> None:
@@ -137,7 +137,7 @@ class Firing:
 
     def status(self) -> dict[str, Status]:
         """Delivery status of each channel with alerts or pushes; `pending` counts alerts not pushed in their current state."""
-        not_pushed = sa.select(_firing.c.channel, sa.func.count()).where(_firing.c.told_us.is_(None))
+        not_pushed = sa.select(_firing.c.channel, sa.func.count()).where(_firing.c.pushed_us.is_(None))
         with self._state.transaction(write=False) as connection:
             pending = {name: count for name, count in connection.execute(not_pushed.group_by(_firing.c.channel))}
             pushes = connection.execute(sa.select(_push)).all()
@@ -152,7 +152,7 @@ class Firing:
 
 def push_again(connection: Connection, channel: str) -> None:
     """Makes all alerts of a channel due, within a transaction: its destination changed."""
-    connection.execute(sa.update(_firing).where(_firing.c.channel == channel).values(told_us=None))
+    connection.execute(sa.update(_firing).where(_firing.c.channel == channel).values(pushed_us=None))
 
 
 def drop(connection: Connection, channel: str) -> None:
@@ -162,7 +162,7 @@ def drop(connection: Connection, channel: str) -> None:
 
 
 def _row(
-    channel: str, key: tuple[str, str], content: str, at_us: int, ended_us: int | None, told_us: int | None
+    channel: str, key: tuple[str, str], content: str, at_us: int, ended_us: int | None, pushed_us: int | None
 ) -> dict[str, Any]:
     return {
         "channel": channel,
@@ -171,7 +171,7 @@ def _row(
         "content": content,
         "at_us": at_us,
         "ended_us": ended_us,
-        "told_us": told_us,
+        "pushed_us": pushed_us,
     }
 
 

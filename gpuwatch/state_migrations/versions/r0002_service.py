@@ -1,4 +1,4 @@
-"""Tokens, what owners said of findings, alert channels, the outbox and billing periods."""
+"""Tokens, owners' actions on findings, alert channels, the outbox and billing periods."""
 
 import sqlalchemy as sa
 from alembic import op

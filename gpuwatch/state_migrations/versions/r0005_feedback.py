@@ -1,4 +1,4 @@
-"""What owners say of a finding's truth, and the steps of reclaims that owners were told."""
+"""Owners' feedback on findings, and the steps of reclaims that owners were notified of."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds a column, empty for what was said before, and a table."""
+    """Adds a column, empty for earlier actions, and a table."""
     op.add_column("finding_action", sa.Column("verdict", sa.String(16)))
     op.create_table(
         "reclaim_step",

@@ -89,7 +89,7 @@ def _answered(service: Any, teams: tuple[str, ...] | None, given: dict[str, str]
         return answer(refusal(str(error)), 400)
 
 
-def _told(found: Allocations | Response, words: Callable[[Allocations], dict[str, Any]]) -> Response:
+def _json_response(found: Allocations | Response, words: Callable[[Allocations], dict[str, Any]]) -> Response:
     if isinstance(found, Response):
         return found
     if found.query.format == "csv":
@@ -102,17 +102,17 @@ def allocation(access: Reader, service: Svc, given: Sent) -> Response:
     """GPU allocations in OpenCost's format: one map by name for each step. CPU, memory and disks are zero; `x_gpuwatch`
     has fields that OpenCost does not define.
     """
-    return _told(_answered(service, access.teams, given), allocation_answer)
+    return _json_response(_answered(service, access.teams, given), allocation_answer)
 
 
 def summary(access: Reader, service: Svc, given: Sent) -> Response:
     """The same rows with fewer fields."""
-    return _told(_answered(service, access.teams, given), summary_answer)
+    return _json_response(_answered(service, access.teams, given), summary_answer)
 
 
 def topline(access: Reader, service: Svc, given: Sent) -> Response:
     """One row that adds all of them up."""
-    return _told(_answered(service, access.teams, given), topline_answer)
+    return _json_response(_answered(service, access.teams, given), topline_answer)
 
 
 ROUTES: tuple[tuple[str, Callable[..., Response], type[BaseModel], str], ...] = (

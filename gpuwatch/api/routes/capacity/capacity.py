@@ -52,7 +52,7 @@ class DemandShape(Shape):
     starved: bool
 
 
-class DemandTold(Shape):
+class DemandSummary(Shape):
     since: Time
     requests: int
     requests_judged: int
@@ -93,7 +93,7 @@ class CapacityNote(Shape):
 class ClusterCapacity(Shape):
     cluster: str
     as_of: Time | None
-    demand: DemandTold | None
+    demand: DemandSummary | None
     gpus: Amounts | None
     slices: Amounts | None
     gangs: list[LargestGang]

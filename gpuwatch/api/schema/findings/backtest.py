@@ -50,7 +50,7 @@ class TriedFinding(Strict):
     verdict: Verdict | None
 
 
-class Said(Feedback):
+class BacktestFeedback(Feedback):
     unsaid: int
 
 
@@ -66,5 +66,5 @@ class Backtest(Strict):
     changes: dict[str, int]
     total: BacktestSums
     today: BacktestSums
-    feedback: Said
-    today_feedback: Said
+    feedback: BacktestFeedback
+    today_feedback: BacktestFeedback
