@@ -13,7 +13,38 @@ import pytest
 from tests.house.source_tree import CODE, ROOT, SOURCES
 
 SQL = sorted((ROOT / "sql").rglob("*.sql"))
-MAX_LINES = 400
+MAX_LINES = 300
+LONG_MODULES = {
+    "gpuwatch/alerts/outbox/repository.py",
+    "gpuwatch/audit/scorecard.py",
+    "gpuwatch/billing/budgets.py",
+    "gpuwatch/billing/opencost/response.py",
+    "gpuwatch/billing/periods/repository.py",
+    "gpuwatch/billing/policy_charges.py",
+    "gpuwatch/billing/reconcile/compare.py",
+    "gpuwatch/capacity/queues.py",
+    "gpuwatch/core/field_data.py",
+    "gpuwatch/core/model.py",
+    "gpuwatch/findings/read.py",
+    "gpuwatch/jobs/listing.py",
+    "gpuwatch/policy/parse.py",
+    "gpuwatch/quality/doctor.py",
+    "gpuwatch/rates/card.py",
+    "gpuwatch/report/flat_table.py",
+    "gpuwatch/report/pdf/pages.py",
+    "gpuwatch/report/week_facts.py",
+    "gpuwatch/report/weekly.py",
+    "gpuwatch/report/xlsx/workbook.py",
+    "gpuwatch/service/service.py",
+    "gpuwatch/settings.py",
+    "gpuwatch/simulate/staging.py",
+    "gpuwatch/simulate/truth.py",
+    "gpuwatch/topology/derive.py",
+    "gpuwatch/topology/grade.py",
+}
+"""Modules above the limit. The list may only shrink: remove a module when it is split."""
+LONG_LINES = 400
+"""No module may be longer than this."""
 MAX_MODULES = 30
 """Modules in a folder, and SQL files; `__init__.py` does not count."""
 
@@ -27,7 +58,8 @@ def test_modules_stay_small() -> None:
     """A module above the limit has two purposes."""
     lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES.values()}
 
-    assert {} == {name: length for name, length in lengths.items() if length > MAX_LINES}
+    assert LONG_MODULES == {name for name, length in lengths.items() if length > MAX_LINES}
+    assert {} == {name: length for name, length in lengths.items() if length > LONG_LINES}
 
 
 def test_folders_stay_small() -> None:
