@@ -62,7 +62,7 @@ def analyze(
     """Brings the ledger and the findings up to date; running it again changes nothing.
 
     With `retention`, repeated records and those past their retention are deleted at the end. Without a window: everything
-    that is new or changed. With one: its hours are recomputed too. Raises BooksDoNotClose, naming the device-hour, before
+    that is new or changed. With one: its hours are recomputed too. Raises LedgerDoesNotClose, naming the device-hour, before
     any finding is written; UsageError for an unknown detector.
     """
     with store.workspace() as work:

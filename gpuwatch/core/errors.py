@@ -33,7 +33,7 @@ class SourceUnreachable(GpuwatchError):
     exit_code = 3
 
 
-class BooksDoNotClose(GpuwatchError):
+class LedgerDoesNotClose(GpuwatchError):
     """A device-hour whose buckets do not add up to its capacity; the message names it."""
 
     exit_code = 1

@@ -21,7 +21,7 @@ from gpuwatch.store.database import Store
 FILES_MAX = 200
 BYTES_MAX = 64 * 1024
 SECONDS_MAX = 60.0
-"""How long one site detector may judge one cluster; what a pass has to do beside it waits meanwhile."""
+"""How long one site detector may evaluate one cluster; the rest of the pass waits for it."""
 _ROW = {
     "chain": "VARCHAR",
     "subject_kind": "VARCHAR",

@@ -9,7 +9,7 @@ from gpuwatch.rules.rule import Threshold, is_time
 
 DEFAULT = "default"
 RECLAIM = "reclaim"
-"""What the steps of a reclaim are set under, beside the ids of detectors."""
+"""The key of the reclaim steps, alongside the ids of detectors."""
 
 LADDER = (
     Threshold("notice_us", 15 * MINUTE_US, "generic reclaim time: from here on a held GPU counts as hoarded"),
@@ -96,8 +96,8 @@ PRESETS: dict[str, Preset] = {
         ),
     )
 }
-"""Presets by name. A preset of 10 minutes and a ledger that books idle time from 15 (the setting idle_minutes) agree on who
-is named; the waste of the finding stays what the ledger booked."""
+"""Presets by name. A preset of 10 minutes and a ledger that records idle time from 15 on (the setting idle_minutes) agree
+on the subjects; the waste of the finding is always what the ledger recorded."""
 
 
 def source_of(preset: str, rule: str, name: str) -> str | None:
@@ -111,7 +111,7 @@ def values_of(preset: str, rule: str) -> dict[str, float]:
 
 
 def thresholds_in(version: str) -> dict[str, float]:
-    """`a=1,b=0.5` of presets_sets.ParameterSet.version as numbers by name: what was in force when a finding was judged."""
+    """`a=1,b=0.5` of ParameterSet.version as numbers by name: the thresholds in force at the evaluation."""
     pairs = (part.partition("=") for part in version.split(",") if "=" in part)
     return {name: float(value) for name, _, value in pairs}
 

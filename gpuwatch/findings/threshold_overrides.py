@@ -26,7 +26,7 @@ KIND = "detectors"
 """The card (gpuwatch/state/versioned_lists.py) that keeps them."""
 MAX_BYTES = 1_000_000
 LAYERS_MAX = 1000
-"""Pools and teams that a document speaks of."""
+"""Pools and teams that a document names."""
 DURATION_US_MAX = 366 * DAY_US
 NUMBER_MAX = 1e15
 NAMED_MAX = 20
@@ -64,7 +64,7 @@ class Layer:
 
 
 def names_of(rules: Mapping[str, Rule]) -> dict[str, tuple[str, ...]]:
-    """Thresholds that a card may set, by rule; the steps of a reclaim beside them."""
+    """Thresholds that may be overridden, by rule, including the steps of a reclaim."""
     return {rule.id: tuple(t.name for t in rule.thresholds) for rule in rules.values()} | {
         RECLAIM: tuple(t.name for t in LADDER)
     }
@@ -115,7 +115,7 @@ def thresholds_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def layers(state: State) -> tuple[Layer, ...]:
-    """The layers in force; () where nobody set any. What was valid once and is unknown by now is left to its reader."""
+    """The layers in force; () if none are set. Names that were valid once and are unknown now are left to the caller."""
     return tuple(_stored(row) for row in VersionedLists(state).rows(KIND))
 
 

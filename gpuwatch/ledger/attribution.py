@@ -58,7 +58,7 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
 
     `methods` are (from_us, share method) as policies date them; before the first, the setting `mig_share_method` holds.
     All in one transaction. The result depends on the stored records only, not on their order; days whose raw samples are
-    gone keep the methods that they were booked with. Raises UsageError for an unknown method.
+    gone keep the methods of their ledger rows. Raises UsageError for an unknown method.
     """
     spans = method_spans(store, cluster, settings.mig_share_method, methods)
     by_process = settings.sharing_split == "process"
@@ -143,7 +143,7 @@ def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
 
 
 def _nodes(store: Store, cluster: str) -> dict[str, Node]:
-    """The nodes on which something is missing or uncounted, with their devices and who holds them."""
+    """The nodes with missing or uncounted devices, with their devices and holds."""
     inventory = {
         node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
         for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")

@@ -1,4 +1,4 @@
-"""The books: every microsecond of every GPU in one bucket with one owner, by hours that are computed whole."""
+"""The ledger: every microsecond of every GPU in one bucket with one owner, computed by whole hours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
-from gpuwatch.core.errors import BooksDoNotClose
+from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.attribution import INTERVAL_US_MAX, traits
 from gpuwatch.ledger.stranding import Asked, asked, strand
@@ -146,7 +146,7 @@ def recompute_dirty(
 
 
 def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
-    """Raises BooksDoNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
+    """Raises LedgerDoesNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
     dens = [
         row[0]
         for row in store.sql(
@@ -158,8 +158,8 @@ def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
     found = store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
     if found:
         row = found[0]
-        raise BooksDoNotClose(
-            f"the books of cluster {cluster!r} do not close: GPU {row['gpu']} in the hour of {rfc3339(row['hour_us'])} "
-            f"has {row['capacity']} us of capacity and {row['booked']} us booked "
+        raise LedgerDoesNotClose(
+            f"the ledger of cluster {cluster!r} does not close: GPU {row['gpu']} in the hour of {rfc3339(row['hour_us'])} "
+            f"has {row['capacity']} us of capacity and {row['booked']} us recorded "
             f"({len(found)} such device-hours); run 'gpuwatch analyze' again, and report it if it stays"
         )

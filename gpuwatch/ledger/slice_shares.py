@@ -17,7 +17,7 @@ from gpuwatch.store.database import Store
 
 BEGINNING_US = -(2**62)
 FOREVER_US = 2**62
-"""Before and after every time that the books know."""
+"""Before and after every time in the ledger."""
 
 MethodSpan = tuple[int, int, ShareMethod]
 """(start_us, end_us, method) of a time in which slices are counted by one method."""
@@ -53,7 +53,7 @@ def method_spans(
 ) -> list[MethodSpan]:
     """The method of every time, without gaps: `dated` (from_us, method) in any order, `default` before the first.
 
-    Days whose raw samples are gone keep the method that they were booked with: nothing can book them again. Raises
+    Days whose raw samples are deleted keep the method of their ledger rows, because they cannot be recomputed. Raises
     UsageError for what is no method.
     """
     retired_us = _retired_us(store, cluster)
@@ -63,7 +63,7 @@ def method_spans(
             raise UsageError(f"share method {method!r}: not known; known: {', '.join(hardware_shares.SHARE_METHODS)}")
         edges[from_us] = method
     if retired_us is not None:
-        edges = _booked(store, cluster, retired_us, edges)
+        edges = _with_stored(store, cluster, retired_us, edges)
     merged: list[tuple[int, str]] = []
     for from_us, method in sorted(edges.items()):
         if not merged or merged[-1][1] != method:
@@ -85,9 +85,9 @@ def _retired_us(store: Store, cluster: str) -> int | None:
     return None if row is None else int(row) + DAY_US
 
 
-def _booked(store: Store, cluster: str, until_us: int, edges: Mapping[int, str]) -> dict[int, str]:
+def _with_stored(store: Store, cluster: str, until_us: int, edges: Mapping[int, str]) -> dict[int, str]:
     """The edges, with those stored in the ledger in place of all before `until_us`."""
-    booked = store.sql(
+    stored = store.sql(
         """with method_start as (
             select start_us, min(method) as method
             from segment
@@ -101,9 +101,9 @@ def _booked(store: Store, cluster: str, until_us: int, edges: Mapping[int, str])
         cluster=cluster,
         until=until_us,
     )
-    if not booked:
+    if not stored:
         return dict(edges)
-    known = {BEGINNING_US: booked[0][1], **dict(booked[1:])}
+    known = {BEGINNING_US: stored[0][1], **dict(stored[1:])}
     known[until_us] = edges[max(at for at in edges if at <= until_us)]
     return known | {at: method for at, method in edges.items() if at > until_us}
 
@@ -132,7 +132,7 @@ def unit_table(store: Store, spans: Sequence[MethodSpan]) -> pa.Table:
 def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[MethodSpan]) -> pa.Table:
     """Devices known to the scheduler and never measured, owned from the first to the last evidence of their node.
 
-    A slice is a row for each method of its time; of which GPU it is nobody tells, so its share stands as it is.
+    A slice has a row for each method of its time. Its GPU is unknown, so its share is not adjusted.
     """
     evidence = {
         node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")

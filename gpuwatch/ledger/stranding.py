@@ -125,7 +125,7 @@ def refresh(store: Store, cluster: str) -> list[int]:
     return [hour for row in stale for hour in row["hours"]]
 
 
-def judge(parts: tuple[str, ...], partitioned: bool, model: str | None, tasks: tuple[Task, ...]) -> list[Part]:
+def stranded_parts(parts: tuple[str, ...], partitioned: bool, model: str | None, tasks: tuple[Task, ...]) -> list[Part]:
     """The part of one state that the tasks cannot use: a row for each free amount on a GPU; 0 of 1 without any task.
 
     `parts` as in ledger/free_state.sql. A layout that no legal packing explains loses nothing.
@@ -153,7 +153,7 @@ def _rows(states: Iterable[Mapping[str, Any]], requests: Mapping[int, Asked]) ->
     for day_us, some in groupby(states, key=lambda row: row["day_us"]):
         tasks = requests[day_us].tasks
         for row in some:
-            for part in judge(tuple(row["parts"]), row["partitioned"], row["model"] or None, tasks):
+            for part in stranded_parts(tuple(row["parts"]), row["partitioned"], row["model"] or None, tasks):
                 yield {**row, **vars(part)}
 
 

@@ -1,4 +1,4 @@
-"""Sums of the books in whole numbers: what they are counted in, their totals, and the rows that are published."""
+"""Ledger sums in whole numbers: their units, their totals, and the published rows."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _rolled(by: Sequence[str]) -> str:
 
 @contextmanager
 def working_tables(store: Store) -> Iterator[None]:
-    """The statements of a question see one state of the books, whatever is written meanwhile; its temporary tables are
+    """The statements of one query see a single state of the ledger, regardless of concurrent writes; its temporary tables are
     dropped when it is answered, or has failed. A transaction that the caller has begun is used as it is.
     """
     with nullcontext() if _in_transaction(store) else store.transaction():

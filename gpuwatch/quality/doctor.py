@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuwatch.billing.prices import FAR_FUTURE_US
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
-from gpuwatch.core.errors import BooksDoNotClose
+from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.findings import custom_rules, evaluate
 from gpuwatch.ledger.hours import check as check_ledger
 from gpuwatch.output.fix_hints import Advice
@@ -296,7 +296,7 @@ def _books(store: Store, since_us: int, advice: Advice) -> Check:
     for cluster, start_us, end_us in clusters:
         try:
             check_ledger(store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US)
-        except BooksDoNotClose as error:
+        except LedgerDoesNotClose as error:
             return Check("books", FAIL, str(error), advice.book())
     return Check("books", OK, "every GPU-microsecond is in exactly one bucket")
 

@@ -19,7 +19,7 @@ from gpuwatch.hardware.link_graph import Graph
 from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import graph
-from gpuwatch.topology.grade import BEYOND, LADDER, Placement, Surroundings, judge_among, surroundings, where
+from gpuwatch.topology.grade import BEYOND, LADDER, Placement, Surroundings, grade_among, surroundings, where
 
 TIGHTEST = 8
 """Containers inside nodes, of the kind that has room, whose free GPUs are looked at: the tightest."""
@@ -41,7 +41,7 @@ class Gang:
 def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tuple[Placement, Graph]]:
     """Of each gang that had room in something nearer: its placement and the graph of its start, by run.
 
-    Each is judged on the topology that held at its start. Gangs of which a GPU has no place are left out.
+    Each is graded on the topology at its start. Gangs with a GPU without a place are left out.
     """
     edges = [row["at_us"] for row in store.rows("topology/edges", cluster=cluster)]
     by_version: dict[int, list[Gang]] = defaultdict(list)
@@ -63,7 +63,7 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
             around = surroundings(graph_then, own.union(mates), model)
             ordered = sorted(alike, key=lambda gang: (gang.at_us, gang.run_id))
             for gang, free in _with_room(store, cluster, around, ordered):
-                found[gang.run_id] = judge_among(graph_then, around, gang.gpus, free, model), graph_then
+                found[gang.run_id] = grade_among(graph_then, around, gang.gpus, free, model), graph_then
     return found
 
 

@@ -217,7 +217,7 @@ def network_fix(cluster: str, node: str, kubernetes: bool, advice: Advice) -> st
 
 
 def _imported(words: str, cluster: str, advice: Advice) -> list[str]:
-    """Lines that import a file, on the data directory of `advice`: nothing can be imported beside a server."""
+    """Lines that import a file, on the data directory of `advice`: no import is possible while a server runs."""
     command = advice.command(f"import {words} --cluster {shlex.quote(cluster)}")
     if not advice.live:
         return [command, advice.book()]

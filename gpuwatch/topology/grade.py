@@ -240,7 +240,9 @@ def surroundings(graph: Graph, gpus: Iterable[str], model: str) -> Surroundings:
     return Surroundings(every, frozenset(kind for seat in every.values() for kind in seat.around))
 
 
-def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Collection[str], model: str) -> Placement:
+def grade_placement(
+    graph: Graph, held: Collection[str], free: Collection[str], alike: Collection[str], model: str
+) -> Placement:
     """The placement of a gang of at least two whole GPUs of one model, all of them in `graph.places`.
 
     `free`: GPUs of the model that were free when it started; its own may be among them. GPUs of nodes with unknown links
@@ -250,13 +252,13 @@ def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Col
     slower than that of the best; where a bandwidth is not known, up to 1, 2, 3 and more kinds of container farther. No
     grade where the topology is not known enough.
     """
-    return judge_among(graph, surroundings(graph, {*held, *free, *alike}, model), held, free, model)
+    return grade_among(graph, surroundings(graph, {*held, *free, *alike}, model), held, free, model)
 
 
-def judge_among(
+def grade_among(
     graph: Graph, around: Surroundings, held: Collection[str], free: Collection[str], model: str
 ) -> Placement:
-    """Like `judge`, for several gangs on one graph."""
+    """Like `grade_placement`, for several gangs on one graph."""
     every = around.seats
     mine = [every[gpu] for gpu in sorted(set(held))]
     others = [every[gpu] for gpu in sorted(set(free) - set(held)) if gpu in every and every[gpu].island is not None]

@@ -18,7 +18,7 @@ from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import SERVED, graph, links_fix, network_fix
-from gpuwatch.topology.grade import BEYOND, EXPOSED, REASONS, Placement, Where, judge, spread
+from gpuwatch.topology.grade import BEYOND, EXPOSED, REASONS, Placement, Where, grade_placement, spread
 from gpuwatch.topology.grade import seats as seats_of
 
 DEVICES_MAX = 16_384
@@ -107,7 +107,9 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         model=model,
         pools=sorted({row["pool"] or "" for row in rows}),
     )
-    found = judge(around, gpus, [row["gpu"] for row in alike if row["free"]], [row["gpu"] for row in alike], model)
+    found = grade_placement(
+        around, gpus, [row["gpu"] for row in alike if row["free"]], [row["gpu"] for row in alike], model
+    )
     traffic = _traffic(store, cluster, rows[0], sorted(devices), model)
     return result | {
         "grade": found.grade,

@@ -1,4 +1,4 @@
--- A row is how much of a tried finding's time has one price: units / den GPU-microseconds.
+-- A row is how much of a tested finding's time has one price: units / den GPU-microseconds.
 select
     f.key,
     c.bucket,

@@ -1,5 +1,5 @@
--- A row is a finding as its verdicts tell it: rows of one job's chain, or rows of another subject without a long pause.
--- Numbers are joined as measure_how says, words are those of the last row.
+-- A row is a finding made of results: those of one job's chain, or those of another subject without a long pause.
+-- Numbers are combined as measure_how defines, texts are those of the last row.
 with own as (
     select v.*
     from subject_result v

@@ -1,4 +1,4 @@
--- Notes by which thresholds rules were evaluated.
+-- Records the thresholds that rules were evaluated with.
 delete from rule_state where cluster = $cluster and list_contains($detectors::varchar[], detector);
 
 insert into rule_state

@@ -1,4 +1,4 @@
--- A row is one of some findings, with the words of its run, its team, and its devices and nodes by name.
+-- A row is a finding with the labels of its run, its team, and its devices and nodes by name.
 with wanted as (
     select * from finding where list_contains($keys::varchar[], key)
 ),

@@ -1,5 +1,5 @@
 -- Removes the earlier results of a rule for what it evaluates again, and records the subjects and hours this affects.
--- $mode: hours (rows that begin in the window), runs (the chains of job_chain, and jobs that are no more), all.
+-- $mode: hours (rows that begin in the window), runs (the chains of job_chain, and jobs that no longer exist), all.
 create or replace temp table old_verdict as
 select rowid as number, subject_kind, subject_id, cause_us, start_us
 from verdict

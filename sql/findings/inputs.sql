@@ -17,7 +17,7 @@ select 'queues', count(*) > 0 from queue where cluster = $cluster
 union all
 select 'events', count(*) > 0 from event where cluster = $cluster
 union all
--- Days of the ledger before which somebody had asked for devices.
+-- Ledger days with earlier requests for devices.
 select 'asked_days', count(*) > 0 from asked_day where cluster = $cluster and requests > 0
 union all
 select 'idle_spans', count(*) > 0 from idle_span where cluster = $cluster

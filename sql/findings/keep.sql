@@ -1,4 +1,4 @@
--- Keeps what a rule says now: new_verdict and new_claim become rows of verdict and verdict_claim.
+-- Stores the new results of a rule: new_verdict and new_claim become rows of verdict and verdict_claim.
 insert into verdict by name
 select * exclude (claims) from new_verdict order by subject_kind, subject_id, start_us;
 

@@ -1,4 +1,4 @@
--- A row of new_verdict is what a rule says now of one subject in one span; claims: what it says is wasted.
+-- A row of new_verdict is the result of a rule for one subject in one span; claims: the time it counts as wasted.
 create or replace temp table new_verdict as
 select
     *,

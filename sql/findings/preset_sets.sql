@@ -22,7 +22,7 @@ join named_set n
     and n.pool is not distinct from case when p.pool in (select pool from named_set) then p.pool end
 where n.number > 0;
 
--- A row of rule_set_device is a device and the number of the thresholds of its pool, for verdicts that are about no run.
+-- A row of rule_set_device is a device and the number of the thresholds of its pool, for results that are not about a run.
 create or replace temp table rule_set_device as
 select d.device_id, n.number
 from device d

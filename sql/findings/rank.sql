@@ -1,6 +1,6 @@
--- A row is a finding that is asked for, with the state its owner gave it, and the two numbers by which it is ranked.
--- finding_word has what SQL cannot know: the owner's state, a severity that its rule says, and a summary that was sought.
--- Money is near, and rounded, so that a rank is the same every time.
+-- A row is a requested finding with the state set by its owner, and the two numbers it is ranked by. finding_word has what
+-- SQL cannot compute: the owner's state, the severity given by the rule, and whether the summary matched the search.
+-- Costs are approximate and rounded, so that a rank is the same every time.
 with requested as (
     select
         f.key,
@@ -41,7 +41,7 @@ picked as (
     from requested
     where $states::varchar[] is null or list_contains($states, state)
 ),
--- What a finding's time costs, in numbers near enough to rank by; NULL where some of it has no price, or two currencies.
+-- The approximate cost of a finding, for ranking only; NULL where some of it has no price, or two currencies.
 amount as (
     select
         key,

@@ -1,4 +1,4 @@
--- Keeps what was granted of the hours in claim_hour, and notes whose findings have other sums now.
+-- Stores the grants of the hours in claim_hour, and records which findings have new sums.
 create or replace temp table regranted_finding as
 select distinct f.key
 from finding f

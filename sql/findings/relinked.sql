@@ -1,4 +1,4 @@
--- A row of relinked is a job whose chain of runs begins elsewhere now, because an earlier run became known.
+-- A row of relinked is a job whose chain of runs has a new first run, because an earlier run became known.
 create or replace temp table relinked as
 select distinct v.detector, v.subject_id, v.cause_us as old_us, c.chain_start_us as new_us
 from verdict v

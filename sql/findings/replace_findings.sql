@@ -1,5 +1,5 @@
--- Findings open, stay and resolve as rows: `found` has those of the subjects that were touched. What was found before of
--- them and is found no more is resolved, because the rule or the records changed; a known one keeps when it was opened.
+-- Findings open, stay and resolve as rows: `found` has those of the touched subjects. Their earlier findings that are
+-- no longer found are resolved, because the rule or the records changed; a known finding keeps its opening time.
 update finding
 set
     state = 'resolved',
@@ -30,7 +30,7 @@ where cluster = $cluster and detector = $detector
     )
     and resolved_reason is distinct from 'rule_changed' and resolved_reason is distinct from 'records changed';
 
--- Time went on, and nothing more was seen of it.
+-- Time has passed without a new result.
 update finding
 set state = 'resolved', resolved_reason = 'condition ended', ended_us = last_seen_us
 where cluster = $cluster and detector = $detector and $mode = 'hours' and state = 'open'

@@ -1,4 +1,4 @@
--- Notes what could not be judged, of the hours that were judged.
+-- Records what could not be evaluated in the evaluated hours.
 delete from unjudged
 where cluster = $cluster and detector = $detector
     and (

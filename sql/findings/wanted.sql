@@ -1,4 +1,4 @@
--- A row of wanted_claim is device time that some rule claims in the hours of claim_hour.
+-- A row of wanted_claim is device time that a rule claims in the hours of claim_hour.
 create or replace temp table wanted_claim as
 select *
 from verdict_claim

@@ -1,5 +1,5 @@
--- A row is a booked day of a cluster whose raw samples are still there, its hours, and the digest of the requests by which its
--- free time was judged (NULL: it was not).
+-- A row is a ledger day of a cluster whose raw samples still exist, its hours, and the digest of the requests that its free
+-- time was evaluated with (NULL: it was not evaluated).
 select h.day_us, a.digest, h.hours
 from (
     select hour_us // 86400000000 * 86400000000 as day_us, list(distinct hour_us order by hour_us) as hours

@@ -1,4 +1,4 @@
--- A row is a physical GPU and an hour in which booked shares differ from owned capacity, or a bucket is negative.
+-- A row is a physical GPU and an hour in which posted shares differ from owned capacity, or a bucket is negative.
 -- Shares become whole numbers by the common denominator `scale`; sums stay exact in 128 bits.
 with owned as (
     select

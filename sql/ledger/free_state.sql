@@ -1,5 +1,5 @@
--- A row of free_slot is the part of a device in one hour of the slice that nobody held; of GPUs that are partitioned every
--- instance, held ones too, since what fits beside them depends on all.
+-- A row of free_slot is the free part of a device in one hour of the slice; for partitioned GPUs every instance has a row,
+-- held ones too, because what fits next to them depends on all.
 create or replace temp table free_slot as
 select
     d.gi >= 0 as partitioned,

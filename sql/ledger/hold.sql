@@ -57,8 +57,8 @@ window
     before as (partition by device_id order by observed_us rows between unbounded preceding and 1 preceding),
     after as (partition by device_id order by observed_us rows between current row and unbounded following);
 
--- The usual spacing of a field in an hour, NULL where it was read too seldom to have one. Two scrapers a moment apart make
--- every other spacing short: then the long one counts.
+-- The usual spacing of a field in an hour, NULL where it was read too seldom to have one. Two scrapers with a small
+-- offset make every other spacing short; then the long one counts.
 create or replace temp macro spacing_of(spacing) as
 case
     when count(spacing) < 4 then null

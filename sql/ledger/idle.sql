@@ -1,5 +1,5 @@
--- A row of company is a span of a device that is divided by what processes used, and when its owners came together: new
--- shares are no new owners.
+-- A row of company is a span of a device that is divided by process use, and when its set of owners began: new shares do
+-- not mean new owners.
 create or replace temp table company as
 with member as (
     select device_id, start_us, end_us, sum(hash(run_id)::hugeint) as members
@@ -28,7 +28,7 @@ select
 from linked;
 
 -- A row of idle_piece is an idle piece of a held device, with the start and the length of the idle run it lies in.
--- A busy piece, a piece that nobody measured, or a new owner ends a run.
+-- A busy piece, an unmeasured piece or a new owner ends a run.
 create or replace temp table idle_piece as
 with idle as (
     select p.device_id, p.span_us, p.from_us, p.to_us, coalesce(c.company_us, p.span_us) as company_us
@@ -55,7 +55,7 @@ select
     from_us,
     run_start_us,
     max(to_us) over (partition by device_id, company_us, run_start_us) as run_end_us,
-    -- One reading is the average of seconds: it does not prove a quarter of an hour.
+    -- One reading is an average over seconds; it is no evidence for a quarter of an hour.
     count(*) over (partition by device_id, company_us, run_start_us) >= 3 as proven
 from placed;
 

@@ -1,5 +1,5 @@
 -- A row of minute is a held device, its owned span and a minute: microseconds in each bucket that was observed.
--- The fractions of domain.md 2.4 become microseconds by cumulative rounding, so that each piece adds up to itself.
+-- The fractions of domain.md 2.4 become microseconds by cumulative rounding, so that each piece adds up exactly.
 create or replace temp table minute as
 with hoarding as (
     select device_id, span_us, from_us
@@ -22,7 +22,7 @@ known as (
         to_us,
         hoarded,
         g,
-        -- least() and greatest() pass over NULL: what is not known must be asked for first.
+        -- least() and greatest() ignore NULL, so unknown values are checked first.
         case when sm_active_ratio > g then g else sm_active_ratio end as s,
         least(s, coalesce(greatest(tensor_active_ratio / tensor_roof, fp_active_ratio), 0)) as uc,
         least(s, coalesce(dram_active_ratio / dram_roof, 0)) as um,

@@ -1,11 +1,11 @@
--- A row of pace is a device and an hour: how far apart its samples are, and the power it draws when it does nothing.
+-- A row of pace is a device and an hour: how far apart its samples are, and its idle power.
 create or replace temp table pace as
 with hourly as (
     select
         device_id,
         hour_us,
         quantile_disc(spacing_us, [0.5, 0.75]) as spread,
-        -- Two scrapers a moment apart make every other spacing short: then the long one counts.
+        -- Two scrapers with a small offset make every other spacing short; then the long one counts.
         case when spread[2] > 8 * spread[1] then spread[2] else spread[1] end as interval_us,
         count(spacing_us) as spacings,
         quantile_disc(power_watts, 0.05) filter (
@@ -95,12 +95,12 @@ timed as (
         end as from_us,
         r.observed_us + case when d.last_us = r.observed_us then p.interval_us // 2 else 0 end as to_us,
         t.slice,
-        -- NULL where nobody read the links or the model's speed is not known (least() would make that a 1).
+        -- NULL if the links were not read or the model's speed is unknown (least() would return 1).
         case
             when not t.slice and r.nvlink_bytes_per_s / t.link_bytes_per_s > 1 then 1
             when not t.slice then r.nvlink_bytes_per_s / t.link_bytes_per_s
         end as link_ratio,
-        -- A GPU that never came to rest in three hours is measured against what its model draws with an idle context.
+        -- A GPU that was never idle in three hours is compared with the idle power of its model with a context.
         case
             when not t.slice
                 then least(p.quiet_watts, coalesce(0.3 * t.tdp_watts, 150))
@@ -125,7 +125,7 @@ select
     a.fp_active_ratio,
     a.gpu_util_ratio,
     a.fb_used_bytes,
-    -- The power of the card is no slice's: every slice's row repeats it.
+    -- Power is measured per card; every slice's row repeats it.
     case when not a.slice then a.power_watts end as power_watts,
     a.link_ratio,
     a.pcie_bytes_per_s,
@@ -168,5 +168,5 @@ delete from piece where span_us is null;
 
 insert into piece select * from cut_piece;
 
--- The largest working tables go as soon as they are used: what comes next needs the memory.
+-- The largest working tables are dropped after use, because the next steps need the memory.
 drop table reading;

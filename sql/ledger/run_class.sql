@@ -1,4 +1,4 @@
--- A row is a run and a class of work: how long its devices did that in some hours.
+-- A row is a run and a class of work: the time its devices spent in that class in some hours.
 select w.run_id, w.workload_class, sum(w.covered_us)::bigint as covered_us
 from workload_hour w
 where w.run_id in (select run_id from classed_run) and ($cluster is null or w.cluster = $cluster)

@@ -1,4 +1,4 @@
--- Divides the free time of the slice's hours into schedulable and stranded: of each state the part that was judged lost,
+-- Divides the free time of the slice's hours into schedulable and stranded: the lost part of each state is stranded,
 -- rounded to whole microseconds.
 delete from stranding where cluster = $cluster and hour_us in (select hour_us from strand_hour);
 

@@ -1,2 +1,2 @@
--- The slice's hours wait no longer: they are computed in this transaction.
+-- Takes the slice's hours off the queue: they are computed in this transaction.
 delete from dirty_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);

@@ -1,5 +1,5 @@
--- Writes what the held devices did in some hours, by device, run and hour: maxima are of five minutes. The class is that of
--- most of its quarter hours, and NULL where no quarter was read for $coverage_min of its time.
+-- Writes the activity of held devices by device, run and hour; maxima are over five minutes. The class is that of most
+-- quarter hours, and NULL if no quarter hour has readings for $coverage_min of its time.
 insert into workload_hour
 with run_hour as (
     select h.hour_us, s.run_id, count(distinct s.device_id) >= 2 as gang

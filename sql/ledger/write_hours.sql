@@ -125,7 +125,7 @@ from health h
 left join xid x using (device_id, hour_us)
 order by device_id, hour_us;
 
--- What a segment's hour holds beyond its observed minutes was not observed.
+-- The part of a segment's hour outside its observed minutes is unobserved.
 insert into ledger_hour
 with segment_hour as (
     select

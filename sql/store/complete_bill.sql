@@ -1,10 +1,10 @@
--- A row of batch_rows is a file of a bill (model.BILL_FILE) whose lines are all in bill: from here they count, and what they
--- restate is gone.
--- Lines of a file that never came to its end: no import of another file runs meanwhile.
+-- A row of batch_rows is a file of a bill (model.BILL_FILE) whose lines are all in bill: from now on they count,
+-- and the lines they restate are deleted.
+-- Lines of a file whose import did not finish; no other import runs at the same time.
 delete from bill
 where file_id not in (select file_id from bill_file) and file_id not in (select file_id from batch_rows);
 
--- Lines that are there twice come from an import that broke off, or from the same content under another name.
+-- Duplicate lines come from an interrupted import, or from the same content under another name.
 delete from bill
 where rowid in (
     select rowid
@@ -79,8 +79,8 @@ having 2 * count(*) filter (
     o.what in (select what from bill_line where file_id in (select file_id from batch_rows))
 ) > count(*);
 
--- Parts of one assembly stand side by side; of a file with the same name or the same lines, and of another assembly, the
--- newer holds.
+-- Parts of one assembly are kept together; between files with the same name or the same lines, and between assemblies,
+-- the newer one counts.
 delete from bill
 where rowid in (
     select b.rowid

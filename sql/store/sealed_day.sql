@@ -1,4 +1,4 @@
--- Runs after a day was sealed: notes what the day holds, who its samples were labelled with, and which hours are stale.
+-- Runs after a day was sealed: records the contents of the day, the owners on its samples, and which hours are stale.
 delete from sealed_day where day_us = $day_us;
 
 insert into sealed_day

@@ -21,7 +21,7 @@ shortened as (
         case when regexp_full_match(name, '[0-9.:]+') then name else lower(split_part(name, '.', 1)) end as short
     from named
 ),
--- Of the names that mean the same the most trusted one stands, where it is the only one of its kind.
+-- Among equivalent names the most trusted one is used, if it is the only one of its kind.
 trusted as (
     select n.name, list(t.name order by t.place, t.name) as names, list(t.place order by t.place, t.name) as places
     from shortened n
@@ -42,7 +42,7 @@ with labelled as (
     join topo_name n on n.name = c.node
     where c.cluster = $cluster and c.gpu is not null
 ),
--- Only where GPUs and places changed is the time of the change looked for.
+-- The time of a change is looked up only if GPUs or places changed.
 moved as (
     select gpu from labelled group by gpu having count(distinct seat) > 1
     union

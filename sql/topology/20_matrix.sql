@@ -29,7 +29,7 @@ changed as (
 select *, lead(from_us, 1, $end_us) over (partition by node order by from_us) as until_us
 from changed;
 
--- A row of topo_matrix is a link of a matrix; nodes of one build share it.
+-- A row of topo_matrix is a link of a matrix; nodes of the same build share it.
 create or replace temp table topo_matrix as
 select s.digest, r.a, r.b, r.level, r.detail
 from (select digest, min(node || chr(31) || from_us) as first from topo_statement group by digest) s

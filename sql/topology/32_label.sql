@@ -14,7 +14,7 @@ changed as (
 select *, lead(from_us, 1, $end_us) over (partition by node order by from_us) as until_us
 from changed;
 
--- A row of topo_label_kind is a node label, the container whose name it holds, and who writes it.
+-- A row of topo_label_kind is a node label, the container whose name it holds, and the tool that writes it.
 create or replace temp table topo_label_kind as
 select * from (
     values
@@ -50,8 +50,8 @@ from topo_label l
 cross join topo_label_kind k
 where coalesce(l.labels ->> k.label, '') <> '';
 
--- Kueue: the labels of a Topology, outermost first; of them those that no other source explains are switches, the
--- innermost a leaf. As for Kueue a domain is the values of all labels down to its own.
+-- Kueue: the labels of a Topology, outermost first; those that no other source explains are switches, the
+-- innermost a leaf. As in Kueue, a domain is identified by the values of all labels down to its own.
 insert into topo_containment
 with label_level as (
     select a as topology, b as label, (detail ->> 'order')::integer as place, coalesce(observed_us, 0) as at_us

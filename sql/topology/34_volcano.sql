@@ -25,7 +25,7 @@ create or replace temp table topo_hyper_member as
 select hyper, from_us, until_us, member.type as type, member.name as name, member.regex as regex, member.expressions as expressions
 from (select hyper, from_us, until_us, unnest(members) as member from topo_hyper);
 
--- Which nodes and HyperNodes a member is: decided with those that are known now.
+-- Resolves members to nodes and HyperNodes, using those that are known now.
 create or replace temp table topo_hyper_child as
 with newest_label as (
     select node, labels from topo_label where until_us = $end_us

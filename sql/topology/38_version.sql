@@ -1,4 +1,4 @@
--- A row of topo_version is a container round a child during [from_us, until_us); since_us: from when on nothing says otherwise.
+-- A row of topo_version is a container of a child during [from_us, until_us); since_us: since when nothing contradicts it.
 create or replace temp table topo_version (
     child varchar,
     child_kind varchar,

@@ -1,4 +1,4 @@
--- A row of topo_version is a container round a child while it held: where sources differ, the most trusted decides,
+-- A row of topo_version is a container of a child during a span: where sources differ, the most trusted decides,
 -- then the majority, then the first by name. Appends the versions of all of topo_containment.
 create or replace temp table topo_valid as
 select * from topo_containment where from_us < until_us and parent is not null;

@@ -1,4 +1,4 @@
--- Containers round containers, from what is round the same GPUs and nodes at one time.
+-- Containers of containers, derived from those that hold the same GPUs and nodes at one time.
 create or replace temp table topo_node_containment as
 select * from topo_valid where child_kind = 'node';
 
@@ -8,7 +8,7 @@ from topo_version v
 join topo_kind o on o.kind = v.parent_kind
 where v.child_kind in ('gpu', 'nic', 'node');
 
--- A row of topo_next is a container round a child and the next one round both.
+-- A row of topo_next is a container of a child and the next larger one.
 create or replace temp table topo_next as
 select
     x.child as star,
@@ -33,7 +33,7 @@ where (x.parent_kind <> 'nvlink' or y.parent_kind = 'node')
             and z.since_us < least(x.until_us, y.until_us) and z.until_us > greatest(x.since_us, y.since_us)
     );
 
--- What lies between, by the word of one child, holds for all.
+-- A container in between, if reported for one child, applies to all.
 create or replace temp table topo_containment as
 with way as (
     select distinct n.inner_kind, n.inner_name, k.place, n.from_us, n.until_us

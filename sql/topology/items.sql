@@ -1,4 +1,4 @@
--- A row is a thing and one container round it at one instant; those that nothing is round have no parent.
+-- A row is an item and one of its containers at one instant; items without a container have no parent.
 with held as (
     select *
     from topology_edge

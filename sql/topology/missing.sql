@@ -1,4 +1,4 @@
--- A row is a node with GPUs of which no source tells now what links them, or where in the network it is.
+-- A row is a node with GPUs whose links or network location no source reports now.
 with node_gpus as (
     select cluster, node, count(distinct parent_id) as gpus
     from device

@@ -1,4 +1,4 @@
--- One row: which sources say where the nodes of a cluster are in the network.
+-- One row: which sources report the network location of a cluster's nodes.
 select
     (select count(*) from node where cluster = $cluster and scheduler = 'kubernetes' and labels is not null) > 0 as labels,
     count(*) filter (where level = 'HYPERNODE') > 0 as hypernodes,

@@ -1,4 +1,4 @@
--- A row is a container round a GPU or a node at one instant.
+-- A row is a container of a GPU or a node at one instant.
 select child, child_kind, parent, parent_kind, bandwidth_gb_per_s
 from topology_edge
 where cluster = $cluster

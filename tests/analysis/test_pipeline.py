@@ -11,7 +11,7 @@ import pytest
 
 import gpuwatch.analysis.pipeline as analysis
 from gpuwatch.billing import chargeback
-from gpuwatch.core.errors import BooksDoNotClose, UsageError
+from gpuwatch.core.errors import LedgerDoesNotClose, UsageError
 from gpuwatch.findings import evaluate
 from gpuwatch.ledger import hours as ledger_hours
 from tests.worlds.detectors import CLUSTER, HOLLOW, IDLE, WORK, World, hour_us, us, without
@@ -253,7 +253,7 @@ def test_days_done_before_the_interruption_are_not_done_again(world: World, monk
     assert EXPECTED == found(world)
 
 
-# Books that do not close -----------------------------------------------------------------------------------------------
+# A ledger that does not close ----------------------------------------------------------------------------------------------
 
 
 def corrupt(world: World, hour: int) -> None:
@@ -270,7 +270,7 @@ def test_a_microsecond_too_much_is_named(analysed: World) -> None:
     """With the GPU, the hour, and both numbers."""
     corrupt(analysed, 3)
 
-    with pytest.raises(BooksDoNotClose) as error:
+    with pytest.raises(LedgerDoesNotClose) as error:
         ledger_hours.check(analysed.store, CLUSTER, us(0), us(360))
 
     assert "GPU G0 in the hour of 2026-01-05T03:00:00Z" in str(error.value)
@@ -287,7 +287,7 @@ def test_a_negative_bucket_is_named_although_the_sum_is_right(analysed: World) -
         hour=hour_us(3),
     )
 
-    with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
+    with pytest.raises(LedgerDoesNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
         ledger_hours.check(analysed.store, CLUSTER, us(0), us(360))
 
 
@@ -300,7 +300,7 @@ def test_analysis_refuses_over_a_window_that_does_not_close(analysed: World) -> 
         analysed.store.sql("insert into dirty_hour values ($c, $hour)", c=CLUSTER, hour=hour_us(hour))
 
     for _ in range(2):
-        with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
+        with pytest.raises(LedgerDoesNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
             analysed.analyze(now=400)
         assert before == everything(analysed, *VERDICTS)
 

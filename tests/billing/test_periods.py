@@ -147,7 +147,7 @@ def test_time_without_a_price_is_named(tmp_path: Path) -> None:
         pytest.param("insert into dirty_hour (cluster, hour_us) values ('c1', $at)", "1 of its hours", id="dirty hour"),
         pytest.param(
             "update ledger_hour set schedulable_us = schedulable_us + 1 where hour_us = $at",
-            "do not close: GPU GPU-",
+            "does not close: GPU GPU-",
             id="a microsecond too much",
         ),
     ],

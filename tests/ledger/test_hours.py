@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpuwatch.core.errors import BooksDoNotClose
+from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger.hours import BUCKETS
 from tests.worlds import oracle
@@ -419,7 +419,7 @@ def test_books_that_do_not_close_name_the_device_and_the_hour() -> None:
     world = World().add(samples(A, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR)).book()
     world.store.sql("update ledger_hour set compute_us = compute_us - 1")
 
-    with pytest.raises(BooksDoNotClose, match="GPU-a in the hour of 2026-11-02T00:00:00Z"):
+    with pytest.raises(LedgerDoesNotClose, match="GPU-a in the hour of 2026-11-02T00:00:00Z"):
         world.check()
 
 
@@ -427,7 +427,7 @@ def test_a_negative_bucket_does_not_close() -> None:
     world = World().add(samples(A, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR)).book()
     world.store.sql("update ledger_hour set compute_us = -1, gap_us = gap_us + compute_us + 1")
 
-    with pytest.raises(BooksDoNotClose):
+    with pytest.raises(LedgerDoesNotClose):
         world.check()
 
 

@@ -138,17 +138,17 @@ def test_the_state_changes_within_the_hour() -> None:
 def test_idle_slices_are_stranded_where_the_profile_does_not_fit(task: Task, lost: int) -> None:
     layout = ("1g.10gb", *("1g.10gb*",) * 6)
 
-    assert [Part(0, 1, lost)] == stranding.judge(layout, True, H100, (task,))
+    assert [Part(0, 1, lost)] == stranding.stranded_parts(layout, True, H100, (task,))
 
 
 def test_check_vectors_of_fgd() -> None:
     tasks = Task(6, 1), Task(3, 8), Task(1, 1, 500)
 
-    assert [Part(1000, 4, 3, 0, 10)] == stranding.judge(("1000",) * 4, False, H100, tasks), "1.2 of 4"
-    assert [Part(500, 2, 9, 0, 10), Part(1000, 1, 3, 0, 10)] == stranding.judge(
+    assert [Part(1000, 4, 3, 0, 10)] == stranding.stranded_parts(("1000",) * 4, False, H100, tasks), "1.2 of 4"
+    assert [Part(500, 2, 9, 0, 10), Part(1000, 1, 3, 0, 10)] == stranding.stranded_parts(
         ("500", "500", "1000"), False, H100, tasks
     ), "1.2 of 2"
-    assert [Part(1000, 8, 0, 0, 10)] == stranding.judge(("1000",) * 8, False, H100, tasks)
+    assert [Part(1000, 8, 0, 0, 10)] == stranding.stranded_parts(("1000",) * 8, False, H100, tasks)
 
 
 # Whole and again ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.store.database import Store
 from gpuwatch.topology.batch import Gang, farther
 from gpuwatch.topology.derive import graph
-from gpuwatch.topology.grade import LADDER, judge
+from gpuwatch.topology.grade import LADDER, grade_placement
 
 CLUSTER, MODEL, OTHER = "c1", "NVIDIA H100 80GB HBM3", "NVIDIA L40S"
 NODES, GPUS, END = 4, 4, 100
@@ -128,7 +128,7 @@ def test_all_at_once_are_as_one_by_one(store: Store, spans: list[Span], asked: l
     found = {run_id: placement for run_id, (placement, _) in farther(store, CLUSTER, wanted).items()}
 
     for gang in wanted:
-        alone = judge(around, gang.gpus, free_at(rows, gang.at_us), NAMES, MODEL)
+        alone = grade_placement(around, gang.gpus, free_at(rows, gang.at_us), NAMES, MODEL)
         assert alone.best is not None
         nearer = LADDER.index(alone.best.where.kind) < LADDER.index(alone.where.kind)
         assert nearer == (gang.run_id in found)

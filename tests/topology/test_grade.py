@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.hardware.link_graph import Graph, Inside, Place
 from gpuwatch.hardware.links import link_gb_per_s, network_gb_per_s
-from gpuwatch.topology.grade import Placement, Seat, Where, judge, nearest, seats, where
+from gpuwatch.topology.grade import Placement, Seat, Where, grade_placement, nearest, seats, where
 
 H100, L40S, GB200 = "NVIDIA H100 80GB HBM3", "NVIDIA L40S", "NVIDIA GB200"
 
@@ -57,7 +57,7 @@ def gpus(text: str) -> list[str]:
 
 
 def judged(graph: Graph, held: str, free: str = "", model: str = H100) -> Placement:
-    return judge(graph, gpus(held), gpus(free), list(graph.places), model)
+    return grade_placement(graph, gpus(held), gpus(free), list(graph.places), model)
 
 
 HGX = fleet(*(machine(f"n{n}", leaf=f"l{(n + 1) // 2}", spine="s1") for n in (1, 2, 3, 4)))
@@ -120,7 +120,7 @@ def test_grades(graph: Graph, held: str, free: str, model: str, expected: tuple[
 def test_own_unknown_places_may_be_as_near() -> None:
     known = fleet(machine("n1", leaf="l1"), machine("n2", leaf="l1"))
     dark = fleet(machine("n3", zone="z"), machine("n4", zone="z"), known)
-    found = judge(dark, gpus("n3:0123 n4:0123"), gpus("n1:0123 n2:0123"), list(dark.places), H100)
+    found = grade_placement(dark, gpus("n3:0123 n4:0123"), gpus("n1:0123 n2:0123"), list(dark.places), H100)
 
     assert (None, "network") == (found.grade, found.reason)
 
@@ -188,7 +188,7 @@ def chosen(names: list[str]) -> list[Seat]:
 @settings(max_examples=60, deadline=None)
 @given(some, rest)
 def test_the_attainable_is_never_worse_than_the_actual(held: list[str], free: list[str]) -> None:
-    found = judge(MIXED, held, free, NAMES, H100)
+    found = grade_placement(MIXED, held, free, NAMES, H100)
 
     assert found.best is not None
     assert found.best.where.rank <= found.where.rank
@@ -221,9 +221,9 @@ def test_the_attainable_is_that_of_all_sets(free: list[str], data: st.DataObject
 @settings(max_examples=40, deadline=None)
 @given(some, rest, st.randoms())
 def test_the_order_of_devices_changes_nothing(held: list[str], free: list[str], random: Random) -> None:
-    before = judge(MIXED, held, free, NAMES, H100)
+    before = grade_placement(MIXED, held, free, NAMES, H100)
     others, rests = [*held], [*free]
     random.shuffle(others)
     random.shuffle(rests)
 
-    assert before == judge(MIXED, others, rests, NAMES, H100)
+    assert before == grade_placement(MIXED, others, rests, NAMES, H100)

@@ -29,7 +29,7 @@ from gpuwatch.billing.periods.frozen import (
 )
 from gpuwatch.billing.periods.repository import Closing, Frozen, InForce, PeriodConflict, Periods, finished
 from gpuwatch.core.clock import DAY_US, Window, rfc3339
-from gpuwatch.core.errors import BooksDoNotClose, StoreBusy
+from gpuwatch.core.errors import LedgerDoesNotClose, StoreBusy
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger.totals import CAUSE
 from gpuwatch.state import State
@@ -132,7 +132,7 @@ def _check(store: Store, name: str, window: Window, force: bool) -> list[str]:
     for (cluster,) in store.sql("select distinct cluster from device order by 1"):
         try:
             ledger_hours.check(store, cluster, window.start_us, window.end_us)
-        except BooksDoNotClose as error:
+        except LedgerDoesNotClose as error:
             raise PeriodConflict(f"period {name}: {error}") from error
     whole = {row["day"] for row in store.rows("billing/periods/booked_day", **span) if row["hours"] == HOURS}
     days = range(window.start_us // DAY_US, -(-window.end_us // DAY_US))

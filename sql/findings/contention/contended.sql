@@ -1,7 +1,7 @@
 -- A row is an amount of a finding's idle time that others waited for: units / den microseconds of a GPU, of one price. At each
--- instant, of the devices of one kind that lie idle, as many are waited for as requests ask that free devices leave wanting:
--- each idle device counts for its part of them, in 720720ths: what one request waits for is never counted twice. Parts are
--- summed up over time once for all devices of a kind; a piece of idle time takes the difference of its ends.
+-- instant, the contended devices of a kind are the requested ones beyond those that free devices could serve. They are
+-- spread evenly over the idle devices, in 720720ths, so that no request counts twice. Parts are summed over time once for
+-- all devices of a kind; an idle span takes the difference between its ends.
 create or replace temp table contended_asker as
 select
     r.*,
@@ -12,7 +12,7 @@ select
 from report_request r
 join report_owner o using (number);
 
--- Holders that ask for nothing themselves see the same requests: they are one.
+-- Holders without requests of their own see the same requests, so they are merged.
 update contended_piece
 set team = ''
 where team not in (select asker from contended_asker);
@@ -52,7 +52,7 @@ where r.asker <> h.team
         or list_contains(string_split(r.queue, ','), h.pool)
     );
 
--- A row is a moment at which devices of a place begin or end to lie idle in somebody's hands, or free.
+-- A row is an instant at which devices of a place become, or stop being, held idle or free.
 create or replace temp table contended_change as
 with kind as (
     select d.device_id, p.*
@@ -90,7 +90,7 @@ union all
 select cluster, model, pool, profile, end_us, -idle, -free
 from span;
 
--- A row is a moment at which what waits for a holder's place changes.
+-- A row is an instant at which the requests for a holder's place change.
 create or replace temp table contended_turn as
 select cluster, model, pool, profile, team, start_us as at_us
 from contended_request
@@ -98,7 +98,7 @@ union
 select cluster, model, pool, profile, team, end_us
 from contended_request;
 
--- A row says how many devices those that wait from such a moment on ask for, of all that fit into so many devices.
+-- A row is the number of devices requested from such an instant on, by requests that fit into a number of devices.
 create or replace temp table contended_demand as
 with size as (
     select distinct cluster, model, pool, profile, team, device_count
@@ -136,7 +136,7 @@ select
 from of_size
 window by_size as (partition by cluster, model, pool, profile, team, at_us order by device_count);
 
--- A row is a moment at which anything changes of what a holder sees: what lies idle and free from then on, and what waits.
+-- A row is an instant at which a holder's idle devices, free devices or waiting requests change, with the new numbers.
 create or replace temp table contended_span as
 with edge as (
     select h.*, c.at_us

@@ -1,4 +1,4 @@
--- Forgets what the files beside this made.
+-- Drops the temporary tables of this folder.
 drop table if exists contended_piece;
 
 drop table if exists contended_asker;

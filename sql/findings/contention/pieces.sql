@@ -1,5 +1,5 @@
--- A row of contended_piece is a piece of time in which a device of one of some findings lay idle in the hands of its job, at one
--- price: with the kind of place that the device is, its share, and the team that holds it; where that is not known, the user.
+-- A row of contended_piece is a span at one price in which a device of a finding was held idle by its job: with the kind of place
+-- of the device, its share, and the team that holds it, or the user if the team is not known.
 create or replace temp table contended_piece as
 with asked as (
     select key, cluster, job_id, started_us, last_seen_us, unnest(device_ids) as device_id

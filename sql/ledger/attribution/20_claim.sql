@@ -153,11 +153,11 @@ select
     any_value(
         coalesce(
             t.end_us,
-            -- Held up to the source's last word. Slurm's and Ray's records carry theirs; a pod list says what runs when
-            -- it is written, which is the end of what the cluster's samples tell.
+            -- Held up to the source's last report. Slurm's and Ray's records carry its time; a pod list is valid at the
+            -- time it was written, taken as the end of the cluster's samples.
             case
-                -- kube-state-metrics tells of every pod all the time, and what is written of it at least once an hour:
-                -- a pod that it tells no more of for longer is held up to the last word on it.
+                -- kube-state-metrics reports every pod continuously, and its records are written at least hourly: a pod
+                -- that is missing for longer is held up to its last report.
                 when k.kind = 'ksm'
                     and t.last_us < greatest(s.last_us, (select last_us from sampled)) - 3 * 3600000000
                 then greatest(t.last_us, t.start_us)

@@ -1,4 +1,4 @@
--- Finds the runs inside of runs: Slurm and Ray in pods, whose names are their nodes' names, and Ray in Slurm's jobs.
+-- Finds runs inside other runs: Slurm and Ray in pods, whose names are used as node names, and Ray in Slurm jobs.
 -- A name is compared without its domain, as hosts print it either way; a pod's host name is cut at 63 characters.
 insert into nested
 with inner_run as (
@@ -28,7 +28,7 @@ outer_run as (
     where scheduler in ('kubernetes', 'slurm')
     group by all
     union all
-    -- A pod that only labels of samples tell of; its run is that of observed_hold.
+    -- A pod known only from labels of samples; its run is that of observed_hold.
     select
         'kubernetes',
         ('0x' || substr(md5(concat_ws(
@@ -44,7 +44,7 @@ outer_run as (
     where job is null and pod is not null and pod not in (select pod from wanted where pod is not null)
     group by namespace, pod, pod_uid
 ),
--- What has measured GPUs of its own, or is a node of Kubernetes, is a machine and no pod of the same name.
+-- A name with measured GPUs of its own, or of a Kubernetes node, is a machine and not a pod of the same name.
 machine as (
     select lower(node) as host from seen where node is not null
     union

@@ -48,8 +48,8 @@ select
 from measured;
 
 -- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows.
--- A span that is surely one run's does not make its device that of the run before or after; a run that no span surely
--- belongs to takes the nearest.
+-- A span that certainly belongs to one run does not give its device to the run before or after; a run without such a span
+-- takes the nearest one.
 create or replace temp table hold as
 with label_hold as (
     select run_id, device_id, pod_uid, start_us, end_us
@@ -80,7 +80,7 @@ select *, true as declared, false as estimated from label_hold
 union
 select *, true, false from declared_hold;
 
--- An exporter may name its own pod instead of the node: then its devices' labels say on which node they are.
+-- An exporter may name its own pod instead of the node: then the node comes from the labels of its devices.
 update seen
 set node = label_alias.scheduler_node
 from (

@@ -1,4 +1,4 @@
--- A row of inner_sign is a device that labels or UUIDs say is an inner run's.
+-- A row of inner_sign is a device that labels or UUIDs assign to an inner run.
 create or replace temp table inner_sign as
 select h.run_id, h.pod_uid, h.device_id
 from hold h

@@ -1,5 +1,5 @@
--- Where the scheduler tells indexes and no label does, a whole GPU is found by its index on the node. Ray counts from the
--- first GPU that it was given: where that is not all of them, its indexes say nothing.
+-- If the scheduler reports indexes and there is no label, a whole GPU is found by its index on the node. Ray counts from the
+-- first GPU it was given, so its indexes are used only if it was given all of them.
 insert into hold
 with ray_given as (
     select node, max(list_sum(try_cast(json_extract(devices, '$.*') as integer[]))) as gpus

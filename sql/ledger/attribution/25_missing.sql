@@ -1,4 +1,4 @@
--- A row of missing is a run, a node and how many devices it holds there that nothing names.
+-- A row of missing is a run, a node and how many of its devices there are not identified.
 create or replace temp table missing as
 with found as (
     select h.run_id, h.pod_uid, n.node, count(distinct h.device_id) as devices

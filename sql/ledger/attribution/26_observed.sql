@@ -1,11 +1,11 @@
 -- A row of observed_hold is a device whose samples name an owner that no scheduler record knows.
--- Labels that vanish for a scrape do not end it: the owner before is held within twice the spacing.
+-- Labels missing for one scrape do not end it: the last owner is kept for up to twice the spacing.
 create or replace temp table observed_hold as
 with unclaimed as (
     select o.*, n.last_interval_us as interval_us
     from owner_span o
     join seen n using (device_id)
-    -- One question a kind of name: an equality each, which joins by hash where an OR compares every pair.
+    -- One join per kind of name: each is an equality that uses a hash join, while an OR would compare every pair.
     where not exists (
             select 1
             from wanted w

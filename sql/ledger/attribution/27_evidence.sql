@@ -1,6 +1,5 @@
--- From when to when the cluster and each of its nodes are known.
--- A node list without times speaks of the moment it was written, which is the end of what the cluster tells: never the
--- date of the file.
+-- The span in which the cluster and each of its nodes are known.
+-- A node list without times is dated to the end of the cluster's other records, never to the date of the file.
 create or replace temp table fleet_span as
 select min(start_us) as start_us, max(end_us) as end_us
 from (

@@ -1,5 +1,5 @@
--- Reads what the processes of each owner of a shared device used: in hours with new samples, and in those that nobody looked
--- at yet. Of hours whose raw samples are gone, what was read stands.
+-- Reads the process use of each owner of a shared device, for hours with new samples and hours not read before. Hours whose
+-- raw samples are deleted keep the values read earlier.
 delete from process_use
 where cluster = $cluster
     and hour_us // 86400000000 * 86400000000 in (select day_us from sealed_day)

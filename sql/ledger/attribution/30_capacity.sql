@@ -70,7 +70,7 @@ group by all;
 
 -- A row of slice_life is a slice within one layout. A silence is part of it unless another slice appeared meanwhile:
 -- GPU-instance ids are used again after a repartition. A slice ends where one that came after its last sample begins; or with
--- its last sample, where another came shortly before it and goes on: exporters may tell of an old layout for some scrapes.
+-- its last sample, where another came shortly before it and goes on: exporters may report an old layout for a few scrapes.
 create or replace temp table slice_life as
 with linked as (
     select
@@ -101,8 +101,8 @@ lived as (
     from numbered
     group by all
 ),
--- A number that was another slice before and after: in between it was this one. What an hour tells of a slice is its first
--- and its last sample, so those before and after may be one span.
+-- A number that was another slice before and after was this one in between. An hour stores only the first and last sample
+-- of a slice, so the spans before and after may be one row.
 between_two as (
     select l.gpu, l.first_us, l.last_us
     from lived l

@@ -1,5 +1,5 @@
 -- A row of new_device is a device that the fleet owned at some time, measured or not.
--- A scheduler's name of a model (gres type, product label) gives way to the exporter's where one exporter name fits.
+-- The exporter's model name replaces the scheduler's (gres type, product label) if exactly one exporter name fits.
 create or replace temp table new_device as
 with exporter_name as (
     select distinct model, lower(regexp_replace(model, '[^A-Za-z0-9]', '', 'g')) as plain
@@ -35,7 +35,7 @@ every as (
         last_interval_us
     from seen
     union all by name
-    -- A partitioned GPU that is never sampled as a whole still has a row: its remainder is booked there.
+    -- A partitioned GPU that is never sampled as a whole still has a row, which gets its remainder.
     select
         p.parent_id as device_id,
         p.gpu,

@@ -24,8 +24,8 @@ join capacity_span c
     on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
 
 -- A row of silent is a span in which a device gave no samples while its cluster did: after the last of a vanished device,
--- and after the last of a slice until another layout takes its place. Up to three intervals are no silence: the sample of
--- this minute may still come.
+-- and after the last of a slice until another layout takes its place. Up to three intervals do not count as silence:
+-- the newest sample may still arrive.
 create or replace temp table silent as
 select n.device_id, n.last_us + n.last_interval_us // 2 as start_us, o.end_us
 from seen n
@@ -79,7 +79,7 @@ from span s
 join capacity_span c
     on c.device_id = s.device_id and not c.remainder and s.start_us >= c.start_us and s.end_us <= c.end_us;
 
--- A row of holder is an elementary span and one who held it: declared owners before observed ones.
+-- A row of holder is an elementary span and one of its owners: declared owners before observed ones.
 create or replace temp table holder as
 with present as (
     select
@@ -151,7 +151,7 @@ counted as (
         s.drawn,
         greatest(sum(parts) over (partition by c.device_id, c.start_us), r.replicas) as all_parts,
         count(*) over (partition by c.device_id, c.start_us) as owners,
-        -- Only fractions on a device share it by what each asked for; what nobody asked for is free.
+        -- A device held only in fractions is shared as requested; the unrequested rest is free.
         greatest(sum(units) over (partition by c.device_id, c.start_us), 10000) as all_units,
         bool_and(units < 10000 * parts) over (partition by c.device_id, c.start_us) as fractional,
         row_number() over (partition by c.device_id, c.start_us order by held_us desc, run_id) as newest,

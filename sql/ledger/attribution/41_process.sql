@@ -1,5 +1,5 @@
--- Divides shared devices by what the processes of each owner used, where it is known; where all of them used nothing they
--- stay divided as they are. Free replicas stay free: only what is bound is divided.
+-- Divides shared devices by what the processes of each owner used, where it is known; where all of them used nothing, the
+-- division stays. Free replicas stay free: only the bound part is divided.
 create or replace temp table process_share as
 with divided as (
     select device_id, start_us, sum(parts) as bound
@@ -9,7 +9,7 @@ with divided as (
     group by device_id, start_us
     having count(*) > 1
 ),
--- A label set is an owner's where it has the owner's names: the uid of a pod counts where both tell it.
+-- A label set belongs to an owner if it has the owner's names; pod uids are compared if both have one.
 named as (
     select distinct run_id, scheduler, pod, namespace, pod_uid, job_id, split_part(run_key, '@', 1) as raw_job_id
     from wanted

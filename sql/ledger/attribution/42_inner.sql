@@ -1,5 +1,5 @@
--- Puts the innermost run in the place of the one that it runs in: a row of holder whose run holds the device for others
--- is divided among those, and what they leave stays its own. Run once for each level.
+-- Replaces an outer run with its inner runs: a row of holder whose run contains inner runs is divided among them, and the
+-- rest stays its own. Run once for each level.
 create or replace temp table taken as
 select
     h.device_id,
@@ -63,7 +63,7 @@ reduced as (
     select * replace (parts // gcd(parts, all_parts) as parts, all_parts // gcd(parts, all_parts) as all_parts)
     from divided
 ),
--- One run may be inside of two that share a device.
+-- One run may be inside two runs that share a device.
 whole as (
     select
         device_id,

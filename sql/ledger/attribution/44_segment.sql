@@ -1,6 +1,6 @@
--- A row of new_segment is a device, a span and one of its owners, or the bucket of what nobody holds.
+-- A row of new_segment is a device, a span and one of its owners, or the bucket of an unheld part.
 create or replace temp table new_segment as
--- What no slice covers is out of service where the GPU is: while its node is, and where none of its slices gives samples.
+-- The part without a slice is out of service when its GPU is: while its node is, and while no slice of it gives samples.
 with remainder_silent as (
     select c.device_id, greatest(max(s.start_us), c.start_us) as start_us, c.end_us
     from capacity_span c
@@ -104,8 +104,8 @@ cut as (
         on p.device_id = c.device_id and p.start_us >= c.start_us and p.end_us <= c.end_us
     where c.remainder
 ),
--- Those who share a device are cut together: where one comes or goes, all of them start a new segment, also when their own share
--- stays as it was.
+-- Owners that share a device are cut together: when one arrives or leaves, all of them start a new segment, even if their
+-- own share is unchanged.
 company as (
     select
         device_id,
@@ -115,7 +115,7 @@ company as (
     group by device_id, start_us
     having count(*) > 1
 ),
--- A later record that changes nothing must not move an edge: neighbours that say the same are one segment.
+-- A later record that changes nothing must not move an edge, so equal neighbours are merged into one segment.
 linked as (
     select
         cut.*,

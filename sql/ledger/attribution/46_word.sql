@@ -1,5 +1,5 @@
--- A row of run_word is a declared run and what its scheduler says of it; a queue that no record of the run names is that
--- of the newest workload of its job.
+-- A row of run_word is a declared run and the labels its scheduler gives it. Without a queue in the run's records, the queue
+-- is that of the newest workload of its job.
 create or replace temp table run_word as
 with words as (
     select

@@ -1,5 +1,5 @@
--- An inner run has what its outer run has and it has not, and keeps what it says itself apart: that decides its team, and
--- the rest where that is nothing. Run once for each level.
+-- An inner run inherits the labels that only its outer run has, and keeps its own ones separately: its own labels decide
+-- its team, the inherited ones if they decide nothing. Run once for each level.
 update run_word
 set
     own = coalesce(

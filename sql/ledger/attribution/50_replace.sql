@@ -1,5 +1,5 @@
--- Puts the new devices, runs, capacity and segments in place of the old and marks the hours in which they differ: in more
--- than by which method the same shares were computed.
+-- Replaces devices, runs, capacity and segments with the new ones and marks the hours in which they differ. Equal shares
+-- computed by another method do not count as a difference.
 create or replace temp table changed as
 with gone as (
     select * exclude (method, split) from segment where cluster = $cluster
@@ -66,7 +66,7 @@ insert into device by name select * from new_device order by device_id;
 delete from capacity where cluster = $cluster;
 
 -- One row a physical GPU (or unnamed slice), computed from the evidence and not from the segments, so that the check
--- of the books compares two readings.
+-- of the ledger compares two independent computations.
 insert into capacity
 select $cluster, w.parent_id, o.start_us, o.end_us, 1, 1
 from owned_gpu o

@@ -1,4 +1,4 @@
--- The working tables of a question go when it is answered.
+-- Drops the working tables of a query after its result is read.
 drop table if exists slice_page;
 
 drop table if exists slice_hold;

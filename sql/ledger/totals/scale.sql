@@ -35,8 +35,8 @@ set variable summed_from_us = coalesce(getvariable('summed').from_us, 0);
 
 set variable summed_until_us = coalesce(getvariable('summed').until_us, 0);
 
--- The one row is what the money of a window, or with $ever of all time, is counted in: denominators of shares, prices as text,
--- GPU microseconds owned. Denominators may be those of other windows too.
+-- The one row has the units of a window's amounts, or with $ever of all time: denominators of shares, prices as text, and
+-- owned GPU microseconds. It may include denominators of other windows.
 select
     (
         select list(distinct share_den)

@@ -1,4 +1,4 @@
--- Sums the rows of book_day of one cluster on the days of moved_day by words, by slices and by teams.
+-- Sums the rows of book_day of one cluster on the days of moved_day by labels, by slices and by teams.
 delete from word_day where cluster = $cluster and day_us in (select day_us from moved_day);
 
 insert into word_day by name
@@ -40,7 +40,7 @@ where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
 group by all
 order by all;
 
--- Runs that word_day tells as one are of one team.
+-- Runs that word_day merges belong to one team.
 delete from team_day where cluster = $cluster and day_us in (select day_us from moved_day);
 
 insert into team_day by name
@@ -60,7 +60,7 @@ where w.cluster = $cluster and w.day_us in (select day_us from moved_day)
 group by all
 order by all;
 
--- Their sums have a new name (cost/stamp.sql).
+-- Their sums get a new version.
 delete from day_stamp where cluster = $cluster and day_us in (select day_us from moved_day);
 
 insert into day_stamp select $cluster, day_us, uuid()::varchar from moved_day;

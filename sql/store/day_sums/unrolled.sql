@@ -1,4 +1,4 @@
--- A row is a day of the cluster's books that is not rolled, and has no hour that waits to be computed.
+-- A row is a ledger day of the cluster that is not rolled up and has no hour left to compute.
 select day_us
 from (
     select unnest(range(min(start_us) // 86400000000, (max(end_us) + 86399999999) // 86400000000)) * 86400000000 as day_us

@@ -1,4 +1,4 @@
--- Removes records that say nothing beside others: what a live source repeats to tell that it still holds.
+-- Removes redundant records: those that a live source repeats only to confirm that they still hold.
 -- A row of claim is repeated when another differs in its evidence only; the newest is kept.
 delete from claim
 where rowid in (
@@ -13,7 +13,7 @@ where rowid in (
     ) > 1
 );
 
--- Of a request that waits, the first and the last word are kept.
+-- Of repeated records of a waiting request, the first and the last are kept.
 delete from pending
 where rowid in (
     select rowid
@@ -49,7 +49,7 @@ where rowid in (
     qualify content = lag(content) over history and content = lead(content) over history
 );
 
--- Of a queue, a workload and a reservation that stay as they are, likewise.
+-- The same for unchanged queues, workloads and reservations.
 delete from queue
 where rowid in (
     with versions as (

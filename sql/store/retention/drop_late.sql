@@ -1,4 +1,4 @@
--- Drops new samples of days whose raw samples are gone: with the others of the day missing they cannot be booked.
+-- Drops new samples of days whose raw samples are deleted: without the rest of the day they cannot be used.
 delete from sample_tail
 where observed_us // 86400000000 in (
     select hour_us // 86400000000

@@ -1,11 +1,11 @@
--- Deletes what is past its retention. Whole UTC days only, and no day at or after one that waits to be booked; ledger,
+-- Deletes what is past its retention. Whole UTC days only, and no day at or after one that is still to be computed; ledger,
 -- segments, findings and the spans of labels stay for ever.
--- A retired day is one that context_span knows and sealed_day does not: its hours stand as they were booked.
+-- A retired day is in context_span but not in sealed_day; its ledger hours stay unchanged.
 delete from sealed_day
 where day_us + 86400000000 <= $raw_until_us
     and day_us + 97200000000 <= (select coalesce(min(hour_us), 9223372036854775807) from dirty_hour);
 
--- A row of retired_day is a day whose raw samples go.
+-- A row of retired_day is a day whose raw samples are deleted.
 create or replace temp table retired_day as
 select distinct hour_us // 86400000000 as day
 from context_span

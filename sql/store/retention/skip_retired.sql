@@ -1,4 +1,4 @@
--- Lets booked hours of a cluster stand whose raw samples are gone: computed again they would become unobserved.
+-- Keeps ledger hours whose raw samples are deleted: if recomputed, they would become unobserved.
 delete from dirty_hour
 where cluster = $cluster
     and hour_us in (select hour_us from ledger_hour where cluster = $cluster)

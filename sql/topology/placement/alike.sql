@@ -1,5 +1,5 @@
--- A row is a whole GPU of one model, in the pools of a gang, at one instant: whether it could be had. Where it is only
--- estimated which GPUs of a node somebody held, none of its GPUs is known to have been free.
+-- A row is a whole GPU of one model, in the pools of a gang, at one instant: and whether it was available. Where the
+-- held GPUs of a node are only estimated, none of its GPUs is known to have been free.
 with standing as (
     select
         d.gpu,

@@ -1,4 +1,4 @@
--- A row is a span in which a whole GPU of one model, in some pools, was held by nobody and in service.
+-- A row is a span in which a whole GPU of one model, in some pools, was free and in service.
 select d.gpu, greatest(s.start_us, $from_us) as start_us, least(s.end_us, $until_us) as end_us
 from segment s
 join device d on d.cluster = s.cluster and d.device_id = s.device_id

@@ -1,4 +1,4 @@
--- A row is a span in which it is only estimated which GPUs of a node somebody held: none of them is known to have been free.
+-- A row is a span in which the held GPUs of a node are only estimated, so none of its GPUs is known to be free.
 select distinct
     coalesce(d.node, d.gpu) as place,
     greatest(s.start_us, $from_us) as start_us,

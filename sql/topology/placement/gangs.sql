@@ -1,6 +1,6 @@
 -- A row of gang is a run that held two or more whole GPUs of one model at one time, all of them from soon after its start:
--- of the runs that touch the judged hours, those that may be judged by where their GPUs are. Which devices a run held must
--- be known, not estimated; one that grew, shrank or moved is elastic; labels may say that distance does not matter to it.
+-- those of the evaluated hours whose placement can be graded. Their devices must be known, not estimated; a run that grew,
+-- shrank or moved is elastic; labels may declare that distance does not matter.
 create or replace temp table gang as
 with judged_run as (
     select run_id, chain, start_us, end_us, ended
@@ -69,8 +69,8 @@ select z.*, r.chain, r.start_us as run_start_us, case when r.ended then r.end_us
 from sized z
 join judged_run r using (run_id);
 
--- A row of gang_link is a gang and five minutes: means over its devices of what their links carried, and how much of the
--- engines' time was no work at a roof. talking: it lies in a half hour in which its links were in use.
+-- A row of gang_link is a gang and five minutes: means over its devices of link traffic, and the part of engine time below
+-- the peak rates. talking: in a half hour in which its links were in use.
 create or replace temp table gang_link as
 with member as (
     select g.run_id, h.device_id, h.start_us, g.devices, g.run_start_us, g.run_end_us
@@ -133,7 +133,7 @@ select
     ) as talking
 from behind;
 
--- Gangs to be judged: their links are in use in the judged hours, and not all of their GPUs are in one NVLink domain.
+-- Gangs to be graded: their links are in use in the evaluated hours, and not all of their GPUs are in one NVLink domain.
 create or replace temp table asked_gang as
 with used as (
     select distinct run_id from gang_link where talking and start_us >= $since_us

@@ -1,4 +1,4 @@
--- A row is what the links of some devices carried in a span, on average over what was measured.
+-- A row is the average measured link traffic of some devices in a span.
 select
     sum(w.covered_us) filter (where w.pcie_bytes_per_s is not null)::bigint as pcie_us,
     sum(w.pcie_bytes_per_s * w.covered_us) / sum(w.covered_us) filter (where w.pcie_bytes_per_s is not null) as pcie_bytes_per_s,
