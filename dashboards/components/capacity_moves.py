@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from dash import html
@@ -31,80 +32,76 @@ def plans(data: Row | None, query: Query) -> Component:
         return parts.card("Every requested shape fits now", note="No move is needed")
     possible = [item for item in items if item.get("possible") and item.get("moves")]
     others = [item for item in items if item not in possible]
-    title = (
-        f"{len(possible)} shape{'s' if len(possible) != 1 else ''} would fit after moving jobs"
-        if possible
-        else "No moves would make the requested shapes fit"
-    )
     ordered = sorted(possible, key=lambda item: formats.number(item.get("moved_gpus")) or Decimal(0))
-    shown: list[Component] = []
-    if ordered:
-        shown.append(html.Div([plan(item, query) for item in ordered[:MAX_PLANS]], className="plans"))
-    if len(ordered) > MAX_PLANS:
-        shown.append(html.P(f"and {len(ordered) - MAX_PLANS} more", className="soft"))
+    title = "No moves would make the requested shapes fit"
+    if possible:
+        title = f"{count(len(possible), 'shape')} would fit after moving jobs"
+    shown = listed(ordered, query) if ordered else []
     if others:
-        some = f"{len(others)} shape{'s' if len(others) != 1 else ''} that no moves would make fit"
-        rest = html.Div([plan(item, query) for item in others[:MAX_PLANS]], className="plans")
-        more = html.P(f"and {len(others) - MAX_PLANS} more", className="soft") if len(others) > MAX_PLANS else None
-        shown.append(html.Details([html.Summary(some), rest, more], open=not possible))
+        some = f"{count(len(others), 'shape')} that no moves would make fit"
+        shown.append(html.Details([html.Summary(some), *listed(others, query)], open=not possible))
     return parts.card(
         title, *shown, note="Fewest GPUs moved, preemptible jobs first. Suggestions only: gpuwatch moves nothing."
     )
 
 
+def listed(items: Sequence[Row], query: Query) -> list[Component]:
+    """The first plans, and how many more there are."""
+    first = html.Div([plan(item, query) for item in items[:MAX_PLANS]], className="plans")
+    hidden = len(items) - MAX_PLANS
+    return [first, html.P(f"and {hidden} more", className="soft")] if hidden > 0 else [first]
+
+
+def count(number: object, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
 def plan(item: Row, query: Query) -> Component:
     """One shape: the jobs to move, or the jobs in the way."""
-    moved = item.get("moved_gpus")
-    head = f"{shape_word(item)} on {place_word(item)}"
+    every: list[Row] = item.get("moves") or []
+    moves = [html.Li(move(one, item, query)) for one in every[:MAX_MOVES]]
+    if len(every) > MAX_MOVES:
+        moves.append(html.Li(f"and {len(every) - MAX_MOVES} more", className="soft"))
+    notes = [blockers(item, query)] if item.get("blockers") else []
+    if every and item.get("exact") is False:
+        notes.append(html.P("The search stopped early; there may be cheaper moves.", className="soft small"))
+    facts = [
+        html.B(f"{shape_word(item)} on {place_word(item)}"),
+        plan_state(item),
+        html.Span(f"{count(item.get('free_gpus'), 'GPU')} free", className="soft small"),
+    ]
+    body = [html.Div(facts, className="facts"), html.Ol(moves, className="plainlist") if moves else None, *notes]
+    return html.Div(body, className="plan")
+
+
+def plan_state(item: Row) -> Component:
+    """Whether a shape fits now, after moves, or not at all."""
     if not item.get("possible"):
-        state = parts.tag("no moves help")
-    elif not item.get("moves"):
-        state = parts.tag("fits now", "ok")
-    else:
-        state = parts.tag(f"move {moved} GPU{'s' if moved != 1 else ''}", "warn")
-    moves = [html.Li(move(one, item, query)) for one in (item.get("moves") or [])[:MAX_MOVES]]
-    hidden = len(item.get("moves") or []) - MAX_MOVES
-    if hidden > 0:
-        moves.append(html.Li(f"and {hidden} more", className="soft"))
-    blockers: list[Component | str] = []
-    for one in (item.get("blockers") or [])[:MAX_BLOCKERS]:
-        blockers += [", "] if blockers else ["In the way: "]
-        blockers += [job(one.get("job"), item.get("cluster"), query)]
-        blockers += [f" holds {one.get('gpus')}, {one.get('free_gpus')} free on the same node"]
-    way = [html.P(blockers, className="soft small")] if blockers else []
-    caveat = (
-        [html.P("The search stopped early; there may be cheaper moves.", className="soft small")]
-        if item.get("exact") is False and item.get("moves")
-        else []
-    )
-    return html.Div(
-        [
-            html.Div(
-                [
-                    html.B(head),
-                    state,
-                    html.Span(
-                        f"{item.get('free_gpus')} GPU{'s' if item.get('free_gpus') != 1 else ''} free",
-                        className="soft small",
-                    ),
-                ],
-                className="facts",
-            ),
-            html.Ol(moves, className="plainlist") if moves else None,
-            *way,
-            *caveat,
-        ],
-        className="plan",
-    )
+        return parts.tag("no moves help")
+    if not item.get("moves"):
+        return parts.tag("fits now", "ok")
+    return parts.tag(f"move {count(item.get('moved_gpus'), 'GPU')}", "warn")
+
+
+def blockers(item: Row, query: Query) -> Component:
+    """The first jobs in the way of a shape."""
+    words: list[Component | str] = []
+    for one in item["blockers"][:MAX_BLOCKERS]:
+        words += [
+            ", " if words else "In the way: ",
+            job(one.get("job"), item.get("cluster"), query),
+            f" holds {one.get('gpus')}, {one.get('free_gpus')} free on the same node",
+        ]
+    return html.P(words, className="soft small")
 
 
 def move(one: Row, item: Row, query: Query) -> list[Component | str]:
     """One part of a job to move or requeue."""
-    gpus = one.get("gpus")
     mark: list[Component | str] = [" ", parts.tag("preemptible", "ok")] if one.get("preemptible") else []
     return [
         job(one.get("job"), item.get("cluster"), query),
-        f": {gpus} GPU{'s' if gpus != 1 else ''} on {formats.clip(one.get('node'), 60)}",
+        f": {count(one.get('gpus'), 'GPU')} on {formats.clip(one.get('node'), 60)}",
         *mark,
     ]
 
@@ -147,9 +144,9 @@ def repartition(data: Row | None) -> Component | None:
             html.Div(parts.table(columns, body, label="Layouts"), className="tight"),
             *([more] if more else []),
         ]
-    count = sum(len(row["changes"]) for row in rows)
+    idle = count(sum(len(row["changes"]) for row in rows), "idle GPU")
     return parts.card(
-        f"{count} idle GPU{'s' if count != 1 else ''} would serve the demand better with another MIG layout",
+        f"{idle} would serve the demand better with another MIG layout",
         *sections,
         note="Suggestions only: gpuwatch changes no layout.",
     )

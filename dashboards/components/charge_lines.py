@@ -44,6 +44,14 @@ def lines(data: Row, query: Query) -> Component:
             "This charge has no lines", html.P("Nothing was held or passed on in this window.", className="soft")
         )
     currency = str(data.get("currency") or "")
+    note = f"{count:,} line{'s' if count != 1 else ''}"
+    if data.get("cost_exact") is not None:
+        note += f"; exact total {exactly(data['cost_exact'], currency)}"
+    return parts.card("Lines of this charge", table(items, currency, query), parts.pager(data, query), note=note)
+
+
+def table(items: Sequence[Row], currency: str, query: Query) -> Component:
+    """The lines as a table, without the columns that would be empty."""
     cells: list[tuple[parts.Column, Sequence[parts.Node]]] = [
         (parts.Column("Device or cause", "wide"), [what(one, query) for one in items]),
         (parts.Column("When (UTC)", "narrow-hide"), [when(one) for one in items]),
@@ -55,11 +63,7 @@ def lines(data: Row, query: Query) -> Component:
     ]
     shown = [(column, made) for column, made in cells if any(cell is not None for cell in made)]
     rows = list(zip(*(made for _, made in shown), strict=True))
-    note = f"{count:,} line{'s' if count != 1 else ''}"
-    if data.get("cost_exact") is not None:
-        note += f"; exact total {exactly(data['cost_exact'], currency)}"
-    table = parts.table([column for column, _ in shown], rows, label="Lines")
-    return parts.card("Lines of this charge", table, parts.pager(data, query), note=note)
+    return parts.table([column for column, _ in shown], rows, label="Lines")
 
 
 def exactly(value: object, currency: str) -> str:

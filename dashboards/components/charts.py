@@ -28,7 +28,6 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
     ink, window, amount = INK[scheme], item.get("window") or {}, _float(item.get("amount")) or 0.0
     start, end = str(window.get("start") or ""), str(window.get("end") or "")
     at, left = f"{days[-1]['day']}T23:59:59Z", _float(days[-1].get("left"))
-    money = f"%{{y:,.2f}} {item.get('currency') or ''}"
     even = {
         "type": "scatter",
         "mode": "lines",
@@ -46,20 +45,14 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
         "y": [amount, *(_float(day.get("left")) for day in days)],
         "line": {"color": ink.series[0], "width": 2},
         "marker": {"size": 4, "color": ink.series[0]},
-        "hovertemplate": money,
+        "hovertemplate": f"%{{y:,.2f}} {item.get('currency') or ''}",
     }
-    ahead = forecast(item, at, left, end, ink)
-    ends = _float((item.get("forecast") or {}).get("amount"))
-    # Put the label on the side of the even pace that the other lines leave free.
-    passed = (left or 0.0) < 0 if ends is None else ends > amount
-    free = {"x": 1, "xanchor": "right", "yanchor": "bottom"} if passed else {"x": 0.48, "xanchor": "right"}
-    at_y = amount * AT_THE_END if passed else amount / 2
-    notes = [mark("even pace", at_y, ink.muted, xref="paper", **{"yanchor": "top", **free})]
+    notes = [even_pace(amount, left, _float((item.get("forecast") or {}).get("amount")), ink)]
     if left is not None:
         notes.append(mark("left", left, ink.series[0], x=at, xanchor="right", xshift=-4, yanchor="top", yshift=-2))
     zero = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0}
     return {
-        "data": [even, *ahead, line],
+        "data": [even, *forecast(item, at, left, end, ink), line],
         "layout": layout(
             scheme,
             xaxis={"range": [start, end], "nticks": 6, "tickformat": "%-d %b"},
@@ -68,6 +61,14 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
             shapes=[{**zero, "line": {"color": ink.threshold, "width": 1.2}}],
         ),
     }
+
+
+def even_pace(amount: float, left: float | None, ends: float | None, ink: Ink) -> Figure:
+    """The label of the even pace, on the side that the other lines leave free."""
+    passed = (left or 0.0) < 0 if ends is None else ends > amount
+    if passed:
+        return mark("even pace", amount * AT_THE_END, ink.muted, xref="paper", yanchor="bottom", x=1, xanchor="right")
+    return mark("even pace", amount / 2, ink.muted, xref="paper", yanchor="top", x=0.48, xanchor="right")
 
 
 def forecast(item: dict[str, Any], at: str, left: float | None, end: str, ink: Ink) -> list[Figure]:

@@ -120,13 +120,7 @@ def stack(
 def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str, float] | None = None) -> Figure | None:
     """Readings over the window with the rule's thresholds; None if there is nothing to draw."""
     points = [point for point in series.get("points") or [] if isinstance(point, dict)]
-    columns = [
-        name
-        for name in series.get("columns") or dict.fromkeys(name for point in points for name in point)
-        if name not in NOT_READINGS and any(isinstance(point.get(name), int | float) for point in points)
-    ]
-    ratios = [name for name in columns if name.endswith(RATIO)] or columns
-    shown = sorted(ratios, key=lambda name: list(LINES).index(name) if name in LINES else len(LINES))[:MAX_LINES]
+    shown = drawn_columns(points, series.get("columns"))
     if not shown:
         return None
     ink, as_ratio = INK[scheme], all(name.endswith(RATIO) for name in shown)
@@ -163,6 +157,18 @@ def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str,
             margin={"t": 28},
         ),
     }
+
+
+def drawn_columns(points: Sequence[Mapping[str, Any]], columns: Sequence[str] | None) -> list[str]:
+    """The columns to draw, best known first: those with readings; only the ratios if there are any."""
+    measured = [
+        name
+        for name in columns or dict.fromkeys(name for point in points for name in point)
+        if name not in NOT_READINGS and any(isinstance(point.get(name), int | float) for point in points)
+    ]
+    ratios = [name for name in measured if name.endswith(RATIO)] or measured
+    order = {name: place for place, name in enumerate(LINES)}
+    return sorted(ratios, key=lambda name: order.get(name, len(order)))[:MAX_LINES]
 
 
 def threshold_marks(

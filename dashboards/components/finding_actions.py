@@ -26,23 +26,13 @@ def form(finding: Row, me: Row | None, chosen: str = "") -> Component:
     """Acknowledge, snooze or exempt with a reason, and past decisions. `chosen`: the action named in the link."""
     state = str(finding.get("state"))
     done = [past(row) for row in (finding.get("actions") or [])[:MAX_LISTED]]
-    actions = ["reopen"] if state in ("acked", "snoozed", "exempt") else ["ack", "snooze", "exempt"]
-    if me is not None and me.get("scope") != "admin":
-        # Only an administrator may exempt a finding permanently.
-        actions = [name for name in actions if name != "exempt"]
-    first = chosen if chosen in actions else actions[0]
-    settled = chosen and chosen not in actions
+    actions = allowed(state, me)
     preselected = chosen if chosen in actions else ""
+    ordered = sorted(actions, key=lambda name: name != preselected)
     return html.Section(
         [
-            html.Header(html.H2(ACTIONS[preselected] if preselected else "Decide")),
-            html.P(
-                f"This finding is already {STATE_WORDS.get(state, state).lower()}; see the history below.",
-                className="soft",
-            )
-            if settled
-            else None,
-            html.P("Nothing changes until you press the button.", className="soft small") if preselected else None,
+            html.Header(html.H2(ACTIONS.get(preselected, "Decide"))),
+            hint(state, chosen, preselected),
             dmc.Textarea(
                 id={"draft": "reason"},
                 label="Reason",
@@ -52,15 +42,31 @@ def form(finding: Row, me: Row | None, chosen: str = "") -> Component:
                 maxRows=6,
             ),
             html.Div([choices(name) for name in ("ack", "snooze") if name in actions], className="options"),
-            html.Div(
-                [button(name, name == first) for name in sorted(actions, key=lambda name: name != first)],
-                className="buttons",
-            ),
+            html.Div([button(name, name == ordered[0]) for name in ordered], className="buttons"),
             html.Ol(done, className="history") if done else None,
         ],
         className="card chosen" if preselected else "card",
         id="decide",
     )
+
+
+def allowed(state: str, me: Row | None) -> list[str]:
+    """The actions for a finding in this state; only an administrator may exempt one permanently."""
+    if state in ("acked", "snoozed", "exempt"):
+        return ["reopen"]
+    if me is not None and me.get("scope") != "admin":
+        return ["ack", "snooze"]
+    return ["ack", "snooze", "exempt"]
+
+
+def hint(state: str, chosen: str, preselected: str) -> Component | None:
+    """What the link's action leads to: nothing until the button is pressed, or nothing at all if already decided."""
+    if preselected:
+        return html.P("Nothing changes until you press the button.", className="soft small")
+    if chosen:
+        word = STATE_WORDS.get(state, state).lower()
+        return html.P(f"This finding is already {word}; see the history below.", className="soft")
+    return None
 
 
 def button(name: str, first: bool) -> Component:

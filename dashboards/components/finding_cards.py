@@ -77,54 +77,54 @@ def placement(evidence: Row) -> Component | None:
     """A gang's placement, compared with the best one that was free, and the slowdown."""
     if not is_placement(evidence):
         return None
-    low, high = (
-        formats.number(evidence.get("slowdown_low")),
-        formats.number(evidence.get("slowdown_high")),
-    )
-    title = "A closer placement was free"
-    if low is not None and high is not None:
-        times = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-        title = f"Each step takes {times} times as long as with the best free placement"
+    count = formats.number(evidence.get("nodes"))
     nodes = formats.clip(evidence.get("best_nodes") or formats.MISSING, 160)
     columns = [parts.Column(""), parts.Column("Actual placement"), parts.Column("Best free at the time")]
     rows: list[list[Component | str]] = [
         ["Spans", word(evidence.get("spans")), word(evidence.get("best"))],
         ["Farthest pair", level(evidence, "worst_level"), level(evidence, "best_level")],
         ["Slowest link", speed(evidence.get("gb_per_s")), speed(evidence.get("best_gb_per_s"))],
-        ["Nodes", parts.num(str(quantities.plain(count)) if (count := formats.number(evidence.get("nodes"))) else formats.MISSING),
+        ["Nodes", parts.num(formats.MISSING if count is None else str(quantities.plain(count))),
          html.Span(nodes, className="mono")],
     ]  # fmt: skip
-    lost = [formats.number(evidence.get(f"lost_gpu_hours_{end}")) for end in ("low", "high")]
-    exposed = [evidence.get(f"exposed_ratio_{end}") for end in ("low", "high")]
-    facts = []
-    if None not in lost:
-        facts.append(
-            (
-                "Work lost",
-                parts.num(" to ".join(dict.fromkeys(formats.short(one or Decimal(0)) for one in lost)) + " GPU-h"),
-            )
-        )
-    if None not in exposed:
-        facts.append(("Network wait", parts.num(" to ".join(dict.fromkeys(formats.percent(one) for one in exposed)))))
-    measured = evidence.get("measured_exposed_ratio")
+    facts = placement_facts(evidence)
+    when = None
+    if at := evidence.get("at"):
+        free = f"Free there when the job started ({formats.clip(at, 40)}): {evidence.get('free_gpus')} GPUs"
+        when = html.P(free, className="soft small")
     note = (
         "Low end: the measured share of a step spent waiting on the network; high end: published figures"
-        if measured is not None
+        if evidence.get("measured_exposed_ratio") is not None
         else "An estimate: the share of a step spent waiting on the network comes from published figures"
     )
-    at = evidence.get("at")
-    when = (
-        [
-            html.P(
-                f"Free there when the job started ({formats.clip(at, 40)}): {evidence.get('free_gpus')} GPUs",
-                className="soft small",
-            )
-        ]
-        if at
-        else []
-    )
     table = parts.table(columns, rows, label="Actual and best placement")
-    return parts.card(title, table, keyfacts(facts) if facts else None, *when, note=note, name="late")
+    shown = [table, keyfacts(facts) if facts else None, *([when] if when else [])]
+    return parts.card(slowdown(evidence), *shown, note=note, name="late")
+
+
+def slowdown(evidence: Row) -> str:
+    """How much longer a step takes than with the best free placement, if known."""
+    low, high = (formats.number(evidence.get(f"slowdown_{end}")) for end in ("low", "high"))
+    if low is None or high is None:
+        return "A closer placement was free"
+    return f"Each step takes {between(f'{low:.2f}', f'{high:.2f}')} times as long as with the best free placement"
+
+
+def placement_facts(evidence: Row) -> list[tuple[str, Component]]:
+    """Lost work and network wait, each as a range; unknown ones are left out."""
+    facts = []
+    lost = [formats.number(evidence.get(f"lost_gpu_hours_{end}")) for end in ("low", "high")]
+    if None not in lost:
+        facts.append(("Work lost", parts.num(between(*(formats.short(one or Decimal(0)) for one in lost)) + " GPU-h")))
+    exposed = [evidence.get(f"exposed_ratio_{end}") for end in ("low", "high")]
+    if None not in exposed:
+        facts.append(("Network wait", parts.num(between(*map(formats.percent, exposed)))))
+    return facts
+
+
+def between(*ends: str) -> str:
+    """`1.05 to 1.20`, or only `1.05` if both ends read the same."""
+    return " to ".join(dict.fromkeys(ends))
 
 
 def word(entry: object) -> str:

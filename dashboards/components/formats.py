@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 
@@ -30,6 +31,12 @@ def number(value: object) -> Decimal | None:
     except InvalidOperation:
         return None
     return found if found.is_finite() else None
+
+
+def total(values: Iterable[object]) -> Decimal | None:
+    """The sum of the known numbers; None if none is known."""
+    known = [found for value in values if (found := number(value)) is not None]
+    return sum(known, Decimal(0)) if known else None
 
 
 def short(value: Decimal) -> str:

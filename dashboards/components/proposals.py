@@ -52,17 +52,10 @@ def job_cell(item: Row, query: Query) -> Component:
 def spot(answer: Row, query: Query) -> Component:
     """Jobs suited to spot capacity, then the others, with the reasons."""
     items: list[Row] = answer.get("items") or []
-    unpriced = answer.get("jobs_without_price") or 0
     if not items:
-        fix = "Enter the spot discount, or add rates with pricing spot." if unpriced else "No job ran in this window."
-        return states.empty(
-            "No job could be assessed" if unpriced else "No job in this window",
-            f"{counted(unpriced, 'job')} without a spot price. {fix}" if unpriced else fix,
-        )
-    suited = sum(1 for item in items if item.get("suitable"))
-    listed = len(items)
+        return no_spot(answer.get("jobs_without_price") or 0)
     worth = [item for item in items if (formats.number(item.get("saving")) or 0) > 0]
-    items = [*worth, *sorted((item for item in items if item not in worth), key=cost_order)[:MAX_UNSUITED]]
+    listed = [*worth, *sorted((item for item in items if item not in worth), key=cost_order)[:MAX_UNSUITED]]
     columns = [
         parts.Column("Job", "wide"),
         parts.Column("Suited"),
@@ -72,32 +65,48 @@ def spot(answer: Row, query: Query) -> Component:
         parts.Column("Longest run", "r narrow-hide"),
         parts.Column("Why", "narrow-hide"),
     ]
-    rows = [
-        [
-            html.Div([job_cell(item, query), html.Div(why, className="soft small narrow-only")]),
-            parts.tag("Yes", "ok") if item.get("suitable") else parts.tag("No"),
-            parts.money(item.get("saving"), str(item.get("currency") or "")) if item.get("suitable") else html.Span(),
-            parts.money(item.get("cost"), str(item.get("currency") or "")),
-            parts.num(f"{formats.number(item.get('gpu_hours')) or 0:,.0f}", item.get("gpu_hours")),
-            parts.num(f"{formats.number(item.get('longest_run_hours')) or 0:,.1f} h"),
-            html.Span(why, className="soft"),
-        ]
-        for item in items[:MAX_JOBS]
-        for why in [
-            html.Span(formats.clip(item.get("why"), 120), className="two-lines", title=str(item.get("why") or ""))
-        ]
+    rows = [spot_row(item, query) for item in listed[:MAX_JOBS]]
+    title = f"Spot capacity would have saved {sums(answer) if worth else 'nothing'} {query.window_words}"
+    more = rest((answer.get("jobs") or 0) > len(rows), len(rows), "gpuwatch decide spot")
+    table = parts.table(columns, rows, label="Jobs")
+    return parts.card(title, table, more, note=spot_note(answer, items, bool(worth)))
+
+
+def no_spot(unpriced: int) -> Component:
+    """The reason why no job is listed: none ran, or none has a spot price."""
+    if not unpriced:
+        return states.empty("No job in this window", "No job ran in this window.")
+    return states.empty(
+        "No job could be assessed",
+        f"{counted(unpriced, 'job')} without a spot price. Enter the spot discount, or add rates with pricing spot.",
+    )
+
+
+def spot_row(item: Row, query: Query) -> list[Component]:
+    """A job with its cost and what spot capacity would have saved."""
+    currency, suitable = str(item.get("currency") or ""), item.get("suitable")
+    why = html.Span(formats.clip(item.get("why"), 120), className="two-lines", title=str(item.get("why") or ""))
+    return [
+        html.Div([job_cell(item, query), html.Div(why, className="soft small narrow-only")]),
+        parts.tag("Yes", "ok") if suitable else parts.tag("No"),
+        parts.money(item.get("saving"), currency) if suitable else html.Span(),
+        parts.money(item.get("cost"), currency),
+        parts.num(f"{formats.number(item.get('gpu_hours')) or 0:,.0f}", item.get("gpu_hours")),
+        parts.num(f"{formats.number(item.get('longest_run_hours')) or 0:,.1f} h"),
+        html.Span(why, className="soft"),
     ]
-    jobs = answer.get("jobs") or 0
-    note = f"{'at least ' if jobs > listed else ''}{suited} of {counted(jobs, 'job')} suited"
-    if suited and not worth:
+
+
+def spot_note(answer: Row, items: list[Row], saves: bool) -> str:
+    """How many of the jobs are suited, and how many have no spot price."""
+    jobs, unpriced = answer.get("jobs") or 0, answer.get("jobs_without_price")
+    suited = sum(1 for item in items if item.get("suitable"))
+    note = f"{'at least ' if jobs > len(items) else ''}{suited} of {counted(jobs, 'job')} suited"
+    if suited and not saves:
         note += ", none of them billed on demand"
     if unpriced:
         note += f"; {unpriced} more without a spot price"
-    saved = sums(answer) if worth else "nothing"
-    title = f"Spot capacity would have saved {saved} {query.window_words}"
-    shown = min(len(items), MAX_JOBS)
-    all_ = rest(jobs > shown, shown, "gpuwatch decide spot")
-    return parts.card(title, parts.table(columns, rows, label="Jobs"), all_, note=note)
+    return note
 
 
 def cost_order(item: Row) -> Decimal:

@@ -107,37 +107,48 @@ def slices(rows: Iterable[Row]) -> dict[str, list[Slice]]:
 
 def one(rows: Sequence[Row]) -> Slice:
     """One slice, summed over its tenancies."""
-    held = [row for row in rows if row.get("team") not in NOBODY or row.get("job")]
+    held: list[Row] = []
+    free: list[Row] = []
+    for row in rows:
+        (held if row.get("team") not in NOBODY or row.get("job") else free).append(row)
     by_owner: dict[str, Decimal] = {}
     for row in held:
         name = owner_of(row)
         by_owner[name] = by_owner.get(name, Decimal(0)) + seconds(row, "device_seconds")
     owner = max(by_owner, key=lambda name: (by_owner[name], name), default=None)
     mine = [row for row in held if owner_of(row) == owner]
-    longest = max(mine, key=lambda row: seconds(row, "device_seconds"), default=None)
-    costs = [cost for row in held if (cost := formats.number(row.get("cost"))) is not None]
-    idle = [part for row in held if (part := formats.number(row.get("idle_seconds"))) is not None]
+    longest: Row = max(mine, key=lambda row: seconds(row, "device_seconds"), default={})
     last = max(rows, key=lambda row: str(row.get("start") or ""))
     placement = last.get("placement")
     return Slice(
         ident=str(last.get("slice")),
         gpu=str(last.get("gpu")),
-        cluster=str(last.get("cluster") or ""),
-        profile=str(last.get("profile") or formats.MISSING),
-        share=str(last.get("share") or formats.MISSING),
+        cluster=text(last, "cluster"),
+        profile=text(last, "profile", formats.MISSING),
+        share=text(last, "share", formats.MISSING),
         placement=placement if isinstance(placement, dict) else None,
         owner=owner,
-        job=str(longest["job"]) if longest and longest.get("job") else None,
+        job=str(longest["job"]) if longest.get("job") else None,
         others=max(0, len(by_owner) - 1),
-        held_s=sum((seconds(row, "device_seconds") for row in held), Decimal(0)),
-        free_s=sum((seconds(row, "device_seconds") for row in rows if row not in held), Decimal(0)),
-        idle_s=sum(idle, Decimal(0)) if idle else None,
+        held_s=sum(by_owner.values(), Decimal(0)),
+        free_s=sum((seconds(row, "device_seconds") for row in free), Decimal(0)),
+        idle_s=formats.total(row.get("idle_seconds") for row in held),
         busy=busy_of(held),
-        cost=sum(costs, Decimal(0)) if costs else None,
-        currency=str(last.get("currency") or ""),
-        method=", ".join(dict.fromkeys(str(row["share_method"]) for row in rows if row.get("share_method"))),
-        split=", ".join(dict.fromkeys(str(row["split"]) for row in rows if row.get("split"))),
+        cost=formats.total(row.get("cost") for row in held),
+        currency=text(last, "currency"),
+        method=distinct(rows, "share_method"),
+        split=distinct(rows, "split"),
     )
+
+
+def text(row: Row, name: str, default: str = "") -> str:
+    """A column as text."""
+    return str(row.get(name) or default)
+
+
+def distinct(rows: Iterable[Row], name: str) -> str:
+    """The different texts of a column, in order of appearance."""
+    return ", ".join(dict.fromkeys(str(row[name]) for row in rows if row.get(name)))
 
 
 def owner_of(row: Row) -> str:

@@ -89,33 +89,15 @@ def sentence(item: Row, currency: str) -> str:
 def card(item: Row, query: Query, scheme: Scheme) -> Component:
     """One budget: summary, bar with forecast, numbers and burn-down."""
     currency, (kind, word) = str(item.get("currency") or ""), status(item)
-    forecast = item.get("forecast") or {}
     amount, spent = formats.number(item.get("amount")), formats.number(item.get("spent"))
     left = amount - spent if amount is not None and spent is not None else None
-    ends = (
-        parts.money(forecast.get("amount"), currency)
-        if forecast
-        else parts.num(formats.MISSING, "Needs a week of data")
-    )
-    between = (
-        html.Span(
-            f"{formats.money(forecast.get('low'), currency)} to {formats.money(forecast.get('high'), currency)}",
-            className="soft small",
-            title=f"{forecast.get('level')} prediction interval",
-        )
-        if forecast
-        else None
-    )
     team = str(item.get("team"))
     href = query.link("/teams", team=None if team == FLEET else team, window=str(item.get("period")))
-    runs_out: parts.Node = parts.num(formats.day(item["runs_out"])) if item.get("runs_out") else "not in this period"
-    if spent is None or (not forecast and not item.get("runs_out")):
-        runs_out = parts.num(formats.MISSING, "No forecast yet")
     facts = [
         fact("Spent", parts.money(item.get("spent"), currency)),
         fact("Left", parts.money(left, currency, "num lost" if left is not None and left < 0 else "num")),
-        fact("Forecast", html.Div([ends, between])),
-        fact("Runs out", runs_out),
+        fact("Forecast", outlook(item.get("forecast") or {}, currency)),
+        fact("Runs out", runs_out(item)),
     ]
     if item.get("gpu_hours_quota") is not None:
         quota = formats.short(formats.number(item["gpu_hours_quota"]) or Decimal(0))
@@ -131,6 +113,26 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
         ],
         className="card budget",
     )
+
+
+def outlook(forecast: Row, currency: str) -> Component:
+    """The forecast amount with its prediction interval."""
+    if not forecast:
+        return html.Div([parts.num(formats.MISSING, "Needs a week of data"), None])
+    between = html.Span(
+        f"{formats.money(forecast.get('low'), currency)} to {formats.money(forecast.get('high'), currency)}",
+        className="soft small",
+        title=f"{forecast.get('level')} prediction interval",
+    )
+    return html.Div([parts.money(forecast.get("amount"), currency), between])
+
+
+def runs_out(item: Row) -> parts.Node:
+    """The day on which the budget runs out, if it does and if it can be forecast."""
+    day = item.get("runs_out")
+    if formats.number(item.get("spent")) is None or not (item.get("forecast") or day):
+        return parts.num(formats.MISSING, "No forecast yet")
+    return parts.num(formats.day(day)) if day else "not in this period"
 
 
 def drawn(item: Row, scheme: Scheme) -> list[Component]:

@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, mig_drawing, parts, slice_use
+from gpuwatch.dashboards.components import formats, ledger_math, mig_drawing, parts, slice_use
 from gpuwatch.dashboards.components.slice_use import Slice
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
@@ -104,31 +104,21 @@ def gpu_order(gpu: Row, held: dict[str, list[Slice]], sort: str) -> tuple[Decima
 def numbers(data: Data, slices: list[Slice]) -> Component:
     """Cost of the slices, idle and unallocated time, remainder, and how many were measured."""
     currency = next((part.currency for part in slices if part.currency), "")
-    costs = [part.cost for part in slices if part.cost is not None]
-    idle = [part.idle_s for part in slices if part.idle_s is not None]
     held = sum((part.held_s for part in slices), Decimal(0))
     free = sum((part.free_s for part in slices), Decimal(0))
+    idle = formats.total(part.idle_s for part in slices)
     taken = [part for part in slices if part.owner]
+    measured = sum(1 for part in taken if part.busy is not None)
     rest = sum((slice_use.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
     return parts.headlines(
         [
-            parts.Headline("Cost of held slices", parts.money(sum(costs, Decimal(0)) if costs else None, currency)),
+            parts.Headline("Cost of held slices", parts.money(formats.total(part.cost for part in slices), currency)),
+            parts.Headline("Held idle", parts.percent(ledger_math.ratio(idle, held)), note="of the held slice time"),
             parts.Headline(
-                "Held idle",
-                parts.percent(sum(idle, Decimal(0)) / held if idle and held else None),
-                note="of the held slice time",
-            ),
-            parts.Headline(
-                "Unallocated",
-                parts.percent(free / (free + held) if free + held else None),
-                note="of all slice time",
+                "Unallocated", parts.percent(ledger_math.ratio(free, free + held)), note="of all slice time"
             ),
             parts.Headline("Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="in no slice"),
-            parts.Headline(
-                "Measured",
-                parts.num(f"{sum(1 for part in taken if part.busy is not None)} of {len(taken)}"),
-                note="held slices",
-            ),
+            parts.Headline("Measured", parts.num(f"{measured} of {len(taken)}"), note="held slices"),
         ]
     )
 

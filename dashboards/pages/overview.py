@@ -12,14 +12,14 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import effectiveness, figures, formats, ledger_math, parts
+from gpuwatch.dashboards.components import effectiveness, figures, formats, funnel, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
-from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
+from gpuwatch.dashboards.shell.theme import BUCKETS, Scheme
 
 TOP_FINDINGS = 4
 NOTHING_BEFORE = "no earlier data"
@@ -68,7 +68,13 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             headlines(data, sums, whole, currency, query),
             html.Div(
                 [
-                    html.Div([funnel(data, sums, query, currency), buckets(sums, currency, query)], className="column"),
+                    html.Div(
+                        [
+                            funnel.card(data.history.now.get("funnel"), data.fleet, sums, query, currency),
+                            buckets(sums, currency, query),
+                        ],
+                        className="column",
+                    ),
                     html.Div([top_findings(data, query), trend(data, query, scheme)], className="column"),
                 ],
                 className="halves",
@@ -112,7 +118,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             formats.points(now, then) if alike else None,
             None if now is None or then is None else now >= then,
             effectiveness.worked_by_step(steps),
-            not_measured(query) if now is None and whole.seconds else "of measured time" if partial else alone,
+            funnel.not_measured(query) if now is None and whole.seconds else "of measured time" if partial else alone,
         )
 
     def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:
@@ -148,106 +154,6 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             share("Not measured", ["unobserved"], False, query.link("/quality")),
         ]
     )
-
-
-def not_measured(query: Query) -> Component:
-    """A note that activity is not measured, linked to the fix."""
-    return parts.link("SM activity is not measured", query.link("/quality"), "more", "See Data quality for the fix")
-
-
-def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
-    """From owned to effective: GPU-hours and cost in the window, and GPUs right now."""
-    priced = pool_stages(sums)
-    # The buckets do not show which free GPUs report, only which allocated ones are measured.
-    stages: Row = priced if query.get("pool") else {**(data.history.now.get("funnel") or {}), **priced}
-    now = running(data.fleet or {}, query)
-    whole, team = formats.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
-    rows = []
-    for name, word, meaning in STAGES:
-        stage: Row = stages.get(name) or {}
-        share = ledger_math.ratio(stage.get("gpu_seconds"), whole)
-        # The API returns a cost of 0.00 even if no bucket of the stage has a price.
-        known = name in stages and (priced.get(name) or priced["total"])["cost"] is not None
-        cost = stage.get("cost") if known else None
-        rows.append(
-            [
-                html.Span("Held" if name == "total" and team else word, title=meaning),
-                parts.bar(float(share), f"f-{name}") if share is not None else None,
-                parts.percent(share),
-                parts.hours(stage.get("gpu_seconds")),
-                parts.money(cost, currency),
-                *([] if team else [current(now.get(name))]),
-            ]
-        )
-    columns = [
-        parts.Column("Stage", "stage"),
-        parts.Column("", "grow"),
-        parts.Column("Share", "r"),
-        parts.Column("GPU-h", "r"),
-        parts.Column("Cost", "r narrow-hide"),
-    ]
-    if not team:
-        hint = "GPUs, and MIG slices of partitioned GPUs, in the latest minutes of the ledger"
-        columns.append(parts.Column("Now", "r now", hint=hint))
-    effective, partial = effectiveness.worked(sums), effectiveness.measured_partly(sums)
-    of = "of the measured GPU time" if partial else f"of the GPU time {'held' if team else 'owned'}"
-    title = f"{formats.percent(effective)} {of} was effective"
-    if effective is None:
-        title = "Effective GPU time: unknown" if partial else "From owned to effective GPU time"
-    note = not_measured(query) if effective is None and partial else None
-    return parts.card(title, parts.table(columns, rows, label="Funnel"), note=note, name="tight")
-
-
-def pool_stages(sums: Mapping[str, Sum]) -> Row:
-    """The funnel computed from buckets. They do not show which free GPUs report, so that stage is missing; the later
-    stages are unknown if nearly all allocated time is unmeasured.
-    """
-    held = [bucket.name for bucket in BUCKETS if bucket.allocated and bucket.name != "unobserved"]
-    stages = {
-        "total": list(sums),
-        "allocated": held,
-        "active": [name for name in held if name != "hoarded"],
-        "effective": list(PRODUCTIVE),
-    }
-    found = {name: ledger_math.total(sums, names) for name, names in stages.items()}
-    rows: Row = {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
-    if effectiveness.unseen(sums) > ledger_math.UNSEEN_MAX:
-        rows |= {name: {"gpu_seconds": None, "cost": None} for name in ("active", "effective")}
-    return rows
-
-
-def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal | None]]:
-    """Current whole GPUs and MIG slices at each stage, within the filters."""
-    items = [
-        row
-        for row in fleet.get("items") or []
-        if query.get("cluster") in ("", row.get("cluster")) and query.get("pool") in ("", row.get("pool"))
-    ]
-    if query.get("team"):
-        return {}
-    keys = {name: "effective_known" if name == "allocated" else name for name, _, _ in STAGES}
-    return {name: (added(items, "gpus", key), added(items, "slices", key)) for name, key in keys.items()}
-
-
-def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
-    """The sum of the known values; None if there are none."""
-    known = [found for row in items if (found := formats.number((row.get(kind) or {}).get(stage))) is not None]
-    return sum(known, Decimal(0)) if known else None
-
-
-def current(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
-    """`96 + 26 slices`."""
-    gpus, slices = counts or (None, None)
-    text = count(gpus)
-    if slices:
-        text = f"{text} + {count(slices)} slices" if gpus else f"{count(slices)} slices"
-    return parts.num(text, f"{gpus} whole GPUs, {slices or 0} MIG slices" if gpus is not None else None)
-
-
-def count(value: object) -> str:
-    """A number of GPUs: whole numbers as such, averages with one decimal."""
-    found = formats.number(value)
-    return formats.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
 
 
 def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:

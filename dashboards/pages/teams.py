@@ -111,21 +111,25 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 
 def policy_words(data: Data) -> list[Component]:
     """The policy in effect at the end of the window, and the one before it; nothing if unknown."""
-    window = data.charges.get("window") or {}
-    start, end = str(window.get("start") or ""), str(window.get("end") or "")
     if data.policies is None:
         return []
-    items = sorted(data.policies.get("items") or [], key=lambda item: str(item.get("valid_from")))
-    held = [item for item in items if str(item.get("valid_from")) < end and start < str(item.get("valid_to") or "9")]
-    # A policy without an end is in effect until the next one starts.
-    later = [str(item.get("valid_from")) for item in held[1:]] + ["9"]
-    held = [item for item, until in zip(held, later, strict=False) if until > start]
+    window = data.charges.get("window") or {}
+    start, end = str(window.get("start") or ""), str(window.get("end") or "")
+    held = policies_between(data.policies.get("items") or [], start, end)
     name = formats.clip(held[-1].get("name"), 60) if held else ""
     if not name:
         return [html.Div("Policy: teams pay for what they hold, the platform pays for the rest")]
     since = f", since {formats.day(held[-1].get('valid_from'))}" if str(held[-1].get("valid_from")) > start else ""
     before = f"; before: {formats.clip(held[-2].get('name'), 60)}" if len(held) > 1 else ""
     return [html.Div(f"Policy: {name}{since}{before}", title=f"version {data.policies.get('version')}")]
+
+
+def policies_between(items: Sequence[Row], start: str, end: str) -> list[Row]:
+    """The policies in effect at some time between, oldest first; one without an end lasts until the next one starts."""
+    ordered = sorted(items, key=lambda item: str(item.get("valid_from")))
+    held = [item for item in ordered if str(item.get("valid_from")) < end and start < str(item.get("valid_to") or "9")]
+    later = [str(item.get("valid_from")) for item in held[1:]] + ["9"]
+    return [item for item, until in zip(held, later, strict=False) if until > start]
 
 
 def export(word: str, query: Query, **form: str) -> Component:
@@ -208,19 +212,6 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     ordered = sorted(sums.items(), key=lambda entry: charge_cells.place(entry[0], entry[1], query.get("sort", "cost")))
     kinds = charge_cells.shown_kinds(rows)
     opened = charge_cells.charges_of(rows, view)
-    columns = [
-        parts.Column(charge_cells.VIEWS[view], "wide", "name"),
-        parts.Column("GPU-h", "r", "gpu_seconds"),
-        *(
-            parts.Column(charge_cells.KINDS[kind][0], "r narrow-hide", hint=charge_cells.KINDS[kind][1])
-            for kind in kinds
-        ),
-        parts.Column("Cost", "r", "cost"),
-        parts.Column("", "grow narrow-hide"),
-        parts.Column("Share", "r narrow-hide"),
-        parts.Column("Change", "r", hint="Cost against the previous window"),
-        *([parts.Column("Where it went", "mix narrow-hide")] if mixes else []),
-    ]
     cells = [
         [
             charge_cells.name_cell(name, view, clusters.get(name), query),
@@ -239,11 +230,31 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     return html.Section(
         [
             parts.legend(shown) if mixes else None,
-            parts.table(columns, cells, query, f"Charges by {charge_cells.VIEWS[view].lower()}", "cost"),
+            parts.table(
+                columns_of(view, kinds, bool(mixes)),
+                cells,
+                query,
+                f"Charges by {charge_cells.VIEWS[view].lower()}",
+                "cost",
+            ),
             html.P(note, className="soft") if note else None,
         ],
         className="card bare",
     )
+
+
+def columns_of(view: str, kinds: Sequence[str], mixed: bool) -> list[parts.Column]:
+    """The columns of the list: one per kind of charge, and the buckets if known."""
+    columns = [
+        parts.Column(charge_cells.VIEWS[view], "wide", "name"),
+        parts.Column("GPU-h", "r", "gpu_seconds"),
+        *(parts.Column(word, "r narrow-hide", hint=hint) for word, hint in map(charge_cells.KINDS.__getitem__, kinds)),
+        parts.Column("Cost", "r", "cost"),
+        parts.Column("", "grow narrow-hide"),
+        parts.Column("Share", "r narrow-hide"),
+        parts.Column("Change", "r", hint="Cost against the previous window"),
+    ]
+    return [*columns, parts.Column("Where it went", "mix narrow-hide")] if mixed else columns
 
 
 def empty(query: Query) -> Component:

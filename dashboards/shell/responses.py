@@ -50,28 +50,15 @@ class Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
-        if method not in METHODS:
-            await PlainTextResponse("method not allowed", 405)(scope, receive, send)
-            return
-        if method == "POST" and not same_origin(headers):
-            await PlainTextResponse("the request comes from another site", 403)(scope, receive, send)
+        refused = refusal(method, headers)
+        if refused:
+            await refused(scope, receive, send)
             return
         if method != "POST" and not path.startswith(OWN):
             # Every page is served by the same document; its script reads the URL.
             scope = {**scope, "path": f"{ROOT}/", "raw_path": f"{ROOT}/".encode()}
-        compress = "gzip" in headers.get("accept-encoding", "")
-        start: Message = {"type": "http.response.start", "status": 500, "headers": []}
-        if compress and path in self._bundles:
-            raw, body = self._bundles[path]
-            start.update(status=200, headers=raw)
-        else:
-            start, body = await buffered(self._app, {**scope, "method": method if method == "POST" else "GET"}, receive)
-            if start["status"] >= 500 and (path == UPDATE or path.startswith(SUITES)):
-                # Dash raises for an unknown bundle and for a malformed callback request. Errors inside a callback
-                # are handled by the callback.
-                start, body = {**start, "status": 400 if path == UPDATE else 404, "headers": []}, b"not found"
-            if compress:
-                body = await self._compressed(path, start, body)
+        inner = {**scope, "method": method if method == "POST" else "GET"}
+        start, body = await self._answer(path, inner, receive, "gzip" in headers.get("accept-encoding", ""))
         out = MutableHeaders(raw=list(start["headers"]))
         self._set_headers(out, path, scope.get("query_string", b""))
         if start["status"] == 200 and "etag" in out and headers.get("if-none-match") == out["etag"]:
@@ -81,6 +68,20 @@ class Guarded:
             out["content-length"] = str(len(body))
         await send({**start, "headers": out.raw})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+    async def _answer(self, path: str, scope: Scope, receive: Receive, compress: bool) -> tuple[Message, bytes]:
+        """The buffered response; compressed bundles come from the cache."""
+        if compress and path in self._bundles:
+            raw, body = self._bundles[path]
+            return {"type": "http.response.start", "status": 200, "headers": raw}, body
+        start, body = await buffered(self._app, scope, receive)
+        if start["status"] >= 500 and (path == UPDATE or path.startswith(SUITES)):
+            # Dash raises for an unknown bundle and for a malformed callback request. Errors inside a callback
+            # are handled by the callback.
+            start, body = {**start, "status": 400 if path == UPDATE else 404, "headers": []}, b"not found"
+        if compress:
+            body = await self._compressed(path, start, body)
+        return start, body
 
     async def _compressed(self, path: str, start: Message, body: bytes) -> bytes:
         """Compresses the body if worthwhile; bundles are cached."""
@@ -113,6 +114,15 @@ class Guarded:
             out.setdefault("cache-control", "no-cache")
         else:
             out["cache-control"] = "no-cache" if path.startswith(ASSETS) else "no-store"
+
+
+def refusal(method: str, headers: Headers) -> PlainTextResponse | None:
+    """The error for an unsupported method or a form of another site; None if the request is fine."""
+    if method not in METHODS:
+        return PlainTextResponse("method not allowed", 405)
+    if method == "POST" and not same_origin(headers):
+        return PlainTextResponse("the request comes from another site", 403)
+    return None
 
 
 async def buffered(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[Message, bytes]:

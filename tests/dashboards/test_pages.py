@@ -21,6 +21,7 @@ from gpuwatch.dashboards.components import (
     finding_actions,
     findings_list,
     formats,
+    funnel,
     ledger_math,
     mig_drawing,
     slice_use,
@@ -192,7 +193,7 @@ def test_the_overview_does_without_what_failed() -> None:
 def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
     sums = ledger_math.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
 
-    assert {"total", "allocated", "active", "effective"} == set(overview.pool_stages(sums))
+    assert {"total", "allocated", "active", "effective"} == set(funnel.pool_stages(sums))
 
 
 def test_unknown_is_missing_and_never_zero() -> None:
@@ -211,8 +212,7 @@ def test_a_funnel_without_prices_has_no_money() -> None:
     bare = [{**row, "cost": None, "currency": None} for row in data.history.now["items"]]
     sums = ledger_math.by_key(bare, "bucket")
     zero = {name: {**stage, "cost": "0.00"} for name, stage in data.history.now["funnel"].items()}
-    unpriced = replace(data, history=replace(data.history, now={**data.history.now, "items": bare, "funnel": zero}))
-    body = overview.funnel(unpriced, sums, Query(), "").children[1].children.children[-1]
+    body = funnel.card(zero, data.fleet, sums, Query(), "").children[1].children.children[-1]
 
     assert [formats.MISSING] * 5 == [text(row.children[4]) for row in body.children]
 

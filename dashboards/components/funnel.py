@@ -1,0 +1,125 @@
+"""Overview: the funnel from owned to effective GPU time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import effectiveness, formats, ledger_math, parts
+from gpuwatch.dashboards.components.ledger_math import Sum
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE, STAGES
+
+
+def card(of_fleet: Row | None, fleet: Row | None, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
+    """From owned to effective: GPU-hours and cost in the window, and GPUs right now.
+
+    `of_fleet`: the stages of the whole fleet as the API computes them.
+    """
+    priced = pool_stages(sums)
+    # The buckets do not show which free GPUs report, only which allocated ones are measured.
+    stages: Row = priced if query.get("pool") else {**(of_fleet or {}), **priced}
+    now, team = running(fleet or {}, query), query.get("team")
+    whole = formats.number((stages.get("total") or {}).get("gpu_seconds"))
+    renamed = {"total": "Held"} if team else {}
+    rows: list[list[parts.Node]] = []
+    for name, word, meaning in STAGES:
+        # The API returns a cost of 0.00 even if no bucket of the stage has a price.
+        known = (priced.get(name) or priced["total"])["cost"] is not None
+        label = html.Span(renamed.get(name, word), title=meaning)
+        rows.append([label, *amounts(name, stages.get(name) or {}, whole, currency if known else None)])
+        if not team:
+            rows[-1].append(current(now.get(name)))
+    columns = [
+        parts.Column("Stage", "stage"),
+        parts.Column("", "grow"),
+        parts.Column("Share", "r"),
+        parts.Column("GPU-h", "r"),
+        parts.Column("Cost", "r narrow-hide"),
+    ]
+    if not team:
+        hint = "GPUs, and MIG slices of partitioned GPUs, in the latest minutes of the ledger"
+        columns.append(parts.Column("Now", "r now", hint=hint))
+    effective, partial = effectiveness.worked(sums), effectiveness.measured_partly(sums)
+    note = not_measured(query) if effective is None and partial else None
+    table = parts.table(columns, rows, label="Funnel")
+    return parts.card(title(effective, partial, "held" if team else "owned"), table, note=note, name="tight")
+
+
+def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) -> list[parts.Node]:
+    """Share, GPU-hours and cost of a stage; without a currency its cost is unknown."""
+    share = ledger_math.ratio(stage.get("gpu_seconds"), whole)
+    return [
+        parts.bar(float(share), f"f-{name}") if share is not None else None,
+        parts.percent(share),
+        parts.hours(stage.get("gpu_seconds")),
+        parts.money(None if currency is None else stage.get("cost"), currency),
+    ]
+
+
+def title(effective: Decimal | None, partial: bool, held: str) -> str:
+    """The effective share, and the time that it refers to."""
+    if effective is None:
+        return "Effective GPU time: unknown" if partial else "From owned to effective GPU time"
+    whole = "of the measured GPU time" if partial else f"of the GPU time {held}"
+    return f"{formats.percent(effective)} {whole} was effective"
+
+
+def not_measured(query: Query) -> Component:
+    """A note that activity is not measured, linked to the fix."""
+    return parts.link("SM activity is not measured", query.link("/quality"), "more", "See Data quality for the fix")
+
+
+def pool_stages(sums: Mapping[str, Sum]) -> Row:
+    """The funnel computed from buckets. They do not show which free GPUs report, so that stage is missing; the later
+    stages are unknown if nearly all allocated time is unmeasured.
+    """
+    held = [bucket.name for bucket in BUCKETS if bucket.allocated and bucket.name != "unobserved"]
+    stages = {
+        "total": list(sums),
+        "allocated": held,
+        "active": [name for name in held if name != "hoarded"],
+        "effective": list(PRODUCTIVE),
+    }
+    found = {name: ledger_math.total(sums, names) for name, names in stages.items()}
+    rows: Row = {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
+    if effectiveness.unseen(sums) > ledger_math.UNSEEN_MAX:
+        rows |= {name: {"gpu_seconds": None, "cost": None} for name in ("active", "effective")}
+    return rows
+
+
+def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal | None]]:
+    """Current whole GPUs and MIG slices at each stage, within the filters."""
+    items = [
+        row
+        for row in fleet.get("items") or []
+        if query.get("cluster") in ("", row.get("cluster")) and query.get("pool") in ("", row.get("pool"))
+    ]
+    if query.get("team"):
+        return {}
+    keys = {name: "effective_known" if name == "allocated" else name for name, _, _ in STAGES}
+    return {name: (added(items, "gpus", key), added(items, "slices", key)) for name, key in keys.items()}
+
+
+def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
+    """The sum of the known values of a stage; None if there are none."""
+    return formats.total((row.get(kind) or {}).get(stage) for row in items)
+
+
+def current(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
+    """`96 + 26 slices`."""
+    gpus, slices = counts or (None, None)
+    text = count(gpus)
+    if slices:
+        text = f"{text} + {count(slices)} slices" if gpus else f"{count(slices)} slices"
+    return parts.num(text, f"{gpus} whole GPUs, {slices or 0} MIG slices" if gpus is not None else None)
+
+
+def count(value: object) -> str:
+    """A number of GPUs: whole numbers as such, averages with one decimal."""
+    found = formats.number(value)
+    return formats.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
