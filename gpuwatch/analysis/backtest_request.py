@@ -1,4 +1,4 @@
-"""What somebody asks a back-test to try: a preset and thresholds, checked against the rule."""
+"""The request of a back-test: a preset and thresholds, checked against the rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.rules.rule import Rule
 def asked_thresholds(
     rule: Rule, preset: str | None, given: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, float] | None]:
-    """The preset and thresholds that are tried, None where neither was given. Raises UsageError naming what is wrong."""
+    """The preset and thresholds to test, None if neither was given. Raises UsageError naming what is wrong."""
     if preset is not None and preset not in PRESETS:
         raise UsageError(f"preset {preset}: not known; known: {', '.join(PRESETS)}")
     return preset, thresholds_of(rule, given) or None

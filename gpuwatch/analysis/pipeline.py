@@ -144,7 +144,7 @@ class _ClusterAnalysis:
         methods = share_methods(self._state, self._settings.mig_share_method)
         inputs = read_inputs(self._store, self._cluster, self._settings, methods)
         pending = [self._state.setting(f"judge_{end}:{self._cluster}") for end in ("from", "until")]
-        # What is changed now is evaluated even when the run stops between the ledger and the rules.
+        # Changes of an earlier run that stopped between the ledger and the rules are still evaluated.
         edges = [int(edge) for edge in pending if edge is not None]
         windowed = any(edge is not None for edge in self._whole.window)
         settled = not (inputs.changed or edges or windowed)

@@ -44,7 +44,7 @@ class Contention:
     requests: int
     """Requests that waited and would have fitted, each counted once."""
     devices_max: int
-    """Devices that the largest of them asked for."""
+    """Devices of the largest of these requests."""
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it: decimal text."""

@@ -1,4 +1,4 @@
-"""Site detectors: SQL files that somebody drops in a directory, checked before anything of them runs."""
+"""Site detectors: SQL files in a directory, checked before any of them runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROW = {
     "words": "MAP(VARCHAR, VARCHAR)",
     "claims": "STRUCT(device_id BIGINT, run_id BIGINT, hour_us BIGINT, bucket VARCHAR, us BIGINT)[]",
 }
-"""Columns of a verdict row and what each is made into."""
+"""Columns of a result row and their types."""
 _LOOSE = frozenset({"BOOLEAN", "DOUBLE", "VARCHAR", "BIGINT"})
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UINTEGER", "UBIGINT", '"NULL"')
 
@@ -90,7 +90,7 @@ _lock = threading.Lock()
 
 
 def load(directory: str | Path | None, store: Store) -> Mapping[str, Rule]:
-    """The rules of a directory by id; what is refused stands in `refused`. Looks at files again only when they changed.
+    """The rules of a directory by id; refused files are in `refused`. Files are read again only when they changed.
 
     None: there are none. A directory that cannot be read is refused as a whole.
     """
@@ -202,7 +202,7 @@ def _text(path: Path) -> str:
 
 
 def _check(store: Store, rule: Rule, line: int) -> str:
-    """1. Parsed and allowed. 2. Parameters known. 3. Bound to the store's tables: its columns are those of a verdict.
+    """1. Parsed and allowed. 2. Parameters known. 3. Bound to the store's tables: its columns are those of a result.
 
     Returns the select with its rows checked.
     """
@@ -227,7 +227,7 @@ def _check(store: Store, rule: Rule, line: int) -> str:
 
 
 def _unbound(error: Exception, text: str, line: int) -> SiteRuleError:
-    """What the binder says, at the line that it names, with the columns that it thinks were meant."""
+    """The binder's message, with the line and the column names it suggests."""
     first, *more = str(error).splitlines() or [type(error).__name__]
     at = re.search(r"^LINE (\d+):", str(error), re.MULTILINE)
     above = text[: len(text) - len(text.lstrip())].count("\n")
@@ -239,7 +239,7 @@ def _unbound(error: Exception, text: str, line: int) -> SiteRuleError:
 
 
 def _checked(text: str, names: Collection[str], mode: Mode) -> str:
-    """The select, failing at a row that no finding could be made of: what is stored of it would hurt every reader."""
+    """The select, failing at a row that cannot become a finding: storing it would break every reader."""
     span = f"start_us is null or end_us is null or start_us < 0 or end_us < start_us or end_us > {END_US_MAX}"
     wrong = {"start_us to end_us is no time": span}
     if mode == "hours":

@@ -75,7 +75,7 @@ def evaluate(
 
 
 class _Evaluation:
-    """One evaluation of the rules of a cluster: what is stored of them, and which of them have to run."""
+    """One evaluation of a cluster's rules: their stored state, and which of them have to run."""
 
     def __init__(self, store: Store, scope: ClusterScope, sets: Sets) -> None:
         self._store, self._scope, self._sets = store, scope, sets

@@ -34,7 +34,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Preset:
-    """A set of thresholds: where it says nothing, the rule's own hold."""
+    """A set of thresholds; the rule's own apply where it has none."""
 
     name: str
     title: str
@@ -101,7 +101,7 @@ on the subjects; the waste of the finding is always what the ledger recorded."""
 
 
 def source_of(preset: str, rule: str, name: str) -> str | None:
-    """Where a preset took a threshold from; None where it says nothing of it."""
+    """The source of a preset's threshold; None if the preset does not set it."""
     return next((v.source for v in PRESETS[preset].values if (v.rule, v.name) == (rule, name)), None)
 
 

@@ -23,7 +23,7 @@ from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.store.database import Store
 
 SEVERITIES = ((Fraction(10), "info"), (Fraction(100), "low"), (Fraction(1000), "medium"))
-"""Money a day below which a finding is no worse than this; at or above all of them it is high (domain.md section 3)."""
+"""Upper limits of the cost per day for each severity; above the last it is high (domain.md section 3)."""
 UNPRICED_SEVERITY = "low"
 ELAPSED_US_MIN = HOUR_US
 """A shorter waste counts as an hour's: a minute at $100 is not $144,000 a day."""
@@ -279,7 +279,7 @@ def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def severity_of(cost: Fraction | None, elapsed_us: int) -> str:
-    """By money a day: cost over the time it took, at least an hour; UNPRICED_SEVERITY where there is no price."""
+    """Severity by cost per day, over at least an hour; UNPRICED_SEVERITY without a price."""
     return _by_money(None if cost is None else cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN))
 
 

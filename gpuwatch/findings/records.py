@@ -111,7 +111,7 @@ def _evidence(rule: Rule, row: dict[str, Any], classes: dict[int, str]) -> dict[
 
 
 def _is_current(rule: Rule, scope: EvaluationScope, ended_us: int) -> bool:
-    """Whether a result that says its condition still holds is up to date: from this pass, or nothing was measured since."""
+    """Whether a result marked as ongoing is current: it is from this pass, or nothing was measured since."""
     still_us = max(int(rule.parameters.get("still_us", STILL_US)), STILL_US)
     evaluated_now = rule.mode != "hours" or scope.since_us < ended_us <= scope.until_us
     return evaluated_now or ended_us >= scope.known_until_us - still_us - HOUR_US

@@ -1,4 +1,4 @@
-"""What an evaluation looks at: a cluster, a window, and what is known of both."""
+"""The scope of an evaluation: a cluster, a window, and the facts about both."""
 
 from __future__ import annotations
 

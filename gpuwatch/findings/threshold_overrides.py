@@ -41,7 +41,7 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?([smhd])")
 
 @dataclass(frozen=True)
 class Layer:
-    """What holds everywhere, in one pool, or for one team. A preset of None: as the layer below it says."""
+    """Overrides that apply everywhere, in one pool, or for one team. A preset of None: that of the layer below."""
 
     scope: str = ALL
     name: str = ""
@@ -105,7 +105,7 @@ def read(
 
 
 def thresholds_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, float]:
-    """Thresholds of one rule as somebody wrote them ("20m", 0.5), by name. Raises UsageError naming all that is wrong."""
+    """Thresholds of one rule as given by a user ("20m", 0.5), by name. Raises UsageError naming all that is wrong."""
     problems: list[Problem] = []
     read = _Reader("", problems, AnyName())
     found = _thresholds({rule.id: given}, "thresholds", read, names_of({rule.id: rule}))
@@ -120,7 +120,7 @@ def layers(state: State) -> tuple[Layer, ...]:
 
 
 def put(state: State, found: Sequence[Layer], source: str, actor: str, at_us: int) -> dict[str, Any]:
-    """Makes layers the card in force; says what is in force then."""
+    """Stores layers as the overrides in force; returns whether they changed, their version and number of rows."""
     rows = [{"scope": layer.scope, **layer.as_dict()} for layer in found]
     changed = VersionedLists(state).replace(KIND, rows, actor, source, at_us)
     return {"changed": changed, "version": VersionedLists(state).version(KIND), "rows": len(rows)}
@@ -146,7 +146,7 @@ def answer(state: State, teams: Collection[str] | None = None) -> dict[str, Any]
 
 
 class _Reader(Values):
-    """Reads the values of layers; what is wrong goes to `problems`."""
+    """Reads the values of layers; errors are added to `problems`."""
 
     def wrong(self, where: str, what: str, fix: str) -> None:
         self.problems.append(Problem(where[:SHOWN_MAX].lstrip(".") or "document", what, fix))

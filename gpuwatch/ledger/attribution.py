@@ -27,7 +27,7 @@ LABEL_LAG_US = 2 * MINUTE_US
 LAYOUT_SILENCE_US = 10 * MINUTE_US
 """A MIG slice silent for longer may have been another slice meanwhile."""
 PROCESS_SLACK = 0.02
-"""Processes together may say this much more than their device does: they are not read at one instant."""
+"""The sum of processes may exceed the device reading by this much, because they are not read at the same instant."""
 
 _HOLD = pa.schema(
     [

@@ -28,13 +28,13 @@ DIMENSIONS = (
     "pool",
 )
 CAUSE = "cause"
-"""Of charges only: why somebody pays who did not hold it, or does not pay who did."""
+"""Charges only: why the payer is not the holder."""
 RUN_WORDS = frozenset(("user", "queue", "namespace", "account", "job"))
 """Dimensions that only a run has."""
 SECOND_PLACES = 6
 """Decimal places of published GPU-seconds: whole microseconds."""
 EVER_PLACES = 10
-"""Decimal places of prices in which shares of money are dealt, at least: what is rounded then is far below 12 places."""
+"""Minimum decimal places of prices when amounts are divided; rounding errors stay far below 12 places."""
 AMOUNT_MAX = 2**126
 """Sums are made in 128 bits with a sign; one bit is kept for doubling in the rounding."""
 
@@ -129,7 +129,7 @@ def question(
 
 
 def _rolled(by: Sequence[str]) -> str:
-    """The table of whole days with the fewest rows that tells what is asked for: sums of book_day, or itself."""
+    """The smallest table of whole days with the requested dimensions: sums of book_day, or book_day itself."""
     if RUN_WORDS.isdisjoint(by):
         return "slice_day" if "slice" in by else "team_day"
     return "book_day" if "job" in by or "slice" in by else "word_day"

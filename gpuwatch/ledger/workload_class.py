@@ -51,7 +51,7 @@ def roofs_of(settings: Settings, model: str | None) -> Roofs:
 def make_views(store: Store, cluster: str, settings: Settings, parameters: Mapping[str, Any] | None = None) -> None:
     """Makes the macro `workload_class(reading, roof)` and the table `device_roof` for the SQL that follows.
 
-    `parameters` are a rule's: its `tensor_roof` and `dram_roof` stand for those of the settings.
+    `parameters` are a rule's: its `tensor_roof` and `dram_roof` override the settings.
     """
     models = [row[0] for row in store.sql("select distinct model from device where cluster = $c order by 1", c=cluster)]
     base = _base(settings, parameters or {})

@@ -1,6 +1,6 @@
-"""Placements of many gangs at once: which of them lie farther than what was free when they began.
+"""Placements of many gangs at once: which of them are farther apart than what was free at their start.
 
-One sweep over the free spans of a model and its pools says at every start which GPUs were free. Only gangs that had room in
+One sweep over the free spans of a model and its pools finds the GPUs that were free at every start. Only gangs that had room in
 a nearer container are graded, on the free GPUs of its tightest containers: the choice of placement.nearest.
 """
 
@@ -125,7 +125,7 @@ def _codes(names: Sequence[str | None]) -> Codes:
 
 
 def _room_nearer(free: Codes, codes: Mapping[str, Codes], k: int, kind: str) -> Codes | None:
-    """Of the nearest kind, nearer than `kind`, of which a container has k free GPUs: those of its tightest containers."""
+    """The free GPUs of the tightest containers of the nearest kind with k free GPUs, if nearer than `kind`."""
     for nearer in LADDER if kind == BEYOND else LADDER[: LADDER.index(kind)]:
         if nearer not in codes:
             continue

@@ -270,7 +270,7 @@ def _pairs(matrices: dict[str, NodeLinks]) -> pa.Table:
 
 
 def _index(device: str) -> int | None:
-    """N of GPUN; None for a device that is named otherwise, by its UUID say."""
+    """N of GPUN; None for a device named otherwise, for example by its UUID."""
     match = re.fullmatch(r"GPU(\d{1,4})", device)
     return int(match[1]) if match else None
 

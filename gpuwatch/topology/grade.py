@@ -1,4 +1,4 @@
-"""How near a gang's GPUs are to each other, and how near they could have been with what was free. Pure: facts and a grade.
+"""How near a gang's GPUs are to each other, and how near they could have been with the free GPUs. Pure: facts and a grade.
 
 Where a set of GPUs lies is the nearest kind of container that holds all of it (LADDER), and of how many parts: inside a
 node of NVLink domains, over nodes of nodes (or NVLink domains over nodes). Fewer of both is nearer.
@@ -44,19 +44,19 @@ RATIO_PLACES = 4
 
 @dataclass(frozen=True)
 class Seat:
-    """A GPU and the containers round it, by kind of LADDER; unknown ones are left out."""
+    """A GPU and its containers, by kind of LADDER; unknown ones are left out."""
 
     gpu: str
     around: Mapping[str, str]
     unit: str | None
-    """What it fills before the network is needed: its NVLink domain over nodes, else its node."""
+    """The largest unit within which no network is needed: its NVLink domain over nodes, else its node."""
     island: str | None
     """Its NVLink domain; itself where it is linked with none; None unknown."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a set of GPUs lies."""
+    """The location of a set of GPUs."""
 
     kind: str
     """Of LADDER, or BEYOND."""
@@ -82,7 +82,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Best:
-    """The nearest set of as many GPUs that was free, and how many were free where it lies."""
+    """The nearest free set of the same size, and the number of free GPUs in its container."""
 
     where: Where
     gpus: tuple[str, ...]
@@ -101,7 +101,7 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class Placement:
-    """Facts of one gang, and their grade. `reason` says why there is none: a word of REASONS."""
+    """Facts of one gang, and their grade. `reason`: why there is no grade, a key of REASONS."""
 
     where: Where
     spread: Spread
@@ -157,7 +157,7 @@ def _seat(place: Place, wide: bool, paired: bool) -> Seat:
 
 
 def where(held: Collection[Seat]) -> Where:
-    """Where a set of GPUs lies: the nearest container that holds all of it."""
+    """The location of a set of GPUs: the nearest container that holds all of it."""
     for kind in LADDER:
         names = {seat.around.get(kind) for seat in held}
         if len(names) == 1 and (name := next(iter(names))) is not None:
@@ -174,7 +174,7 @@ def _part(seat: Seat, kind: str) -> str:
 
 
 def nearest(free: Collection[Seat], k: int) -> tuple[Where, list[Seat]] | None:
-    """Where the nearest set of k of the free GPUs lies, and all free ones there; None where there are fewer than k.
+    """The location of the nearest set of k free GPUs, and all free ones there; None if there are fewer than k.
 
     Of equal containers the tightest is taken, then the first name. More free GPUs never make it worse.
     """
@@ -235,7 +235,7 @@ class Surroundings:
 
 
 def surroundings(graph: Graph, gpus: Iterable[str], model: str) -> Surroundings:
-    """Seats of all GPUs that are asked about, and of those that a gang might have got, held or not."""
+    """Seats of the given GPUs: those of the gangs, and those they might have got, held or not."""
     every = seats(graph, gpus, model)
     return Surroundings(every, frozenset(kind for seat in every.values() for kind in seat.around))
 

@@ -164,7 +164,7 @@ def _none(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | No
 
 
 def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -> str:
-    """One sentence or two: what it spans, and what was there."""
+    """One or two sentences: what it spans, and what was available."""
     if found.reason is not None:
         return _sentence(REASONS[found.reason])
     here = spans(found)

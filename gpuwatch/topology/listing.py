@@ -1,4 +1,4 @@
-"""The topology as the API lists it: things and what is round them, what is missing, and where sources disagree."""
+"""The topology as the API lists it: items and their containers, missing facts, and conflicts between sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = [{"kind": kind, "inside_node": kind in NODE_KINDS} for kind in KINDS]
 def items(store: Store, cluster: str | None, at_us: int, limit: int, offset: int) -> dict[str, Any]:
     """The answer of GET /topology with `next_offset` (None at the end): things by cluster, kind and name.
 
-    `missing` and `conflicts` are those of now, whatever instant is asked about.
+    `missing` and `conflicts` are always the current ones, whatever instant is requested.
     """
     rows = store.rows(
         "topology/items", cluster=cluster, at_us=at_us, kinds=list(KINDS), limit_rows=limit + 1, offset_rows=offset

@@ -57,7 +57,7 @@ def test_there_is_no_card(data: dict[str, Any]) -> None:
     [
         pytest.param(
             UNKNOWN,
-            ["Placement not graded", "Nobody told the links of its node.", "links of n1", "nvidia-smi topo -m"],
+            ["Placement not graded", "The links inside its node are not known.", "links of n1", "nvidia-smi topo -m"],
             id="what is unknown, with the fix",
         ),
         pytest.param(FAR | {"grade": "A", "slowdown": None}, ["Best possible placement"], id="the best that was free"),
