@@ -76,18 +76,23 @@ def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
         return None
     pieces = [piece for host in hosts for piece in host.pieces if not piece.stays]
     if len(pieces) <= EXACT_PIECES_MAX:
-        exact = True
-        for examined, moves in enumerate(_cheapest_first(pieces)):
-            if examined >= CHOICES_MAX:
-                break
-            suffices = _suffices(hosts, moves, gpus, members)
-            if suffices:
-                return Plan(moves, exact)
-            exact = exact and suffices is not None
-        else:
-            if exact:
-                return None
+        found, final = _searched(hosts, pieces, gpus, members)
+        if found or final:
+            return found
     return _cleared(hosts, gpus, members)
+
+
+def _searched(hosts: Sequence[Host], pieces: Sequence[Piece], gpus: int, members: int) -> tuple[Plan | None, bool]:
+    """The cheapest plan among all choices of pieces, and whether the search was complete if there is none."""
+    exact = True
+    for examined, moves in enumerate(_cheapest_first(pieces)):
+        if examined >= CHOICES_MAX:
+            return None, False
+        suffices = _suffices(hosts, moves, gpus, members)
+        if suffices:
+            return Plan(moves, exact), True
+        exact = exact and suffices is not None
+    return None, exact
 
 
 def fits(free: Iterable[int], wanted: Sequence[int]) -> bool | None:

@@ -156,32 +156,46 @@ def expected(
     A node without a domain at a level is a domain of its own. Raises ValueError for a task of an unknown level.
     """
     above = domains or {}
-    losses = [_Loss() for _ in nodes]
-    alike: dict[Node, _Loss] = {}
-    at_node = [task for task in tasks if task.level == NODE]
-    for n, node in enumerate(nodes):
-        if node not in alike:
-            alike[node] = _Loss()
-            for task in at_node:
-                alike[node].add(loss_cases([node], task)[0], task)
-        losses[n].join(alike[node])
+    losses = _node_losses(nodes, [task for task in tasks if task.level == NODE])
     for level in sorted({task.level for task in tasks} - {NODE}):
         if level not in above:
             raise ValueError(f"a task has the unknown level {level!r}; known: {', '.join(above) or 'none'}")
         groups = _groups(len(nodes), above[level])
-        for task in (task for task in tasks if task.level == level):
-            for members in groups:
-                for n, case in zip(members, loss_cases([nodes[n] for n in members], task), strict=True):
-                    losses[n].add(case, task)
+        _add_domain_losses(losses, nodes, [task for task in tasks if task.level == level], groups)
+    return _fragmentation(nodes, losses, sum(task.weight for task in tasks))
+
+
+def _fragmentation(nodes: Sequence[Node], losses: Sequence[_Loss], weight: int) -> Fragmentation:
     lost: Counter[Case] = Counter()
     for node, loss in zip(nodes, losses, strict=True):
         loss.count(node, lost)
     return Fragmentation(
         sum(sum(node.free) for node in nodes),
-        sum(task.weight for task in tasks),
+        weight,
         {case: amount for case, amount in lost.items() if amount},
         tuple(loss.of_gpus(node) for node, loss in zip(nodes, losses, strict=True)),
     )
+
+
+def _node_losses(nodes: Sequence[Node], tasks: Sequence[Task]) -> list[_Loss]:
+    """The loss of each node for tasks of one node each; equal nodes are examined once."""
+    alike: dict[Node, _Loss] = {}
+    for node in nodes:
+        if node not in alike:
+            alike[node] = _Loss()
+            for task in tasks:
+                alike[node].add(loss_cases([node], task)[0], task)
+    return [alike[node].copy() for node in nodes]
+
+
+def _add_domain_losses(
+    losses: Sequence[_Loss], nodes: Sequence[Node], tasks: Sequence[Task], groups: Sequence[Sequence[int]]
+) -> None:
+    """Adds the losses for tasks that fit within a domain of one level."""
+    for task in tasks:
+        for members in groups:
+            for n, case in zip(members, loss_cases([nodes[n] for n in members], task), strict=True):
+                losses[n].add(case, task)
 
 
 def largest_gang(domains: Mapping[str, int]) -> tuple[str, int] | None:
@@ -207,9 +221,8 @@ class _Loss:
         else:
             self.cases[case] += task.weight
 
-    def join(self, other: _Loss) -> None:
-        self.cases.update(other.cases)
-        self.fractions.update(other.fractions)
+    def copy(self) -> _Loss:
+        return _Loss(self.cases.copy(), self.fractions.copy())
 
     def count(self, node: Node, into: Counter[Case]) -> None:
         free = sum(node.free)

@@ -7,8 +7,9 @@ directions. They are the figures of NCCL's model, so they are the capability of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 
 NODE_KINDS = ("gpu", "nvlink", "pcie", "numa", "node")
 """Within a node, nearest first. `nvlink` is an island of GPUs connected by NVLink, possibly across switches and sockets."""
@@ -24,6 +25,8 @@ NVLINK_KINDS = ("nvlink_part", "nvlink_domain")
 PAIR_LEVELS = ("X", "NV", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS")
 """Levels of two devices in `nvidia-smi topo -m`, nearest first; NV means NV1, NV2, ... (NVML's order: internal, single,
 multiple, hostbridge, node, system)."""
+MatrixRow = tuple[str, str, str, Mapping[str, object]]
+Levels = dict[tuple[str, str], str]
 _NVLINKS = re.compile(r"NV(\d{1,3})")
 
 
@@ -166,7 +169,7 @@ class NodeLinks:
     uuids: Mapping[str, str] = field(default_factory=dict)
 
 
-def node_links(rows: Iterable[tuple[str, str, str, Mapping[str, object]]]) -> NodeLinks:
+def node_links(rows: Iterable[MatrixRow]) -> NodeLinks:
     """Islands, switches and NUMA nodes of a matrix given as (a, b, level, detail); a device with itself has level X.
 
     PIX and PXB mean below the same host bridge, so devices with such links, including network cards, share a `pcie`
@@ -175,27 +178,28 @@ def node_links(rows: Iterable[tuple[str, str, str, Mapping[str, object]]]) -> No
     """
     detail, levels = _details_and_levels(rows)
     devices = sorted(detail.keys() | {name for pair in levels for name in pair}, key=_place)
-    gpus = tuple(name for name in devices if _is_gpu(name))
-    nics = tuple(name for name in devices if not _is_gpu(name))
-    between = {pair: level for pair, level in levels.items() if _is_gpu(pair[0]) and _is_gpu(pair[1])}
-    nvlink_pairs = [pair for pair, level in between.items() if nvlinks(level) is not None]
-    pcie_pairs = [pair for pair, level in levels.items() if level in ("PIX", "PXB")]
-    members = _group_members("nvlink", connected_groups(gpus, nvlink_pairs), levels)
-    members += _group_members("pcie", connected_groups(devices, pcie_pairs), levels)
-    for gpu in gpus:
-        if numa := str(detail.get(gpu, {}).get("numa_affinity") or ""):
-            members.append(Member(gpu, "numa", f"numa-{numa}", "NODE"))
-    members += [Member(one, "node", "", "SYS" if _is_gpu(one) else None) for one in devices]
+    gpus, nics = tuple(filter(_is_gpu, devices)), tuple(filterfalse(_is_gpu, devices))
+    pairs = tuple((a, b, level) for (a, b), level in sorted(levels.items()) if _is_gpu(a) and _is_gpu(b))
     uuids = {name: str(found["uuid"]) for name, found in detail.items() if found.get("uuid")}
-    return NodeLinks(gpus, nics, tuple(members), tuple((a, b, v) for (a, b), v in sorted(between.items())), uuids)
+    nvlink = [(a, b) for a, b, level in pairs if nvlinks(level) is not None]
+    pcie = [pair for pair, level in levels.items() if level in ("PIX", "PXB")]
+    members = [*_group_members("nvlink", connected_groups(gpus, nvlink), levels)]
+    members += _group_members("pcie", connected_groups(devices, pcie), levels)
+    members += _own_members(devices, detail)
+    return NodeLinks(gpus, nics, tuple(members), pairs, uuids)
 
 
-def _details_and_levels(
-    rows: Iterable[tuple[str, str, str, Mapping[str, object]]],
-) -> tuple[dict[str, Mapping[str, object]], dict[tuple[str, str], str]]:
+def _own_members(devices: Sequence[str], detail: Mapping[str, Mapping[str, object]]) -> Iterator[Member]:
+    for gpu in filter(_is_gpu, devices):
+        if numa := str(detail.get(gpu, {}).get("numa_affinity") or ""):
+            yield Member(gpu, "numa", f"numa-{numa}", "NODE")
+    yield from (Member(one, "node", "", "SYS" if _is_gpu(one) else None) for one in devices)
+
+
+def _details_and_levels(rows: Iterable[MatrixRow]) -> tuple[dict[str, Mapping[str, object]], Levels]:
     """The details of each device, and the level of each pair; the same for any order of the rows."""
     details: dict[str, Mapping[str, object]] = {}
-    levels: dict[tuple[str, str], str] = {}
+    levels: Levels = {}
     for a, b, level, detail in sorted(rows, key=lambda row: (row[0], row[1], row[2], sorted(map(str, row[3].items())))):
         if a == b:
             details[a] = {**details.get(a, {}), **detail}
@@ -207,12 +211,10 @@ def _details_and_levels(
     return details, levels
 
 
-def _group_members(kind: str, groups: Iterable[Sequence[str]], levels: Mapping[tuple[str, str], str]) -> list[Member]:
-    members: list[Member] = []
+def _group_members(kind: str, groups: Iterable[Sequence[str]], levels: Levels) -> Iterator[Member]:
     for group in groups:
         found = {level for pair, level in levels.items() if pair[0] in group and pair[1] in group}
-        members += [Member(one, kind, f"{kind}-{_number(group[0])}", _meeting(kind, found)) for one in group]
-    return members
+        yield from (Member(one, kind, f"{kind}-{_number(group[0])}", _meeting(kind, found)) for one in group)
 
 
 def connected_groups(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress, islice
 
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.fgd import GPU_MILLI, Case, Fragmentation, Task
@@ -62,31 +63,25 @@ def slice_capacity(model: str | None, layout: tuple[Slice, ...]) -> SliceCapacit
     if key is None:
         return None
     geometry = GEOMETRIES[key]
-    named = [own_name(geometry, profile) for profile, _ in layout]
-    names = [name for name in named if name is not None]
+    names = [name for profile, _ in layout if (name := own_name(geometry, profile)) is not None]
     if len(names) < len(layout):
         return None
-    idle = [free for _, free in layout]
-    beside, instead = [], []
-    for count, placed in enumerate(packings(key, names)):
-        if count >= PACKINGS_MAX:
-            return None
-        beside.append(hardware_shares.free_profiles(key, placed))
-        instead.append(
-            hardware_shares.free_profiles(key, [one for one, free in zip(placed, idle, strict=True) if not free])
-        )
-    if not beside:
+    idle, in_use = [free for _, free in layout], [not free for _, free in layout]
+    packed = list(islice(packings(key, names), PACKINGS_MAX + 1))
+    if not packed or len(packed) > PACKINGS_MAX:
         return None
-    held = sum(geometry.profiles[name].memory_slices for name, free in zip(names, idle, strict=True) if not free)
-    ready = Counter(name for name, free in zip(names, idle, strict=True) if free)
+    beside = [hardware_shares.free_profiles(key, placed) for placed in packed]
+    instead = [hardware_shares.free_profiles(key, list(compress(placed, in_use))) for placed in packed]
     creatable, reachable = _least(beside), _least(instead)
+    held = sum(geometry.profiles[name].memory_slices for name in compress(names, in_use))
+    ready = Counter(compress(names, idle))
     return SliceCapacity(
         geometry,
         geometry.memory_slices - held,
         {name: ready[name] for name in geometry.profiles},
         creatable,
         reachable,
-        all(one == creatable for one in beside) and all(one == reachable for one in instead),
+        beside.count(creatable) == len(beside) and instead.count(reachable) == len(instead),
     )
 
 

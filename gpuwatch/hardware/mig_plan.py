@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 
 from gpuwatch.hardware.mig_profiles import GEOMETRIES
 from gpuwatch.hardware.shares import maximal_layouts
@@ -50,24 +51,27 @@ def repartition(
 
     changes: list[tuple[str, Layout, Layout]] = []
     while left and len(changes) < GPUS_MAX:
-        best: tuple[int, str, Layout] | None = None
         # GPUs with the same layout are equivalent: only the first of each is tried.
-        for gpu in sorted({layouts[gpu]: gpu for gpu in reversed(left)}.values()):
-            rest = supply - Counter(layouts[gpu])
-            for choice in choices:
-                then, changed = Counter(choice), {*layouts[gpu], *choice}
-                gain = sum(worth(name, rest[name] + then[name]) - worth(name, supply[name]) for name in changed)
-                if gain > 0 and (best is None or gain > best[0]):
-                    best = gain, gpu, choice
-        if best is None:
+        tried = sorted({layouts[gpu]: gpu for gpu in reversed(left)}.values())
+        gain, gpu, choice = max(
+            ((_gain(layouts[gpu], choice, supply, worth), gpu, choice) for gpu in tried for choice in choices),
+            key=itemgetter(0),
+            default=(0, "", ()),
+        )
+        if gain <= 0:
             break
-        gain, gpu, choice = best
         supply = supply - Counter(layouts[gpu]) + Counter(choice)
         now += gain
         left.remove(gpu)
         changes.append((gpu, layouts[gpu], choice))
     wanted = sum(us * sizes.get(name, 0) for hour in demand for name, us in hour.items())
     return Repartition(tuple(changes), wanted, before, now)
+
+
+def _gain(old: Layout, new: Layout, supply: Counter[str], worth: Callable[[str, int], int]) -> int:
+    """The demand that is served in addition when one GPU changes its layout."""
+    rest, then = supply - Counter(old), Counter(new)
+    return sum(worth(name, rest[name] + then[name]) - worth(name, supply[name]) for name in {*old, *new})
 
 
 def served(demand: Demand, supply: Mapping[str, int], sizes: Mapping[str, int], hour_us: int) -> int:
