@@ -23,23 +23,42 @@ def access_options(options: Options, environment: Mapping[str, str]) -> Access:
     cert, key = options.path("cert_file"), options.path("key_file")
     insecure = options.flag("insecure_skip_verify", False)
     if not server:
-        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
-        if not host:
-            options.wrong("server", "is missing, and this process does not run in a pod: set the URL of the API server")
-            return NOWHERE
-        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        token, ca = token or f"{ACCOUNT}token", ca or (f"{ACCOUNT}ca.crt" if os.path.isfile(f"{ACCOUNT}ca.crt") else "")
-    try:
-        parts = urlsplit(server)
-        plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-        invalid = "@" in parts.netloc or (parts.port or 1) < 1
-    except ValueError:
-        plain, invalid = None, True
-    if not plain or invalid:
+        server = _server_of_pod(environment)
+        token, ca = token or f"{ACCOUNT}token", ca or _ca_of_pod()
+    if not server:
+        options.wrong("server", "is missing, and this process does not run in a pod: set the URL of the API server")
+        return NOWHERE
+    if not _is_server(server):
         options.wrong("server", "must be http(s)://host[:port] without a name or password")
         return NOWHERE
+    parts = urlsplit(server)
     if parts.scheme == "http" and token and parts.hostname not in LOOPBACK:
         options.wrong("server", "is http: a token would be sent in the clear; use https")
     if bool(cert) != bool(key):
         options.wrong("cert_file", "needs key_file, and key_file needs cert_file")
     return Access(server, token, ca, cert, key, insecure)
+
+
+def _server_of_pod(environment: Mapping[str, str]) -> str:
+    """The API server of the pod this process runs in, "" outside of a pod."""
+    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        return ""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _ca_of_pod() -> str:
+    """The file of the cluster's CA in a pod, "" if there is none."""
+    file = f"{ACCOUNT}ca.crt"
+    return file if os.path.isfile(file) else ""
+
+
+def _is_server(server: str) -> bool:
+    """Whether a text is http(s)://host[:port], without credentials, query or fragment."""
+    try:
+        parts = urlsplit(server)
+        _ = parts.port  # raises ValueError for an invalid port
+    except ValueError:
+        return False
+    unwanted = parts.query or parts.fragment or "@" in parts.netloc
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not unwanted

@@ -95,27 +95,33 @@ class Allocations:
         metadata = mapping(pod, "metadata")
         namespace, uid = string(metadata, "namespace") or "default", string(metadata, "uid")
         found = PodDevices(replaces=_extended_resources(pod))
-        devices: dict[tuple[str, str], Device | None] = {}
+        devices: dict[tuple[str, str], Device] = {}
         for name in names:
             claim = self._claim((namespace, name)) if name else None
-            if claim is None:
-                found.unknown = f"ResourceClaim {name or '(not made yet)'} is not known"
-            if name and (claim is None or claim.allocated is None or not _reserved(claim, uid)):
+            held = claim.allocated if claim is not None and _reserved(claim, uid) else None
+            if name and held is None:
                 found.waits_for.append(("claim", namespace, name))
             if claim is None:
+                found.unknown = f"ResourceClaim {name or '(not made yet)'} is not known"
                 continue
             found.requested += claim.requested
-            for pool, device, profile in claim.allocated or () if _reserved(claim, uid) else ():
-                known = self._device(pool, device)
-                if known is None:
-                    found.waits_for.append(("pool", pool))
-                    known = _device_from_name(device, profile)
-                if known is None or (known.is_slice and known.profile is None):
-                    found.unknown = f"device {device} of pool {pool} is in no ResourceSlice"
-                    continue
-                devices[pool, device] = known
-        found.held = list(_grouped(d for d in devices.values() if d is not None))
+            devices |= self._known_devices(held or (), found)
+        found.held = list(_grouped(devices.values()))
         return found
+
+    def _known_devices(
+        self, allocated: Iterable[tuple[str, str, str | None]], found: PodDevices
+    ) -> Iterator[tuple[tuple[str, str], Device]]:
+        """The allocated devices with their profiles, by pool and name; those that are not known are noted in `found`."""
+        for pool, name, profile in allocated:
+            device = self._device(pool, name)
+            if device is None:
+                found.waits_for.append(("pool", pool))
+                device = _device_from_name(name, profile)
+            if device.is_slice and device.profile is None:
+                found.unknown = f"device {name} of pool {pool} is in no ResourceSlice"
+                continue
+            yield (pool, name), device
 
     def inventory(self, node: str) -> tuple[dict[str, int], str | None]:
         """Devices of a node by MIG profile ("" whole GPUs), and their model.
@@ -125,9 +131,7 @@ class Allocations:
         if self._fallback is not None and node not in self._nodes:
             return self._fallback.inventory(node)
         newest = [s for name in self._nodes.get(node, ()) if self._is_newest(s := self._slices[name])]
-        offered = [device for s in newest for device in s.devices.values()]
-        whole = {device.gpu for device in offered if not device.is_slice and device.gpu}
-        present = [d for d in offered if not d.is_slice or d.gpu not in whole]
+        present = _present([device for s in newest for device in s.devices.values()])
         counts = Counter(device.profile or "" for device in present if device.profile or not device.is_slice)
         return dict(sorted(counts.items())), next((device.model for device in present if device.model), None)
 
@@ -182,7 +186,13 @@ def _discard(index: dict[str, set[str]], key: str, name: str) -> None:
         del index[key]
 
 
-def _device_from_name(name: str, profile: str | None) -> Device | None:
+def _present(offered: list[Device]) -> list[Device]:
+    """The offered devices without the slices of GPUs that are offered whole."""
+    whole = {device.gpu for device in offered if not device.is_slice and device.gpu}
+    return [device for device in offered if not device.is_slice or device.gpu not in whole]
+
+
+def _device_from_name(name: str, profile: str | None) -> Device:
     """A device known only by its name and the request for it."""
     if found := _mig_device_name.search(name):
         profile = profile or f"{found[1]}g.{found[2]}gb"

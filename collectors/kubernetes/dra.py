@@ -107,12 +107,7 @@ def parse_claim(item: Object) -> ResourceClaim:
     requests = {string(request, "name") or "": request for request in listed}
     status = mapping(item, "status")
     allocation = mapping(status, "allocation")
-    results = mappings(mapping(allocation, "devices"), "results")[:MAX_DEVICES]
-    allocated = [
-        (string(r, "pool") or "", string(r, "device") or "", _profile(requests, string(r, "request") or ""))
-        for r in results
-        if string(r, "driver") == DRIVER and r.get("adminAccess") is not True
-    ]
+    allocated = _allocated(allocation, requests)
     consumers = mappings(status, "reservedFor")
     pods = frozenset(string(c, "uid") or "" for c in consumers if string(c, "resource") == "pods")
     return ResourceClaim(
@@ -120,6 +115,16 @@ def parse_claim(item: Object) -> ResourceClaim:
         tuple(dict.fromkeys(allocated)) if allocation else None,
         pods if len(pods) == len(consumers) else None,
     )
+
+
+def _allocated(allocation: Object, requests: dict[str, Object]) -> list[tuple[str, str, str | None]]:
+    """(pool, device, requested profile) of each NVIDIA GPU of an allocation; administrative access holds no device."""
+    results = mappings(mapping(allocation, "devices"), "results")[:MAX_DEVICES]
+    return [
+        (string(r, "pool") or "", string(r, "device") or "", _profile(requests, string(r, "request") or ""))
+        for r in results
+        if string(r, "driver") == DRIVER and r.get("adminAccess") is not True
+    ]
 
 
 def claim_names(pod: Object) -> list[str | None]:

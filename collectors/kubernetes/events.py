@@ -15,10 +15,7 @@ def event_row(event: Object) -> dict[str, Any]:
     """The event row of a v1 or events.k8s.io Event, which name the same fields differently. Raises Malformed."""
     metadata, series = mapping(event, "metadata"), mapping(event, "series")
     about = mapping(event, "involvedObject") or mapping(event, "regarding")
-    created = _first_moment(event, "eventTime") or moment(metadata, "creationTimestamp")
-    first = _first_moment(event, "firstTimestamp", "deprecatedFirstTimestamp") or created
-    last = moment(series, "lastObservedTime") or _first_moment(event, "lastTimestamp", "deprecatedLastTimestamp")
-    last = last or created or first
+    first, last = _first_and_last(event)
     namespace, name = string(metadata, "namespace"), string(metadata, "name")
     event_id = string(metadata, "uid") or (f"{namespace}/{name}" if name else None)
     if event_id is None:
@@ -37,6 +34,15 @@ def event_row(event: Object) -> dict[str, Any]:
         "first_us": first if first is not None else last,
         "last_us": last,
     }
+
+
+def _first_and_last(event: Object) -> tuple[int | None, int | None]:
+    """When an event occurred first and last; an event without either occurred when it was created."""
+    created = _first_moment(event, "eventTime") or moment(mapping(event, "metadata"), "creationTimestamp")
+    first = _first_moment(event, "firstTimestamp", "deprecatedFirstTimestamp") or created
+    series_end = moment(mapping(event, "series"), "lastObservedTime")
+    last = series_end or _first_moment(event, "lastTimestamp", "deprecatedLastTimestamp") or created or first
+    return first, last
 
 
 def _first_moment(event: Object, *keys: str) -> int | None:

@@ -135,23 +135,14 @@ for _kind, _plural, _replicas, _versions in (
 def _row(
     item: Object, kind: str, roles: list[Role], observed_us: int | None, certain: bool = True
 ) -> dict[str, Any] | None:
-    """The columns that all jobs share; None if no pod asks for GPUs. Unless `certain`, missing requests are unknown.
-
-    Devices of DRA claims are not in a pod template, so their number is unknown.
-    """
+    """The columns that all jobs share; None if no pod asks for GPUs. Unless `certain`, missing requests are unknown."""
     metadata = mapping(item, "metadata")
     name, uid = string(metadata, "name"), string(metadata, "uid")
     if not name or not uid:
         raise Malformed("metadata has no name or no uid")
-    devices: dict[str, int] = {}
-    for role in roles:
-        for resource, count in gpu_resources(role.template).items():
-            profile = profile_of(resource) or ""
-            devices[profile] = devices.get(profile, 0) + count * role.pods
-    claimed = any(mappings(mapping(role.template, "spec"), "resourceClaims") for role in roles)
-    if not devices and not claimed and certain:
+    requested = _requested(roles)
+    if requested is None and certain:
         return None
-    known = bool(devices) and not claimed
     namespace, labels = string(metadata, "namespace") or "default", labels_of(item)
     specs = [mapping(role.template, "spec") for role in roles]
     return {
@@ -165,12 +156,30 @@ def _row(
         "priority_class": next((p for spec in specs if (p := string(spec, "priorityClassName"))), None),
         "priority": next((value for spec in specs if (value := _priority(spec)) is not None), None),
         "pod_count": sum(role.pods for role in roles),
-        "device_count": sum(devices.values()) if known else None,
-        "profile": next(iter(devices)) or None if len(devices) == 1 else None,
+        **(requested or {"device_count": None, "profile": None, "detail": None}),
         "submit_us": moment(metadata, "creationTimestamp"),
         "labels": json_or_none(dict(sorted(labels.items())[:MAX_LABELS])),
-        "detail": json_or_none({"devices": devices} if len(devices) > 1 else {}),
         "observed_us": observed_us,
+    }
+
+
+def _requested(roles: list[Role]) -> dict[str, Any] | None:
+    """The columns of the devices that all pods ask for together; None if no pod asks for GPUs.
+
+    Devices of DRA claims are not in a pod template, so their number is unknown.
+    """
+    devices: dict[str, int] = {}
+    for role in roles:
+        for resource, count in gpu_resources(role.template).items():
+            profile = profile_of(resource) or ""
+            devices[profile] = devices.get(profile, 0) + count * role.pods
+    claimed = any(mappings(mapping(role.template, "spec"), "resourceClaims") for role in roles)
+    if not devices and not claimed:
+        return None
+    return {
+        "device_count": None if claimed else sum(devices.values()),
+        "profile": next(iter(devices)) or None if len(devices) == 1 else None,
+        "detail": json_or_none({"devices": devices}) if len(devices) > 1 else None,
     }
 
 

@@ -17,7 +17,7 @@ from gpuwatch.collectors.shared.json_fields import (
     moment,
     string,
 )
-from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, profile_of
+from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, json_or_none, profile_of
 
 PROVIDER_LABEL = "gpuwatch.io/provider-id"
 """Label that holds a node's spec.providerID, its name on the cloud bill."""
@@ -115,7 +115,7 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
     sharing, replicas = _sharing(labels, capacity)
     kept = _kept_labels(labels, name)
     if provider_id := string(mapping(node, "spec"), "providerID"):
-        kept |= {PROVIDER_LABEL: provider_id[:PROVIDER_ID_MAX]}
+        kept[PROVIDER_LABEL] = provider_id[:PROVIDER_ID_MAX]
     row = {
         "scheduler": "kubernetes",
         "node": name,
@@ -124,20 +124,24 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "since_us": since,
         "reason": reason,
         "gpu_model": _model(labels),
-        "devices": json.dumps(devices, separators=(",", ":")) if devices else None,
+        "devices": json_or_none(devices),
         "sharing": sharing,
         "replicas": replicas,
         "mig_strategy": labels.get("nvidia.com/mig.strategy"),
         "pool": next((labels[key] for key in POOL_LABELS if labels.get(key)), None),
-        "labels": json.dumps(kept, separators=(",", ":")) if kept else None,
+        "labels": json_or_none(kept),
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
-    return NodeState(row, bool(capacity) or labelled, any(capacity.values()), single_profile(node))
+    return NodeState(row, bool(capacity) or labelled, any(capacity.values()), _single_profile(labels))
 
 
 def single_profile(node: Object) -> str | None:
     """The MIG profile that `nvidia.com/gpu: 1` means on this node (strategy single), None for whole GPUs."""
-    match = _mig_product.search(_unshared(labels_of(node)))
+    return _single_profile(labels_of(node))
+
+
+def _single_profile(labels: dict[str, str]) -> str | None:
+    match = _mig_product.search(_unshared(labels))
     return profile_of(MIG_PREFIX + match["profile"]) if match else None
 
 
@@ -164,32 +168,39 @@ def _number(labels: dict[str, str], key: str) -> int | None:
 def _devices(labels: dict[str, str], capacity: dict[str, int]) -> dict[str, int]:
     """Physical devices by MIG profile, "" for whole GPUs; empty if their number is unknown.
 
-    With the mixed strategy the node has `nvidia.com/gpu: 0` and counts mig-* resources. Shared devices are
-    advertised once per replica, so the count comes from the label, or is divided by the replicas.
+    With the mixed strategy the node has `nvidia.com/gpu: 0` and counts mig-* resources.
     """
-    devices: dict[str, int] = {}
+    devices = _offered_slices(labels, capacity)
+    count = capacity.get("nvidia.com/gpu", 0) + capacity.get("nvidia.com/gpu.shared", 0)
+    if count:
+        shared = _sharing(labels, capacity)[0] != "none"
+        count = _physical(labels, "nvidia.com/gpu", count) if shared else count
+    elif not devices:
+        # A device plugin that is down advertises nothing, but the GPUs or slices still exist.
+        devices = _labelled_slices(labels)
+        count = 0 if devices else _number(labels, "nvidia.com/gpu.count") or 0
+    if count:
+        devices[_single_profile(labels) or ""] = count
+    return devices
+
+
+def _offered_slices(labels: dict[str, str], capacity: dict[str, int]) -> dict[str, int]:
+    """Physical slices by profile that the device plugin offers as resources of their own."""
+    slices: dict[str, int] = {}
     for resource, count in capacity.items():
         if resource.startswith(MIG_PREFIX) and count:
             key = resource.removesuffix(".shared")
             shared = resource.endswith(".shared") or (_number(labels, f"{key}.replicas") or 1) > 1
-            physical = _number(labels, f"{key}.count") if shared else count
-            if physical is None:
-                physical = count // max(_number(labels, f"{key}.replicas") or 1, 1)
             profile = profile_of(key) or ""
-            devices[profile] = max(devices.get(profile, 0), physical)
-    match = _mig_product.search(_unshared(labels))
-    whole = (profile_of(MIG_PREFIX + match["profile"]) if match else None) or ""
-    count = capacity.get("nvidia.com/gpu", 0) + capacity.get("nvidia.com/gpu.shared", 0)
-    labelled = _number(labels, "nvidia.com/gpu.count")
-    if count and _sharing(labels, capacity)[0] != "none":
-        count = labelled if labelled is not None else count // max(_number(labels, "nvidia.com/gpu.replicas") or 1, 1)
-    elif not count and not devices:
-        # A device plugin that is down advertises nothing, but the GPUs or slices still exist.
-        devices = _labelled_slices(labels)
-        count = 0 if devices else labelled or 0
-    if count:
-        devices[whole] = count
-    return devices
+            physical = _physical(labels, key, count) if shared else count
+            slices[profile] = max(slices.get(profile, 0), physical)
+    return slices
+
+
+def _physical(labels: dict[str, str], resource: str, replicas: int) -> int:
+    """Devices behind the replicas of a shared resource: as labelled, else divided by the replicas of each device."""
+    labelled = _number(labels, f"{resource}.count")
+    return replicas // max(_number(labels, f"{resource}.replicas") or 1, 1) if labelled is None else labelled
 
 
 def _labelled_slices(labels: dict[str, str]) -> dict[str, int]:

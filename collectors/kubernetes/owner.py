@@ -77,16 +77,25 @@ def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: 
     run_key = uid if kind in GANG_KINDS else pod_uid
     if jobset := labels.get("jobset.sigs.k8s.io/jobset-name"):
         return jobset, labels.get("jobset.sigs.k8s.io/jobset-uid") or run_key
-    if kind == "Job" and labels.get(_ROLE_LABEL) == "launcher" and labels.get(_JOB_LABEL):
-        return labels[_JOB_LABEL], run_key  # an MPIJob starts its launcher through a Job
+    return _above_controller(kind, name, labels), run_key
+
+
+def _above_controller(kind: str, name: str, labels: dict[str, str]) -> str:
+    """The name of the workload that made a controller, or of the controller itself if the labels name none."""
+    if kind == "Job" and labels.get(_ROLE_LABEL) == "launcher":
+        return labels.get(_JOB_LABEL) or name  # an MPIJob starts its launcher through a Job
     if kind == "RayCluster":
-        return labels.get("ray.io/originated-from-cr-name") or name, run_key
-    if kind == "ReplicaSet":
-        suffixes = [f"-{labels[key]}" for key in _HASH_LABELS if labels.get(key)]
-        stem = _HASHED_NAME.fullmatch(name)
-        plain = stem[1] if stem and not suffixes else name
-        return next((name.removesuffix(s) for s in suffixes if name.endswith(s)), plain), run_key
-    return name, run_key
+        return labels.get("ray.io/originated-from-cr-name") or name
+    return _without_hash(name, labels) if kind == "ReplicaSet" else name
+
+
+def _without_hash(name: str, labels: dict[str, str]) -> str:
+    """The Deployment of a ReplicaSet: its name without the template hash, as labelled or by its characters."""
+    suffixes = [f"-{labels[key]}" for key in _HASH_LABELS if labels.get(key)]
+    if suffixes:
+        return next((name.removesuffix(s) for s in suffixes if name.endswith(s)), name)
+    stem = _HASHED_NAME.fullmatch(name)
+    return stem[1] if stem else name
 
 
 def _first(keys: tuple[str, ...], *places: dict[str, str]) -> str | None:

@@ -244,9 +244,14 @@ def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | No
     over = phase in ("Succeeded", "Failed") or (deleted is not None and bool(ended) and all(ended))
     if not over:
         return None
-    known = [t for t in (moment(state, "finishedAt") for state in ended) if t is not None]
+    finished = [t for t in (moment(state, "finishedAt") for state in ended) if t is not None]
     changed = [moment(c, "lastTransitionTime") for c in mappings(status, "conditions")]
-    end = max(known, default=None) or deleted or max((t for t in changed if t is not None and t > start), default=None)
+    later = (t for t in changed if t is not None and t > start)
+    return _valid_end(start, max(finished, default=None) or deleted or max(later, default=None))
+
+
+def _valid_end(start: int, end: int | None) -> int:
+    """The end of a run; refuses one without end time, before its start, or too late."""
     if end is None:
         raise Malformed("has ended, but has no end time")
     if end < start:

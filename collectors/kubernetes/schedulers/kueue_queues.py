@@ -33,6 +33,8 @@ VISIBILITY = "visibility.kueue.x-k8s.io"
 MAX_FLAVORS = 4096
 """A ClusterQueue has at most 16 groups of 64 flavors."""
 QUOTAS = (("nominalQuota", "quota"), ("borrowingLimit", "borrow"), ("lendingLimit", "lend"))
+LIMITS = ("quota", "quota_max", "lend_max", "used", "borrowed")
+"""Columns of a queue row that hold devices."""
 
 Amounts = dict[str, Devices]
 """Devices by type of amount: quota, borrow, lend, used, borrowed, reserved."""
@@ -224,26 +226,27 @@ def _rows(
     lends: bool,
     usage_known: bool,
 ) -> Iterator[tuple[str, Columns]]:
+    """One row for all flavors, then one per flavor with limits or use."""
     each = {name: (_limits(amounts, lends), other) for name, (amounts, other) in flavors.items()}
-    places = ("quota", "quota_max", "lend_max", "used", "borrowed")
-    total: dict[str, Devices] = {}
-    for place in places:
-        total[place] = add_devices(*(limits[place] for limits, _ in each.values()))
-    # The total limit is known only if every flavor with that device has one.
-    for name in list(total["quota_max"]):
-        if any(name in limits["quota"] and name not in limits["quota_max"] for limits, _ in each.values()):
-            del total["quota_max"][name]
+    total = _total([limits for limits, _ in each.values()])
     reserved = add_devices(*(amounts.get("reserved", {}) for amounts, _ in flavors.values()))
     other = {name: resources for name, (_, resources) in each.items() if resources}
     detail = counts.pop("detail", {}) | non_empty(reserved=reserved, other=other)
-    everything = {place: json_or_none(total[place]) for place in places}
+    everything = {place: json_or_none(total[place]) for place in LIMITS}
     if usage_known and total["quota"] and not total["used"]:
         everything["used"] = json_or_none(dict.fromkeys(total["quota"], 0))
     yield "queue", shared | counts | everything | {"detail": json_or_none(detail)}
     for name, (limits, resources) in each.items():
-        if resources or any(limits[place] for place in places):
-            row = {place: json_or_none(limits[place]) for place in places}
+        if resources or any(limits[place] for place in LIMITS):
+            row = {place: json_or_none(limits[place]) for place in LIMITS}
             yield "queue", shared | row | {"flavor": name, "detail": json_or_none(non_empty(other=resources))}
+
+
+def _total(flavors: list[dict[str, Devices]]) -> dict[str, Devices]:
+    """Sums of the limits of flavors. The total maximum is known only if every flavor with that device has one."""
+    total = {place: add_devices(*(limits[place] for limits in flavors)) for place in LIMITS}
+    unlimited = {name for limits in flavors for name in limits["quota"] if name not in limits["quota_max"]}
+    return total | {"quota_max": {name: n for name, n in total["quota_max"].items() if name not in unlimited}}
 
 
 def _limits(amounts: Amounts, lends: bool) -> dict[str, Devices]:

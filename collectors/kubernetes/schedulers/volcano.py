@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
@@ -61,6 +62,25 @@ JOB_STATES = {
 """Phases of a Job. Aborted: stopped, and may be resumed."""
 
 
+@dataclass(frozen=True)
+class Tasks:
+    """What all tasks of a Job ask for: `other` GPU resources are shares, `dra` is whether any task uses DRA claims."""
+
+    pods: int | None
+    """None for a Job without tasks."""
+    devices: Devices
+    other: dict[str, Any]
+    dra: bool
+    listed: list[dict[str, object]]
+
+    @property
+    def device_count(self) -> int | None:
+        """None without tasks, and if the GPUs are only in shares or DRA claims."""
+        if self.pods is None or (not self.devices and (self.other or self.dra)):
+            return None
+        return sum(self.devices.values())
+
+
 @object_kind("PodGroup", SCHEDULING, "podgroups", ("v1beta1",))
 def pod_group(item: Object, observed_us: int | None) -> Rows:
     """The workload row of a PodGroup; its devices are those of `minResources`, the minimum it starts with.
@@ -111,9 +131,7 @@ def pod_group(item: Object, observed_us: int | None) -> Rows:
             "user_name": user_of(item),
             "labels": labels_json(item),
             "detail": json_or_none(detail),
-            "observed_us": newest(
-                observed_us, None if observed_us is not None else last_changed_us(item, found.values())
-            ),
+            "observed_us": observed_us if observed_us is not None else last_changed_us(item, found.values()),
         },
     )
 
@@ -125,15 +143,12 @@ def job(item: Object, observed_us: int | None) -> Rows:
     spec, status = mapping(item, "spec"), mapping(item, "status")
     state = mapping(status, "state")
     phase = string(state, "phase")
-    pods, devices, other, tasks, dra = _parse_tasks(spec)
-    count, profile = whole_or_none(devices)
+    tasks = _parse_tasks(spec)
     history = [(string(c, "status"), moment(c, "lastTransitionTime")) for c in mappings(status, "conditions")]
     changed = moment(state, "lastTransitionTime")
-    ran = [at for word, at in history if word == "Running" and at is not None]
     job_state = JOB_STATES.get(phase or "Pending")
     row_us = observed_us if observed_us is not None else newest(created_us(item), changed, *(at for _, at in history))
     counts = non_empty(**{key: integer(status, key) for key in POD_COUNTS})
-    known = bool(tasks) and not (not devices and (other or dra))
     row: Columns = {
         "scheduler": "volcano",
         "kind": "Job",
@@ -143,12 +158,12 @@ def job(item: Object, observed_us: int | None) -> Rows:
         "job_id": f"{namespace}/{name}",
         "queue": string(spec, "queue") or "default",
         "priority_class": string(spec, "priorityClassName"),
-        "pod_count": pods if tasks else None,
-        "min_count": integer(spec, "minAvailable") or (pods if tasks else None),
-        "device_count": count if known else None,
-        "profile": profile,
+        "pod_count": tasks.pods,
+        "min_count": integer(spec, "minAvailable") or tasks.pods,
+        "device_count": tasks.device_count,
+        "profile": whole_or_none(tasks.devices)[1],
         "submit_us": created_us(item),
-        "start_us": min(ran, default=changed if phase == "Running" else None),
+        "start_us": _first_run(history, phase, changed),
         "evicted_us": changed if job_state == "evicted" else None,
         "end_us": changed if job_state == "finished" else None,
         "state": job_state,
@@ -158,12 +173,12 @@ def job(item: Object, observed_us: int | None) -> Rows:
         "labels": labels_json(item),
         "detail": json_or_none(
             non_empty(
-                devices=devices,
-                other=other,
-                dra=dra or None,
+                devices=tasks.devices,
+                other=tasks.other,
+                dra=tasks.dra or None,
                 phase=phase,
                 pods=counts,
-                tasks=tasks,
+                tasks=tasks.listed,
                 retries=integer(status, "retryCount"),
                 max_retries=integer(spec, "maxRetry"),
                 ran_for=string(status, "runningDuration"),
@@ -173,24 +188,29 @@ def job(item: Object, observed_us: int | None) -> Rows:
         "observed_us": row_us,
     }
     yield "workload", row
-    if job_state != "pending" or any(counts.get(key) for key in POD_COUNTS):
-        return
-    for name_of_profile, amount in devices.items():
-        if amount:
+    if job_state == "pending" and not any(counts.values()):
+        yield from _pending(row, tasks)
+
+
+def _first_run(history: list[tuple[str | None, int | None]], phase: str | None, changed: int | None) -> int | None:
+    """When a Job first ran, by the (status, time) of its conditions, else by the last change of its phase."""
+    ran = [at for word, at in history if word == "Running" and at is not None]
+    return min(ran, default=changed if phase == "Running" else None)
+
+
+def _pending(row: Columns, tasks: Tasks) -> Rows:
+    """The pending rows of a Job, one per MIG profile."""
+    for profile, count in tasks.devices.items():
+        if count:
             yield (
                 "pending",
                 {
                     "scheduler": "kubernetes",
-                    "job_id": row["job_id"],
-                    "submit_us": row["submit_us"],
-                    "evidence_us": row_us,
-                    "device_count": amount,
-                    "profile": name_of_profile or None,
-                    "node_count": pods,
-                    "user_name": row["user_name"],
-                    "namespace": namespace,
-                    "queue": row["queue"],
-                    "reason": row["reason"],
+                    **{key: row[key] for key in ("job_id", "submit_us", "user_name", "namespace", "queue", "reason")},
+                    "evidence_us": row["observed_us"],
+                    "device_count": count,
+                    "profile": profile or None,
+                    "node_count": tasks.pods,
                 },
             )
 
@@ -211,7 +231,7 @@ def queue(item: Object, observed_us: int | None) -> Rows:
     reclaimable = spec.get("reclaimable")
     lent = {n: max(0, count - guaranteed.get(n, 0)) for n, count in deserved.items() if reclaimable is not False}
     hierarchy = labels_of(item, "annotations").get(HIERARCHY)
-    waiting = [integer(status, key) for key in ("pending", "inqueue")]
+    waiting = _waiting(status)
     weight = spec.get("weight")
     parent = string(spec, "parent") or (hierarchy.rpartition("/")[0] if hierarchy else "")
     detail: dict[str, Any] = non_empty(
@@ -233,7 +253,7 @@ def queue(item: Object, observed_us: int | None) -> Rows:
             "kind": "queue",
             "name": name,
             "parent": parent or None,
-            "observed_us": newest(observed_us, None if observed_us is not None else created_us(item)),
+            "observed_us": observed_us if observed_us is not None else created_us(item),
             "state": string(status, "state"),
             "priority": integer(spec, "priority"),
             "weight": None if weight is None else float(quantity(weight, "weight")),
@@ -242,7 +262,7 @@ def queue(item: Object, observed_us: int | None) -> Rows:
             "lend_max": json_or_none(lent),
             "used": json_or_none(used) or _none_used(status, maximum | deserved | guaranteed),
             "borrowed": json_or_none({n: max(0, count - deserved[n]) for n, count in used.items() if n in deserved}),
-            "pending_count": None if waiting == [None, None] else sum(n or 0 for n in waiting),
+            "pending_count": waiting,
             "running_count": integer(status, "running"),
             "preemption": None if reclaimable is None else json_or_none({"reclaimable": reclaimable is True}),
             "detail": json_or_none(detail),
@@ -250,8 +270,13 @@ def queue(item: Object, observed_us: int | None) -> Rows:
     )
 
 
-def _parse_tasks(spec: Object) -> tuple[int, Devices, dict[str, Any], list[dict[str, object]], bool]:
-    """(pods, devices, other GPU resources, the tasks, whether any uses DRA claims) of a Job."""
+def _waiting(status: Object) -> int | None:
+    """PodGroups that wait in a queue, None if its status counts none of them."""
+    counts = [count for key in ("pending", "inqueue") if (count := integer(status, key)) is not None]
+    return sum(counts) if counts else None
+
+
+def _parse_tasks(spec: Object) -> Tasks:
     pods, devices, other, tasks, dra = 0, Devices(), dict[str, Any](), list[dict[str, object]](), False
     for task in mappings(spec, "tasks"):
         replicas = integer(task, "replicas")
@@ -267,7 +292,7 @@ def _parse_tasks(spec: Object) -> tuple[int, Devices, dict[str, Any], list[dict[
                 name=string(task, "name"), replicas=replicas, least=integer(task, "minAvailable"), devices=task_devices
             )
         )
-    return pods, devices, other, tasks, dra
+    return Tasks(pods if tasks else None, devices, other, dra, tasks)
 
 
 def _none_used(status: Object, kinds: Devices) -> str | None:
