@@ -44,12 +44,9 @@ class KsmChanges:
         carrier: Columns | None = None
         for table, rows in records.tables.items():
             for row in rows:
-                key = (table, *(row.get(name) for name in KEYS.get(table, ())))
+                key = _key(table, row)
                 before, written_us = kept.get(key) or self._written.get(key) or ({}, 0)
-                if (
-                    any(before.get(name) != value for name, value in row.items() if name not in TIMES)
-                    or at_us - written_us >= REFRESH_US
-                ):
+                if _differ(before, row) or at_us - written_us >= REFRESH_US:
                     changed.setdefault(table, []).append(row)
                     written_us = at_us
                 elif table == "claim" and row["end_us"] is None:
@@ -58,9 +55,28 @@ class KsmChanges:
         self._written = kept
         if carrier is not None and not any(row["end_us"] is None for row in changed.get("claim", ())):
             changed.setdefault("claim", []).append(carrier)  # one claim carries the newest evidence for all
-        if last:
-            for row in self._open.values():
-                end_us = max(row["evidence_us"] or 0, row["start_us"] + 1)
-                changed.setdefault("claim", []).append(row | {"end_us": end_us, "evidence_us": end_us})
-            self._open.clear()
+        if last and (ended := self._end_open()):
+            changed.setdefault("claim", []).extend(ended)
         return changed
+
+    def _end_open(self) -> list[Columns]:
+        """The open claims of the store that were not seen again, each ended at its newest evidence."""
+        ended = [_ended(row) for row in self._open.values()]
+        self._open.clear()
+        return ended
+
+
+def _key(table: str, row: Columns) -> tuple[Any, ...]:
+    """What identifies a record in all spans."""
+    return (table, *(row.get(name) for name in KEYS.get(table, ())))
+
+
+def _differ(before: Columns, row: Columns) -> bool:
+    """Whether any column but the times has changed."""
+    return any(before.get(name) != value for name, value in row.items() if name not in TIMES)
+
+
+def _ended(row: Columns) -> Columns:
+    """A claim that ends at its newest evidence."""
+    end_us = max(row["evidence_us"] or 0, row["start_us"] + 1)
+    return row | {"end_us": end_us, "evidence_us": end_us}

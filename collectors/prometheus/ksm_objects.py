@@ -132,20 +132,11 @@ def phase_of(facts: Facts) -> str | None:
 def _status(pod: Pod, facts: Facts) -> Object:
     phase = phase_of(facts)
     ended_at = _time(facts, "kube_pod_completion_time", last=True) if phase in ENDED else None
-    started = {
-        series.get("container", ""): value for series, value in facts.get("kube_pod_container_state_started", ())
-    }
-    restarts = {
-        series.get("container", ""): value
-        for series, value in facts.get("kube_pod_container_status_restarts_total", ())
-    }
+    started = _by_container(facts, "kube_pod_container_state_started")
+    restarts = _by_container(facts, "kube_pod_container_status_restarts_total")
     containers = []
     for name in sorted({*started, *restarts, *([""] if ended_at and not started else [])}):
-        times = {"startedAt": at} if (at := _text(started.get(name, math.nan))) else {}
-        if phase in ENDED:
-            state = {"terminated": times | ({"finishedAt": ended_at} if ended_at else {})}
-        else:
-            state = {"running": times} if times else {}
+        state = _container_state(started.get(name, math.nan), phase in ENDED, ended_at)
         count = restarts.get(name, 0.0)
         containers.append({"name": name, "state": state, "restartCount": int(count) if _whole(count) else 0})
     status: Object = {"containerStatuses": containers}
@@ -158,6 +149,19 @@ def _status(pod: Pod, facts: Facts) -> Object:
         # Without any other start time, the first sample on its node counts.
         status["startTime"] = start or rfc3339(pod.first_us)
     return status
+
+
+def _by_container(facts: Facts, metric: str) -> dict[str, float]:
+    """The value of a metric by container."""
+    return {series.get("container", ""): value for series, value in facts.get(metric, ())}
+
+
+def _container_state(started: float, ended: bool, ended_at: str | None) -> Object:
+    """The state of a container, terminated or running; empty if it has not started."""
+    times = {"startedAt": at} if (at := _text(started)) else {}
+    if ended:
+        return {"terminated": times | ({"finishedAt": ended_at} if ended_at else {})}
+    return {"running": times} if times else {}
 
 
 def _unscheduled(facts: Facts, at_us: int) -> Object:

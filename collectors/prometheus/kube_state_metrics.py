@@ -68,6 +68,9 @@ POD_FACTS = (
 NODE_FACTS = (*CAPACITY, "kube_node_labels", "kube_node_spec_taint")
 READY = 'condition="Ready",status="true"'
 
+FactsOf = dict[str, dict[str, list[Fact]]]
+"""Series with their values, by object and metric; objects and metrics are made on first use."""
+
 
 @dataclass(frozen=True)
 class SpanRecords:
@@ -147,28 +150,23 @@ class SchedulerRecords:
         self, window: Window, pods: Sequence[Pod], by_uid: bool, reader: ObjectReader, rejects: Rejects
     ) -> None:
         """Reads all metrics of some pods and passes them to the reader."""
-        if by_uid:
-            more = f'uid=~"{any_of(pod.uid for pod in pods)}"'
-        else:
-            prefix = "exported_" if window.moved else ""
-            more = f'{prefix}namespace=~"{any_of(p.namespace for p in pods)}",{prefix}pod=~"{any_of(p.name for p in pods)}"'
-        facts_of: dict[str, dict[str, list[Fact]]] = defaultdict(lambda: defaultdict(list))
-        for labels, value in window.facts(POD_FACTS, more):
-            key = labels.get("uid", "") if by_uid else f"{labels.get('namespace', '')}/{labels.get('pod', '')}"
-            facts_of[key][labels.get("__name__", "")].append((labels, value))
+        facts_of = _facts_by_uid(window, pods) if by_uid else _facts_by_name(window, pods)
         untimed = [pod for pod in pods if _ended_without_time(facts_of[pod.uid])]
         if untimed and by_uid:
             self._add_end_times(window, untimed, facts_of)
         for pod in pods:
-            facts = facts_of[pod.uid]
-            if not pod.node:
-                pod.node = next((s["node"] for s, _ in facts.get("kube_pod_info", ()) if s.get("node")), "")
-            if pod.waited_us is not None and not (pod.node and pod.waited_us >= pod.last_us):
-                self._take(reader, pod_object(pod, facts, waiting=True), rejects)
-            if pod.node and not _ended_without_time(facts):
-                self._take(reader, pod_object(pod, facts), rejects)
+            self._take_pod(reader, pod, facts_of[pod.uid], rejects)
 
-    def _add_end_times(self, window: Window, pods: Sequence[Pod], facts_of: dict[str, dict[str, list[Fact]]]) -> None:
+    def _take_pod(self, reader: ObjectReader, pod: Pod, facts: dict[str, list[Fact]], rejects: Rejects) -> None:
+        """Passes a pod to the reader, as it waited and as it ran."""
+        if not pod.node:
+            pod.node = next((s["node"] for s, _ in facts.get("kube_pod_info", ()) if s.get("node")), "")
+        if pod.waited_us is not None and not (pod.node and pod.waited_us >= pod.last_us):
+            self._take(reader, pod_object(pod, facts, waiting=True), rejects)
+        if pod.node and not _ended_without_time(facts):
+            self._take(reader, pod_object(pod, facts), rejects)
+
+    def _add_end_times(self, window: Window, pods: Sequence[Pod], facts_of: FactsOf) -> None:
         """Adds the end of pods without a finished container (evicted ones): the first sample of their final phase.
 
         Pods that had ended before the span were handled then.
@@ -187,7 +185,7 @@ class SchedulerRecords:
         metrics = [name for name in CAPACITY if name in self._metrics]
         if not metrics:
             return
-        facts_of: dict[str, dict[str, list[Fact]]] = defaultdict(lambda: defaultdict(list))
+        facts_of = _no_facts()
         for labels, value in window.facts(metrics, f'resource=~"{RESOURCES}"'):
             facts_of[labels.get("node", "")][labels.get("__name__", "")].append((labels, value))
         facts_of.pop("", None)
@@ -218,6 +216,29 @@ class SchedulerRecords:
         except Malformed as error:
             metadata = item["metadata"]
             rejects.add(f"{item['kind']}: {error}", self.name, 0, f"{metadata.get('namespace')}/{metadata['name']}")
+
+
+def _facts_by_uid(window: Window, pods: Sequence[Pod]) -> FactsOf:
+    """All metrics of some pods, by UID."""
+    facts_of = _no_facts()
+    for labels, value in window.facts(POD_FACTS, f'uid=~"{any_of(pod.uid for pod in pods)}"'):
+        facts_of[labels.get("uid", "")][labels.get("__name__", "")].append((labels, value))
+    return facts_of
+
+
+def _facts_by_name(window: Window, pods: Sequence[Pod]) -> FactsOf:
+    """All metrics of some pods, by `namespace/name`."""
+    prefix = "exported_" if window.moved else ""
+    more = f'{prefix}namespace=~"{any_of(p.namespace for p in pods)}",{prefix}pod=~"{any_of(p.name for p in pods)}"'
+    facts_of = _no_facts()
+    for labels, value in window.facts(POD_FACTS, more):
+        key = f"{labels.get('namespace', '')}/{labels.get('pod', '')}"
+        facts_of[key][labels.get("__name__", "")].append((labels, value))
+    return facts_of
+
+
+def _no_facts() -> FactsOf:
+    return defaultdict(lambda: defaultdict(list))
 
 
 def close_claims(

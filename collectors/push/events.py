@@ -70,10 +70,10 @@ class Decoder:
         for place, item in items_of(body, rejects):
             found: Tables = {table: [] for table in tables}
             try:
-                if item.get("type") in TYPES and "object" not in item:
+                if _is_record(item):
                     rows += self._record(item, cluster, now_us, seen)
                     continue
-                if item.get("type") in WATCHED and isinstance(item.get("object"), dict):
+                if _is_watch_event(item):
                     item = self._watched(item["type"], item["object"], found, now_us)
                 else:
                     self._object(item, found, now_us)
@@ -94,12 +94,16 @@ class Decoder:
             for table, fresh in found.items():
                 tables.setdefault(table, []).extend(fresh)
         tables["pending"] = [row for fresh in waiting.values() for row in fresh]
-        finish_pushed(tables, self._profiles)
+        self._finish(tables)
         tables["pending"] += gangs
-        while len(self._profiles) > MAX_NODES:
-            del self._profiles[next(iter(self._profiles))]
         rows += [(table, row | {"cluster": cluster}) for table, fresh in tables.items() for row in fresh]
         return list(batches(rows))
+
+    def _finish(self, tables: Tables) -> None:
+        """Completes the rows of a body with the profiles of the nodes, of which the newest are remembered."""
+        finish_pushed(tables, self._profiles)
+        while len(self._profiles) > MAX_NODES:
+            del self._profiles[next(iter(self._profiles))]
 
     def _record(self, item: Object, cluster: str, now_us: int, seen: set[str]) -> list[Row]:
         own_cluster = item.get("cluster", cluster)
@@ -244,6 +248,14 @@ def _lines(text: str, rejects: Rejects) -> list[Item]:
     for number, line in torn if found else []:
         rejects.add("line is not JSON", FILE, number, line)
     return found
+
+
+def _is_record(item: Object) -> bool:
+    return item.get("type") in TYPES and "object" not in item
+
+
+def _is_watch_event(item: Object) -> bool:
+    return item.get("type") in WATCHED and isinstance(item.get("object"), dict)
 
 
 def _shown(item: Object) -> str:

@@ -16,6 +16,7 @@ from gpuwatch.collectors.push.otlp_series import (
     RESOURCE_BYTES,
     STALE,
     Known,
+    Metric,
     Readings,
     Resource,
 )
@@ -60,6 +61,7 @@ def read(body: bytes, known: Known, readings: Readings) -> None:
 
 
 def _metric(metric: Object, resource: tuple[tuple[str, str], ...], known: Known, readings: Readings) -> None:
+    """Adds the data points of a metric; those of histograms and summaries are refused."""
     name = metric.get("name")
     for kind in OTHERS:
         if isinstance(other := metric.get(kind), dict):
@@ -77,26 +79,31 @@ def _metric(metric: Object, resource: tuple[tuple[str, str], ...], known: Known,
             raise UnreadableInput(f"{NAME}: more than {MAX_SAMPLES} data points in one request")
         of = known.metric(resource, name, name)
         delta = of.delta(kind == "sum", _temporality(numbers.get("aggregationTemporality")))
-        for point in points:
-            readings.line += 1
-            if isinstance(delta, str):
-                readings.refuse(delta)
+        _add_points(points, of, delta, known, readings)
+
+
+def _add_points(points: list[Object], of: Metric, delta: bool | str, known: Known, readings: Readings) -> None:
+    """Adds the readings of data points; the stale ones are gaps. A text for `delta` is the reason to refuse them all."""
+    for point in points:
+        readings.line += 1
+        if isinstance(delta, str):
+            readings.refuse(delta)
+            continue
+        try:
+            if _whole(point.get("flags", 0)) & STALE:
                 continue
-            try:
-                if _whole(point.get("flags", 0)) & STALE:
-                    continue
-                if (value := _value(point)) is None:
-                    readings.refuse(NO_VALUE)
-                    continue
-                start_us, time_us = (_whole(point.get(k, 0)) // 1000 for k in ("startTimeUnixNano", "timeUnixNano"))
-            except (ValueError, TypeError, OverflowError):
-                readings.refuse(BAD_JSON)
+            if (value := _value(point)) is None:
+                readings.refuse(NO_VALUE)
                 continue
-            pairs = tuple(_pairs(point, MAX_LABELS + 1))
-            if (number := of.by_attributes.get(pairs)) is None:
-                size = sum(len(name) + len(text) for name, text in pairs)
-                number = known.number(of, pairs, size, partial(_labels, pairs))
-            readings.add(number, delta, start_us, time_us, value)
+            start_us, time_us = (_whole(point.get(k, 0)) // 1000 for k in ("startTimeUnixNano", "timeUnixNano"))
+        except (ValueError, TypeError, OverflowError):
+            readings.refuse(BAD_JSON)
+            continue
+        pairs = tuple(_pairs(point, MAX_LABELS + 1))
+        if (number := of.by_attributes.get(pairs)) is None:
+            size = sum(len(name) + len(text) for name, text in pairs)
+            number = known.number(of, pairs, size, partial(_labels, pairs))
+        readings.add(number, delta, start_us, time_us, value)
 
 
 def _labels(pairs: tuple[tuple[str, str], ...]) -> dict[str, str] | str:

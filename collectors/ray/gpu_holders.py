@@ -163,7 +163,7 @@ def _actor(responses: Responses, actor_id: str, plain: Item, logical: Item, crea
         "actor",
         f"{actor_id}{RESTART}{restarts}" if restarts else actor_id,
         _either(logical, "jobId", plain, "job_id"),
-        name.removeprefix(SUPERVISOR) if name and name.startswith(SUPERVISOR) else None,
+        _supervised_job(name),
         name or _either(logical, "className", plain, "class_name"),
         node_id,
         gpus,
@@ -175,6 +175,11 @@ def _actor(responses: Responses, actor_id: str, plain: Item, logical: Item, crea
         ray_state,
         plain.get("is_detached") is True or logical.get("isDetached") is True,
     )
+
+
+def _supervised_job(name: str | None) -> str | None:
+    """The submitted job that an actor of this name supervises, None for any other actor."""
+    return name.removeprefix(SUPERVISOR) if name and name.startswith(SUPERVISOR) else None
 
 
 def _actor_start(responses: Responses, logical: Item, creation: Item, restarted: bool) -> int | None:

@@ -121,8 +121,7 @@ def _allocation(
         if unit.start_us is not None:
             rejects.add(f"{unit.kind} on a node that is not listed", path, 0, f"{key} {unit.uid} {unit.node_id}")
         return None
-    start = _start_us(head, unit, job)
-    end = _end_us(unit, job, node)
+    start, end = _start_us(head, unit, job), _end_us(unit, job, node)
     if start is None or (unit.state == ENDED and end is None):
         rejects.add(f"{unit.kind} has ended, but its {'end' if start else 'start'} is unknown", path, 0, unit.uid)
         return None
@@ -138,10 +137,16 @@ def _allocation(
         "start_us": start,
         "end_us": end,
         "evidence_us": end if end is not None else max(head.at_us or start, start),
-        "state": (job.status if job else None) or unit.ray_state,
-        "name": _first(job.metadata if job else {}, ("job_name", "name")) or key,
-        "labels": _labels(job),
+        **_run_columns(unit, key, job),
     }
+
+
+def _run_columns(unit: Unit, key: str, job: Job | None) -> dict[str, Any]:
+    """State, name and labels of a job; for a unit without a known job, its own state and key."""
+    if job is None:
+        return {"state": unit.ray_state, "name": key, "labels": None}
+    name = _first(job.metadata, ("job_name", "name")) or key
+    return {"state": job.status or unit.ray_state, "name": name, "labels": _labels(job)}
 
 
 def _start_us(head: HeadState, unit: Unit, job: Job | None) -> int | None:

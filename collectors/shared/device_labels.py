@@ -65,23 +65,11 @@ def context_row(labels: Mapping[str, str], cluster: str) -> dict[str, object] | 
     """
     host = _first(labels, _NODE)
     node = host or _host(labels.get("instance", ""))
-    index = _index(labels)
-    gpu, gi = _first(labels, _UUID), WHOLE_GPU
-    if gpu is not None and (parent := _OLD_MIG_UUID.fullmatch(gpu)):
-        gpu, gi = parent[1], int(parent[2])
-    if gpu is None:
-        if host is None or index is None:
-            return NO_DEVICE
-        gpu = f"{host}/gpu{index}"
-    profile, instance = _first(labels, _PROFILE), _first(labels, _INSTANCE)
-    if instance is not None:
-        if not (instance.isascii() and instance.isdigit() and int(instance[:9]) <= MAX_INSTANCE):
-            return BAD_INSTANCE
-        gi = int(instance)
-    if gpu.startswith("MIG-"):
-        return NO_PARENT
-    if profile is not None and gi == WHOLE_GPU:
-        return NO_INSTANCE
+    index, profile = _index(labels), _first(labels, _PROFILE)
+    device = _device(labels, None if host is None or index is None else f"{host}/gpu{index}", profile)
+    if isinstance(device, str):
+        return device
+    gpu, gi = device
     row: dict[str, object] = {
         "cluster": cluster,
         "gpu": gpu,
@@ -98,6 +86,23 @@ def context_row(labels: Mapping[str, str], cluster: str) -> dict[str, object] | 
     if sum(len(value) for value in row.values() if isinstance(value, str)) > MAX_CONTEXT_CHARACTERS:
         return TOO_LONG
     return {"context_id": context_key(row), "device_id": device_key(cluster, gpu, gi)} | row
+
+
+def _device(labels: Mapping[str, str], place: str | None, profile: str | None) -> tuple[str, int] | str:
+    """(GPU, MIG instance), or the reason why the labels name none. `place` identifies a GPU without UUID."""
+    gpu, gi = _first(labels, _UUID) or place, WHOLE_GPU
+    if gpu is None:
+        return NO_DEVICE
+    if parent := _OLD_MIG_UUID.fullmatch(gpu):
+        gpu, gi = parent[1], int(parent[2])
+    instance = _first(labels, _INSTANCE)
+    if instance is not None:
+        if not (instance.isascii() and instance.isdigit() and int(instance[:9]) <= MAX_INSTANCE):
+            return BAD_INSTANCE
+        gi = int(instance)
+    if gpu.startswith("MIG-"):
+        return NO_PARENT
+    return NO_INSTANCE if profile is not None and gi == WHOLE_GPU else (gpu, gi)
 
 
 def _workload(labels: Mapping[str, str]) -> dict[str, str | None]:

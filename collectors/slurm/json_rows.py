@@ -57,6 +57,11 @@ def controller_rows(job: Object, cluster: str, now_us: int | None = None) -> lis
     if end_us is not None:
         check_span(start_us, end_us)
     run = _run(job, cluster, _shown_state(state), start_us, end_us)
+    return _allocations(job, run, nodes)
+
+
+def _allocations(job: Object, run: dict[str, Any], nodes: str) -> list[Row]:
+    """The `claim` rows of a run, from the best account of its devices that the job has."""
     labels = comment_labels(string(job, "comment"))
     if located := _located(job, nodes):
         return located_allocation_rows(run | {"kind": "scontrol"}, located, labels)

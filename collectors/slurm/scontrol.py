@@ -199,8 +199,7 @@ def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneI
     if state == "COMPLETING" and _value(fields, "EndTime") is None:
         state = "REQUEUED"
     least, _, most = (first_word(fields, "NumNodes") or "").partition("-")
-    tasks = first_word(fields, "ArrayTaskId") or ""
-    array = bool(first_word(fields, "ArrayJobId")) and tasks not in ("", "N/A") and not tasks.isdigit()
+    array = _waiting_tasks(fields)
     limit_us = duration_us(first_word(fields, "TimeLimit"))
     facts = Facts(
         uid=f"{first_word(fields, 'ArrayJobId')}_*" if array else ids[0],
@@ -216,7 +215,7 @@ def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneI
         nodes=least_count(most or least),
         nodes_min=least_count(least),
         tasks=least_count(first_word(fields, "NumTasks")),
-        array_tasks=array_size(tasks) if array else None,
+        array_tasks=array_size(array) if array else None,
         submit_us=instant(first_word(fields, "SubmitTime"), tz),
         eligible_us=instant(first_word(fields, "EligibleTime"), tz),
         start_us=None if state in PENDING_STATES or nodes is None else instant(first_word(fields, "StartTime"), tz),
@@ -228,6 +227,13 @@ def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneI
         time_limit_s=None if limit_us is None else limit_us // SECOND_US,
     )
     return workload_rows(facts, rows, _requested(fields), source.cluster, source.observed_us)
+
+
+def _waiting_tasks(fields: dict[str, str]) -> str | None:
+    """The range of waiting tasks of an array job, None for a single task and for any other job."""
+    tasks = first_word(fields, "ArrayTaskId") or "N/A"
+    single = tasks == "N/A" or tasks.isdigit() or not first_word(fields, "ArrayJobId")
+    return None if single else tasks
 
 
 def _job_ids(fields: dict[str, str]) -> list[str]:

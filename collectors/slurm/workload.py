@@ -83,8 +83,8 @@ def workload_rows(
                 "pod_count": facts.nodes,
                 "min_count": facts.nodes_min,
                 "device_count": sum(group.number for group in gpus),
-                "profile": profiles.pop() if len(profiles) == 1 else None,
-                "gpu_type": types.pop() if len(types) == 1 else None,
+                "profile": _only(profiles),
+                "gpu_type": _only(types),
                 "submit_us": facts.submit_us,
                 "admitted_us": None if waits else facts.start_us,
                 "start_us": facts.start_us if state in ("running", "finished") else None,
@@ -102,6 +102,11 @@ def workload_rows(
             },
         )
     ]
+
+
+def _only(values: set[str | None]) -> str | None:
+    """The value that all have, None if they differ."""
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def _first_request(rows: list[Row]) -> list[dict[str, Any]]:

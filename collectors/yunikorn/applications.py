@@ -87,18 +87,22 @@ def application_row(item: Object, observed_us: int | None) -> Columns:
         "user_name": string(item, "user"),
         "placement": json_or_none(_placement(held)),
         "labels": json_or_none(_labels(tags)),
-        "detail": json_or_none(
-            non_empty(
-                **resource_detail,
-                asks=[_request_detail(ask) for ask in asks[:MAX_LABELS]],
-                task_groups=[_task_group_detail(group) for group in groups],
-                states=[non_empty(state=name, at_us=at) for name, at in log],
-                groups=item.get("groups") if isinstance(item.get("groups"), list) else None,
-                reserved=item.get("hasReserved") is True or None,
-            )
-        ),
+        "detail": json_or_none(resource_detail | _detail(item, asks, groups, log)),
         "observed_us": observed_us,
     }
+
+
+def _detail(
+    item: Object, asks: list[Object], groups: list[Object], log: list[tuple[str | None, int | None]]
+) -> dict[str, object]:
+    """The requests, task groups and states of an application, and the groups of its user."""
+    return non_empty(
+        asks=[_request_detail(ask) for ask in asks[:MAX_LABELS]],
+        task_groups=[_task_group_detail(group) for group in groups],
+        states=[non_empty(state=name, at_us=at) for name, at in log],
+        groups=item.get("groups") if isinstance(item.get("groups"), list) else None,
+        reserved=item.get("hasReserved") is True or None,
+    )
 
 
 def _resources(item: Object, state: str | None) -> tuple[Columns, dict[str, object]]:
@@ -111,7 +115,7 @@ def _resources(item: Object, state: str | None) -> tuple[Columns, dict[str, obje
     known = any(item.get(key) is not None for key in ("usedResource", "pendingResource", "maxUsedResource"))
     other = non_empty(used=other_used, pending=other_pending)
     columns: Columns = {"device_count": count if known and (devices or not other) else None, "profile": profile}
-    return columns, {"devices": devices, "used": used, "pending": pending, "other": other}
+    return columns, non_empty(devices=devices, used=used, pending=pending, other=other)
 
 
 def _time_columns(item: Object, log: list[tuple[str | None, int | None]], state: str | None) -> Columns:
@@ -183,25 +187,33 @@ def _pod_columns(part: Object, observed_us: int | None, application: str | None,
     pod_uid, start_us = string(part, "allocationKey"), instant(part.get("allocationTime"))
     if pod_uid is None or node is None or start_us is None:
         raise Malformed("an allocation has no allocationKey, no nodeId or no allocationTime")
-    namespace, pod, job = string(tags, NAMESPACE) or "default", string(tags, POD), job_of(tags)
-    owner = application or string(part, "applicationId") or string(part, "applicationID")
+    workload = _workload_columns(part, tags, pod_uid, application)
     labels = _labels([tags])
     return {
         "scheduler": "kubernetes",
         "kind": "yunikorn",
-        "job_id": job or f"{namespace}/{pod or pod_uid}",
-        "run_key": owner if job and owner else pod_uid,
+        **workload,
         "pod_uid": pod_uid,
-        "pod": pod,
-        "namespace": namespace,
         "node": node,
         "submit_us": instant(part.get("requestTime")),
         "start_us": start_us,
         "evidence_us": max(observed_us or 0, start_us),
         "state": "Running",
         "queue": queue or labels.get("queue") or labels.get("yunikorn.apache.org/queue"),
-        "name": (job or "").partition("/")[2] or pod,
         "labels": json_or_none(labels),
+    }
+
+
+def _workload_columns(part: Object, tags: Object, pod_uid: str, application: str | None) -> Columns:
+    """The pod of an allocation, its workload, and its application, which is the run of a labelled workload."""
+    namespace, pod, job = string(tags, NAMESPACE) or "default", string(tags, POD), job_of(tags)
+    owner = application or string(part, "applicationId") or string(part, "applicationID")
+    return {
+        "job_id": job or f"{namespace}/{pod or pod_uid}",
+        "run_key": owner if job and owner else pod_uid,
+        "pod": pod,
+        "namespace": namespace,
+        "name": (job or "").partition("/")[2] or pod,
         APPLICATION: owner,
     }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gpuwatch.collectors.shared.credentials import ANONYMOUS, Credentials, Tls, credential_options, tls_options
 from gpuwatch.collectors.shared.live_options import MAX_TEXT, Options
@@ -156,7 +156,7 @@ def _labels(options: Options) -> dict[str, str]:
 
 def url_of(text: object) -> str:
     """The full address of a target: "n1" and "n1:9400" become http://n1:9400/metrics. Raises ValueError."""
-    if not isinstance(text, str) or not text or len(text) > MAX_TEXT or not text.isprintable() or " " in text:
+    if not isinstance(text, str) or not _is_word(text):
         raise ValueError("an address must be text without spaces, such as n1:9400")
     plain = "://" not in text
     try:
@@ -164,17 +164,28 @@ def url_of(text: object) -> str:
         port = parts.port
     except ValueError as error:
         raise ValueError(f"{_without_secret(text)} is not an address: {error}") from None
+    name = _host_name(text, parts)
+    host = f"[{name}]" if ":" in name else name
+    if port is None:
+        port = DEFAULT_PORT if plain else 443 if parts.scheme == "https" else 80
+    path = parts.path if parts.path not in ("", "/") else DEFAULT_PATH
+    return f"{parts.scheme}://{host}:{port}{path}" + (f"?{parts.query}" if parts.query else "")
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text is printable, without spaces and not too long."""
+    return 0 < len(text) <= MAX_TEXT and text.isprintable() and " " not in text
+
+
+def _host_name(text: str, parts: SplitResult) -> str:
+    """The host of an address; refuses one of another scheme, with credentials or with a fragment."""
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{_without_secret(text)} is not an address: write http://host:port/path or host:port")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"{_without_secret(text)}: credentials belong in username and password, not in the address")
     if parts.fragment:
         raise ValueError(f"{_without_secret(text)}: an address must not have a #fragment")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    if port is None:
-        port = DEFAULT_PORT if plain else 443 if parts.scheme == "https" else 80
-    path = parts.path if parts.path not in ("", "/") else DEFAULT_PATH
-    return f"{parts.scheme}://{host}:{port}{path}" + (f"?{parts.query}" if parts.query else "")
+    return parts.hostname
 
 
 def _without_secret(text: str) -> str:

@@ -101,26 +101,34 @@ async def fetch(session: aiohttp.ClientSession, target: Target, dated: Callable[
             return await _body(response, target.max_bytes)
     except SourceUnreachable as error:
         why = str(error)
-    except TimeoutError:
-        why = f"gave no complete answer within {target.timeout_s:g} s; check its load, or raise timeout_s"
-    except aiohttp.ClientConnectorDNSError:
-        why = "has an unknown host name; check targets and DNS"
-    except aiohttp.ClientSSLError as error:
-        why = f"failed the TLS handshake ({_tls_reason(error)}); check ca_file, or cert_file and key_file"
-    except aiohttp.ClientConnectorError as error:
-        reason = error.os_error.strerror or "no connection"
-        if isinstance(error.os_error, ConnectionRefusedError):
-            reason = "connection refused"
-        why = f"cannot be reached ({reason}); check that dcgm-exporter runs and its port is open"
-    except aiohttp.ClientPayloadError:
-        why = "broke off its answer; the scrape is dropped"
-    except (aiohttp.ServerDisconnectedError, ConnectionError):
-        why = "closed the connection without an answer; check that dcgm-exporter runs"
-    except aiohttp.ClientResponseError as error:
-        why = f"did not answer in valid HTTP ({error.message.splitlines()[0] if error.message else 'bad answer'})"
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        why = f"failed: {type(error).__name__}: {error}"
+        why = _failure(error, target.timeout_s)
     raise SourceUnreachable(f"{target.shown} {why}")
+
+
+def _failure(error: Exception, timeout_s: float) -> str:
+    """The cause of a failed request and its fix. The special errors come before those they derive from."""
+    import aiohttp
+
+    match error:
+        case TimeoutError():
+            return f"gave no complete answer within {timeout_s:g} s; check its load, or raise timeout_s"
+        case aiohttp.ClientConnectorDNSError():
+            return "has an unknown host name; check targets and DNS"
+        case aiohttp.ClientSSLError():
+            return f"failed the TLS handshake ({_tls_reason(error)}); check ca_file, or cert_file and key_file"
+        case aiohttp.ClientConnectorError():
+            refused = isinstance(error.os_error, ConnectionRefusedError)
+            reason = "connection refused" if refused else error.os_error.strerror or "no connection"
+            return f"cannot be reached ({reason}); check that dcgm-exporter runs and its port is open"
+        case aiohttp.ClientPayloadError():
+            return "broke off its answer; the scrape is dropped"
+        case aiohttp.ServerDisconnectedError() | ConnectionError():
+            return "closed the connection without an answer; check that dcgm-exporter runs"
+        case aiohttp.ClientResponseError():
+            return f"did not answer in valid HTTP ({error.message.splitlines()[0] if error.message else 'bad answer'})"
+        case _:
+            return f"failed: {type(error).__name__}: {error}"
 
 
 def _check(response: aiohttp.ClientResponse) -> None:
