@@ -121,7 +121,7 @@ def test_a_bundle_is_judged_aside(bundle: Path, tmp_path: Path, aside: Path) -> 
     assert (tmp_path / "out" / "scorecard.pdf").read_bytes().startswith(b"%PDF")
     html = (tmp_path / "out" / "scorecard.html").read_text("utf-8")
     assert [] == re.findall(r"<script|<link|<img|<iframe|src=|href=|url\((?!#)|@import", html)
-    assert "of the bundle bundle" in html.lower()
+    assert "source: the bundle bundle" in html.lower()
 
 
 def test_ctrl_c_leaves_nothing_behind(
