@@ -36,7 +36,7 @@ def idle_while_waiting(
     scope = {"start_us": window.start_us, "end_us": window.end_us}
     with working_tables(store):
         prepare_requests(store, window.start_us, window.end_us, NOT_FOR_GPUS, REQUESTS_MAX)
-        if not _told(store, window):
+        if not _requests_known(store, window):
             return None
         owners = request_owners(store)
         decided = resolve_many(load_team_rules(state), owners).select(["number", "team"])
@@ -54,7 +54,7 @@ def idle_while_waiting(
     return found
 
 
-def _told(store: Store, window: Window) -> bool:
+def _requests_known(store: Store, window: Window) -> bool:
     """Whether submission times are known; without them, waiting requests are unknown."""
     found = store.sql(
         "select exists (select 1 from report_request)"
