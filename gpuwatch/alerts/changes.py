@@ -10,7 +10,8 @@ from functools import partial
 from gpuwatch.alerts.channel import Channel, rank
 from gpuwatch.alerts.firing.repository import Firing
 from gpuwatch.alerts.kind import is_continuous
-from gpuwatch.alerts.outbox.repository import ANSWERED, Change, Mark, Outbox
+from gpuwatch.alerts.outbox.records import ANSWERED, Change, Mark
+from gpuwatch.alerts.outbox.repository import Outbox
 from gpuwatch.alerts.outbox.tables import About
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, rfc3339

@@ -117,8 +117,6 @@ def _read(
     kind = _kind(fields, known)
     if isinstance(kind, ContinuousKind):
         problems += _not_applicable(fields.item, kind)
-    names = f"a list of at most {MAX_NAMES} names, or absent for all"
-    filters = {name: fields.take(name, None, _is_names, names) for name in FILTERS}
     events = fields.take("events", list(EVENTS), _is_events, f"a list of {', '.join(ALL_EVENTS)}, without repeats")
     groups = fields.take("group_by", [], _is_groups, f"a list of {', '.join(GROUPS)}, without repeats")
     mail = _mail(fields, known, guard) if kind.mails else None
@@ -130,10 +128,10 @@ def _read(
         url=url or "",
         severity_min=fields.choice("severity_min", "medium", SEVERITIES),
         severity_max=fields.choice("severity_max", "critical", SEVERITIES),
-        **{key: None if value is None else tuple(value) for key, value in filters.items()},
+        **{name: _filter(fields, name) for name in FILTERS},
         fallback=fields.flag("fallback", False),
-        events=tuple(event for event in ALL_EVENTS if event in events),
-        group_by=tuple(group for group in GROUPS if group in groups),
+        events=tuple(filter(events.__contains__, ALL_EVENTS)),
+        group_by=tuple(filter(groups.__contains__, GROUPS)),
         enabled=fields.flag("enabled", True),
         origin=origin,
         mail=mail,
@@ -146,6 +144,12 @@ def _read(
         problems += _refused(channel.url, guard)
     problems += _unknown(fields.item)
     return channel
+
+
+def _filter(fields: _Fields, name: str) -> tuple[str, ...] | None:
+    """The names that a channel is limited to; None for all."""
+    names = fields.take(name, None, _is_names, f"a list of at most {MAX_NAMES} names, or absent for all")
+    return None if names is None else tuple(names)
 
 
 def _name(fields: _Fields) -> str:

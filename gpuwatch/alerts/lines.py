@@ -55,20 +55,24 @@ def digest_line(alerts: Sequence[Alert], by: Sequence[str] = ()) -> tuple[str, l
 
 
 def _total(alerts: Sequence[Alert]) -> list[str]:
-    """Money a day of open findings, if they share a currency; findings that claim no waste do not count."""
+    """Money a day of open findings; findings that claim no waste do not count."""
     opened = [alert.finding for alert in alerts if alert.event != "resolved"]
     wasteful = [finding for finding in opened if alerts_text.claims_waste(finding)]
-    amounts = [(alerts_text.cost_a_day(finding), finding.get("currency")) for finding in wasteful]
-    priced = [(amount, currency) for amount, currency in amounts if amount]
-    unpriced = sum(amount is None for amount, _ in amounts)
     if not wasteful:
         return [] if opened else ["nothing open"]
+    return [_money_a_day([(alerts_text.cost_a_day(finding), finding.get("currency")) for finding in wasteful])]
+
+
+def _money_a_day(amounts: Sequence[tuple[Decimal | None, str | None]]) -> str:
+    """The sum of the (amount, currency) pairs, if they share a currency."""
+    priced = [(amount, currency) for amount, currency in amounts if amount]
+    unpriced = sum(amount is None for amount, _ in amounts)
     if not priced:
-        return ["cost unknown" if unpriced else alerts_text.NO_COST]
+        return "cost unknown" if unpriced else alerts_text.NO_COST
     if len({currency for _, currency in priced}) > 1:
-        return ["several currencies"]
+        return "several currencies"
     more = f" and {unpriced} without a price" if unpriced else ""
-    return [f"{alerts_text.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"]
+    return f"{alerts_text.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"
 
 
 def _rank(alert: Alert) -> tuple[bool, Decimal]:

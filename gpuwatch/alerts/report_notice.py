@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 
 from gpuwatch.alerts.channel import REPORT, Channel
-from gpuwatch.alerts.outbox.repository import Outbox, Row
+from gpuwatch.alerts.outbox.records import Row
+from gpuwatch.alerts.outbox.repository import Outbox
 from gpuwatch.alerts.record import Note
 from gpuwatch.alerts.report_recipients import FLEET, KIND, Recipients
 from gpuwatch.alerts.repository import Channels

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.alerts.changes import changes, enqueue
 from gpuwatch.alerts.channel import Channel
-from gpuwatch.alerts.outbox.repository import MAX_QUEUED, Mark, Outbox
+from gpuwatch.alerts.outbox.records import Mark
+from gpuwatch.alerts.outbox.repository import MAX_QUEUED, Outbox
 from gpuwatch.alerts.timing import Timing
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.findings.read import Finding

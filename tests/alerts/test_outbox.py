@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.alerts.changes import enqueue
 from gpuwatch.alerts.outbox.digest import choose, fold, read
-from gpuwatch.alerts.outbox.repository import KEEP_US, Batch, Outbox, Status
+from gpuwatch.alerts.outbox.records import Batch, Status
+from gpuwatch.alerts.outbox.repository import KEEP_US, Outbox
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US
 from gpuwatch.findings.read import Finding

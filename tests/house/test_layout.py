@@ -15,7 +15,6 @@ from tests.house.source_tree import CODE, ROOT, SOURCES
 SQL = sorted((ROOT / "sql").rglob("*.sql"))
 MAX_LINES = 300
 LONG_MODULES = {
-    "gpuwatch/alerts/outbox/repository.py",
     "gpuwatch/audit/scorecard.py",
     "gpuwatch/billing/budgets.py",
     "gpuwatch/billing/opencost/response.py",

@@ -83,6 +83,26 @@ def send(
 def _exchange(client: _Client, mail: Mail, message: EmailMessage, recipients: Sequence[str], attempts: int) -> Outcome:
     """1. Connect and greet. 2. TLS. 3. Log in. 4. Sender and recipients. 5. The message, if any recipient was accepted."""
     client.open()
+    _log_in(client, mail)
+    content = message.as_bytes()
+    code, reply = client.mail(mail.sender)
+    if code != 250:
+        return _judge(mail.host, code, reply)
+    answers = [client.rcpt(address) for address in recipients]
+    taken = sum(code in (250, 251) for code, _ in answers)
+    refusal = _refusal(answers, taken, attempts)
+    if refusal is not None:
+        return _judge(mail.host, *refusal)
+    code, reply = client.data(content)
+    if code != 250:
+        return _judge(mail.host, code, reply)
+    client.leave()
+    left = len(recipients) - taken
+    return Outcome(True, f"{left} of {len(recipients)} recipients were refused" if left else None)
+
+
+def _log_in(client: _Client, mail: Mail) -> None:
+    """TLS and login, as configured."""
     if mail.security == "starttls":
         client.asked = "STARTTLS"
         client.starttls(context=client.context)
@@ -91,24 +111,14 @@ def _exchange(client: _Client, mail: Mail, message: EmailMessage, recipients: Se
         client.asked = "a way to log in"
         client.login(mail.user, mail.password or "")
     client.ehlo_or_helo_if_needed()
-    content = message.as_bytes()
-    code, reply = client.mail(mail.sender)
-    if code != 250:
-        return _judge(mail.host, code, reply)
-    answers = [client.rcpt(address) for address in recipients]
-    taken = sum(code in (250, 251) for code, _ in answers)
-    temporary = next(((code, reply) for code, reply in answers if 400 <= code < 500), None)
-    never = next(((code, reply) for code, reply in answers if code >= 500), None)
+
+
+def _refusal(answers: Sequence[tuple[int, bytes]], taken: int, attempts: int) -> tuple[int, bytes] | None:
+    """The reply about a recipient that keeps the message from being sent now; None if it is sent to the others."""
+    temporary = next((answer for answer in answers if 400 <= answer[0] < 500), None)
     if temporary is not None and (attempts < PATIENT_ATTEMPTS or not taken):
-        return _judge(mail.host, *temporary)
-    if not taken and never is not None:
-        return _judge(mail.host, *never)
-    code, reply = client.data(content)
-    if code != 250:
-        return _judge(mail.host, code, reply)
-    client.leave()
-    left = len(recipients) - taken
-    return Outcome(True, f"{left} of {len(recipients)} recipients were refused" if left else None)
+        return temporary
+    return None if taken else next((answer for answer in answers if answer[0] >= 500), None)
 
 
 def _judge(host: str, code: int, reply: bytes | str) -> Outcome:

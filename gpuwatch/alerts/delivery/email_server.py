@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -63,47 +63,73 @@ def is_address(text: object) -> bool:
     return isinstance(text, str) and len(text) <= MAX_ADDRESS and _ADDRESS.fullmatch(text) is not None
 
 
+def _is_host(value: object) -> bool:
+    return isinstance(value, str) and _HOST.fullmatch(value) is not None
+
+
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65_536
+
+
+def _are_recipients(value: object) -> bool:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return False
+    return len(value) <= MAX_RECIPIENTS and all(map(is_address, value))
+
+
+def _is_word(value: object) -> bool:
+    return value is None or (isinstance(value, str) and 0 < len(value) <= MAX_WORD and value.isprintable())
+
+
+_CHECKS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+    ("security", lambda value: value in SECURITIES, f"one of {', '.join(SECURITIES)}"),
+    ("host", _is_host, "the name of a mail server, such as smtp.example.com"),
+    ("port", _is_port, "a port from 1 to 65535"),
+    ("from", is_address, "an address such as gpuwatch@example.com"),
+    ("to", _are_recipients, f"a list of at most {MAX_RECIPIENTS} addresses; [] where a card has them"),
+    ("user", _is_word, f"at most {MAX_WORD} printable characters, or absent"),
+    ("password", _is_word, f"at most {MAX_WORD} printable characters, or absent"),
+)
+"""Each setting, what it must be, and the end of the sentence "NAME must be ..."."""
+
+
+def _settings(item: Mapping[str, Any], known: Mail | None) -> dict[str, Any]:
+    """Every setting: as given, else as it was, else its default."""
+    before = {} if known is None else {**known.public(), "password": known.password}
+    given = {name: item.get(name, before.get(name)) for name in FIELDS}
+    given["security"] = given["security"] or "starttls"
+    given["to"] = given["to"] or []
+    if given["port"] is None:
+        given["port"] = PORTS.get(str(given["security"]), 587)
+    return given
+
+
 def mail_of(item: Mapping[str, Any], known: Mail | None, guard: Guard, problems: list[str]) -> Mail:
     """The mail settings of a channel; wrong ones are added to `problems`.
 
     Absent settings keep their value, except that the password must be given again for another host, port or user:
     otherwise whoever may edit the channel could have it sent to another server.
     """
-    before = {} if known is None else {**known.public(), "password": known.password}
-    given = {**{name: before.get(name) for name in FIELDS}, **{n: v for n, v in item.items() if n in FIELDS}}
-
-    def check(name: str, right: bool, words: str) -> None:
-        if not right:
-            problems.append(f"{name} must be {words}")
-
-    security = given["security"] or "starttls"
-    check("security", security in SECURITIES, f"one of {', '.join(SECURITIES)}")
-    host = given["host"]
-    named = isinstance(host, str) and _HOST.fullmatch(host) is not None
-    check("host", named, "the name of a mail server, such as smtp.example.com")
-    port = given["port"] if given["port"] is not None else PORTS.get(str(security), 587)
-    check("port", isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65_536, "a port from 1 to 65535")
-    check("from", is_address(given["from"]), "an address such as gpuwatch@example.com")
-    to = given["to"] or []
-    listed = isinstance(to, Sequence) and not isinstance(to, str) and len(to) <= MAX_RECIPIENTS
-    check(
-        "to",
-        listed and all(map(is_address, to)),
-        f"a list of at most {MAX_RECIPIENTS} addresses; [] where a card has them",
-    )
-    for name in ("user", "password"):
-        value = given[name]
-        right = value is None or (isinstance(value, str) and 0 < len(value) <= MAX_WORD and value.isprintable())
-        check(name, right, f"at most {MAX_WORD} printable characters, or absent")
-    check("password", given["user"] is None or given["password"] is not None, "given where a user is")
-    if named:
+    given = _settings(item, known)
+    problems += [f"{name} must be {words}" for name, is_right, words in _CHECKS if not is_right(given[name])]
+    if given["user"] is not None and given["password"] is None:
+        problems.append("password must be given where a user is")
+    if _is_host(given["host"]):
         try:
-            guard.check_host(str(host), security != "none")
+            guard.check_host(given["host"], given["security"] != "none")
         except UsageError as error:
             problems.append(str(error))
     if problems:
         return Mail("", 0, "starttls", "", ())
-    mail = Mail(host, port, security, given["from"], tuple(to), given["user"], given["password"])
+    mail = Mail(
+        given["host"],
+        given["port"],
+        given["security"],
+        given["from"],
+        tuple(given["to"]),
+        given["user"],
+        given["password"],
+    )
     if known is None or known.password is None or "password" in item:
         return mail
     if (known.host.lower(), known.port, known.user) != (mail.host.lower(), mail.port, mail.user):

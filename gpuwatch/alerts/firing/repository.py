@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from gpuwatch.alerts.outbox.repository import Status
+from gpuwatch.alerts.outbox.records import Status
 from gpuwatch.core.clock import DAY_US, MINUTE_US
 from gpuwatch.state.core import State
 
@@ -71,25 +71,19 @@ class Firing:
         mine = _firing.c.channel == channel
         with self._state.transaction(write=True) as connection:
             known = {(row.finding_key, row.severity): row for row in connection.execute(sa.select(_firing).where(mine))}
-            written = []
-            for key, content in wanted.items():
-                row = known.get(key)
-                if row is None or row.content != content or row.ended_us is not None:
-                    alive = row is not None and row.ended_us is None
-                    pushed_us = row.pushed_us if alive and row is not None else None
-                    written.append(_row(channel, key, content, now_us, None, pushed_us))
-            gone = [row for key, row in known.items() if key not in wanted and row.ended_us is None]
-            for row in gone:
-                if row.pushed_us is not None:
-                    key = (row.finding_key, row.severity)
-                    written.append(_row(channel, key, row.content, row.at_us, now_us, None))
-            connection.execute(sa.delete(_firing).where(mine, _firing.c.ended_us <= now_us - KEEP_US))
-            old = [
-                (row["finding_key"], row["severity"])
-                for row in written
-                if (row["finding_key"], row["severity"]) in known
+            changed = {key: content for key, content in wanted.items() if not _fires(known.get(key), content)}
+            written = [
+                _row(channel, key, content, now_us, None, _pushed_us(known.get(key)))
+                for key, content in changed.items()
             ]
-            _delete(connection, channel, [*old, *((row.finding_key, row.severity) for row in gone)])
+            gone = {key: row for key, row in known.items() if key not in wanted and row.ended_us is None}
+            written += [
+                _row(channel, key, row.content, row.at_us, now_us, None)
+                for key, row in gone.items()
+                if row.pushed_us is not None
+            ]
+            connection.execute(sa.delete(_firing).where(mine, _firing.c.ended_us <= now_us - KEEP_US))
+            _delete(connection, channel, [*filter(known.__contains__, changed), *gone])
             if written:
                 connection.execute(sa.insert(_firing), written)
         return len(written)
@@ -159,6 +153,16 @@ def drop(connection: Connection, channel: str) -> None:
     """Deletes the alerts of a removed channel, within a transaction."""
     for table in (_firing, _push):
         connection.execute(sa.delete(table).where(table.c.channel == channel))
+
+
+def _fires(row: Any, content: str) -> bool:
+    """Whether a stored alert fires already with this content."""
+    return row is not None and row.ended_us is None and bool(row.content == content)
+
+
+def _pushed_us(row: Any) -> int | None:
+    """When an alert that still fires was last pushed."""
+    return None if row is None or row.ended_us is not None else row.pushed_us
 
 
 def _row(

@@ -27,7 +27,8 @@ from gpuwatch.alerts.firing.repository import Firing
 from gpuwatch.alerts.kind import ChannelKind, Context, ContinuousKind, MessageKind, channel_kinds, find_kind
 from gpuwatch.alerts.lines import clean
 from gpuwatch.alerts.outbox.digest import choose, fold, read
-from gpuwatch.alerts.outbox.repository import Batch, Outbox, Status
+from gpuwatch.alerts.outbox.records import Batch, Status
+from gpuwatch.alerts.outbox.repository import Outbox
 from gpuwatch.alerts.record import Alert, Note
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import SECOND_US, rfc3339

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from gpuwatch.alerts.channel import REPORT, Channel
-from gpuwatch.alerts.outbox.repository import Row
+from gpuwatch.alerts.outbox.records import Row
 from gpuwatch.alerts.record import Alert
 
 DIGEST_ABOVE = 10

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from gpuwatch.alerts.outbox.records import ANSWERED, Batch, Change, FindChanges, Mark, Row, Status, batch_key
+from gpuwatch.alerts.outbox.tables import MARKS, QUEUED, THROTTLED, schedule
 from gpuwatch.alerts.outbox.tables import OUTBOX as _outbox
-from gpuwatch.alerts.outbox.tables import QUEUED, TABLES, THROTTLED, UNKNOWN, About, schedule
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import StoreError
 from gpuwatch.state.core import State
@@ -24,88 +25,8 @@ KEEP_US = 30 * DAY_US
 GIVE_UP_US = 3 * DAY_US
 """How long after its due time an undeliverable message is abandoned."""
 
-ANSWERED = "answered"
-"""State of a mark: an owner acted on the finding, or it moved to another team."""
 WITHDRAWN = "withdrawn"
 """State of a message that was queued until then: it is not sent."""
-
-_mark = sa.Table(
-    "alert_mark",
-    TABLES,
-    sa.Column("channel", sa.String),
-    sa.Column("finding_key", sa.String),
-    sa.Column("state", sa.String),
-    sa.Column("severity", sa.String),
-    sa.Column("episode", sa.Integer),
-    sa.Column("at_us", sa.BigInteger),
-)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """The last state of a finding that a channel was notified of."""
-
-    state: str
-    """open | resolved: notified; quiet: not notified, because it was below the channel's severity; or ANSWERED."""
-    severity: str
-    """The highest severity notified in this episode."""
-    episode: int
-    """How many times the finding opened."""
-    at_us: int
-
-
-@dataclass(frozen=True)
-class Change:
-    """A new mark of a finding, and the message that goes with it (event and payload), if any."""
-
-    finding_key: str
-    mark: Mark
-    event: str | None = None
-    payload: str | None = None
-    about: About = UNKNOWN
-
-
-FindChanges = Callable[[Mapping[str, Mark]], Sequence[Change]]
-"""The changes, given the marks by finding key."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One message of the outbox."""
-
-    id: int
-    dedup: str
-    finding_key: str | None
-    event: str
-    payload: str
-    created_us: int
-    attempts: int
-    severity: str | None = None
-    rule: str | None = None
-    team: str | None = None
-    username: str | None = None
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows that are sent as one message. No other sender takes them before `held_until_us`."""
-
-    channel: str
-    key: str
-    """The same after a crash, so that a receiver recognizes a repeated message."""
-    rows: tuple[Row, ...]
-    held_until_us: int
-
-
-@dataclass(frozen=True)
-class Status:
-    """Delivery status of a channel."""
-
-    last_sent_us: int | None = None
-    last_error: str | None = None
-    last_error_us: int | None = None
-    pending: int = 0
-    dead: int = 0
 
 
 class Outbox:
@@ -133,37 +54,17 @@ class Outbox:
         with self._state.transaction(write=True) as connection:
             settled = _outbox.c.state.not_in(QUEUED) & (_outbox.c.created_us < now_us - KEEP_US)
             connection.execute(sa.delete(_outbox).where(settled))
-            room = MAX_QUEUED - _count_queued(connection, channel)
-            query = sa.select(*(_mark.c[n] for n in ("finding_key", *Mark.__dataclass_fields__)))
-            marks = {key: Mark(*rest) for key, *rest in connection.execute(query.where(_mark.c.channel == channel))}
-            written: list[dict[str, Any]] = []
-            kept: list[dict[str, Any]] = []
-            causes: list[About] = []
-            for change in find_changes(marks):
-                if change.event is not None:
-                    if len(written) >= room:
-                        continue
-                    written.append(_row(channel, change, due_us, now_us))
-                    causes.append(change.about)
-                kept.append({"channel": channel, "finding_key": change.finding_key, **asdict(change.mark)})
-            if kept:
-                mark_of = _mark.c.channel == channel, _mark.c.finding_key == sa.bindparam("key")
-                old = [{"key": row["finding_key"]} for row in kept if row["finding_key"] in marks]
-                if old:
-                    connection.execute(sa.delete(_mark).where(*mark_of), old)
-                connection.execute(sa.insert(_mark), kept)
-            _withdraw(connection, channel, [row["finding_key"] for row in kept if row["state"] == ANSWERED])
-            if written:
-                schedule(connection, channel, list(zip(written, causes, strict=True)), now_us, urgent, throttle_us)
-            known = _known(connection, [row["dedup"] for row in written])
-            new = [row for row in written if row["dedup"] not in known]
-            resolved = [row for row in new if row["event"] == "resolved"]
-            undelivered = _undelivered(connection, channel, [row["finding_key"] for row in resolved])
-            for row in resolved:
-                row["state"] = undelivered.get(row["finding_key"], row["state"])
-            if new:
-                connection.execute(sa.insert(_outbox), new)
-        return sum(row["state"] == "pending" for row in new)
+            marks = _marks(connection, channel)
+            free = MAX_QUEUED - _count_queued(connection, channel)
+            changes = _first_changes(find_changes(marks), free)
+            _keep_marks(connection, channel, changes, marks)
+            answered = [change.finding_key for change in changes if change.mark.state == ANSWERED]
+            _withdraw(connection, channel, answered)
+            messages = [change for change in changes if change.event is not None]
+            rows = [(_row(channel, change, due_us, now_us), change.about) for change in messages]
+            if rows:
+                schedule(connection, channel, rows, now_us, urgent, throttle_us)
+            return _queue(connection, channel, [row for row, _ in rows])
 
     def announce(self, channel: str, about: str, event: str, payload: str, now_us: int) -> bool:
         """Queues a message without a finding, once; False if the channel had a message `about` this before.
@@ -223,7 +124,7 @@ class Outbox:
             else:
                 found = connection.execute(query.where(mine, _outbox.c.state == "pending", due).limit(limit))
                 rows = tuple(choose([Row(*row) for row in found]))
-                key = _batch_key(channel, rows)
+                key = batch_key(channel, rows)
             batch = Batch(channel, key, rows, now_us + hold_us)
             taken = connection.execute(
                 sa.update(_outbox)
@@ -303,6 +204,47 @@ def revive(connection: Connection, channel: str, now_us: int) -> None:
     connection.execute(sa.update(_outbox).where(lost | waiting).values(**again))
 
 
+def _first_changes(changes: Sequence[Change], messages: int) -> list[Change]:
+    """All changes without a message, and the first ones with a message, up to this number of messages."""
+    kept = []
+    for change in changes:
+        if change.event is not None:
+            messages -= 1
+        if change.event is None or messages >= 0:
+            kept.append(change)
+    return kept
+
+
+def _marks(connection: Connection, channel: str) -> dict[str, Mark]:
+    """The marks of a channel by finding key."""
+    query = sa.select(*(MARKS.c[n] for n in ("finding_key", *Mark.__dataclass_fields__)))
+    return {key: Mark(*rest) for key, *rest in connection.execute(query.where(MARKS.c.channel == channel))}
+
+
+def _keep_marks(connection: Connection, channel: str, changes: Sequence[Change], marks: Mapping[str, Mark]) -> None:
+    """Stores the new marks in place of the old ones."""
+    old = [{"key": change.finding_key} for change in changes if change.finding_key in marks]
+    if old:
+        same = MARKS.c.channel == channel, MARKS.c.finding_key == sa.bindparam("key")
+        connection.execute(sa.delete(MARKS).where(*same), old)
+    new = [{"channel": channel, "finding_key": change.finding_key, **asdict(change.mark)} for change in changes]
+    if new:
+        connection.execute(sa.insert(MARKS), new)
+
+
+def _queue(connection: Connection, channel: str, rows: Sequence[dict[str, Any]]) -> int:
+    """Queues the rows that were not written before; returns how many are to be sent."""
+    known = _known(connection, [row["dedup"] for row in rows])
+    new = [row for row in rows if row["dedup"] not in known]
+    resolved = [row for row in new if row["event"] == "resolved"]
+    undelivered = _undelivered(connection, channel, [row["finding_key"] for row in resolved])
+    for row in resolved:
+        row["state"] = undelivered.get(row["finding_key"], row["state"])
+    if new:
+        connection.execute(sa.insert(_outbox), new)
+    return sum(row["state"] == "pending" for row in new)
+
+
 def _withdraw(connection: Connection, channel: str, keys: Sequence[str]) -> None:
     """Withdraws queued messages that were not tried yet."""
     waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending") & (_outbox.c.attempts == 0)
@@ -342,13 +284,6 @@ def _row(channel: str, change: Change, due_us: int, now_us: int) -> dict[str, An
         "attempts": 0,
         **asdict(change.about),
     }
-
-
-def _batch_key(channel: str, rows: Sequence[Row]) -> str:
-    """For one finding, the dedup key of its last event; for several, their first and last place in the outbox."""
-    if len({row.finding_key for row in rows}) == 1:
-        return rows[-1].dedup
-    return f"{channel}|digest|{rows[0].id}-{rows[-1].id}|{rows[0].created_us}"
 
 
 def _count_queued(connection: Connection, channel: str) -> int:

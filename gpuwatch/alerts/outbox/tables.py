@@ -38,6 +38,17 @@ OUTBOX = sa.Table(
     sa.Column("username", sa.Text),
 )
 
+MARKS = sa.Table(
+    "alert_mark",
+    TABLES,
+    sa.Column("channel", sa.String),
+    sa.Column("finding_key", sa.String),
+    sa.Column("state", sa.String),
+    sa.Column("severity", sa.String),
+    sa.Column("episode", sa.Integer),
+    sa.Column("at_us", sa.BigInteger),
+)
+
 
 @dataclass(frozen=True)
 class About:
