@@ -30,6 +30,10 @@ class FleetGpu:
         return self.cluster, self.gpu
 
 
+Wanting = tuple[FleetGpu, tuple[Rate, ...]]
+"""A GPU, and the rates it may get, best first."""
+
+
 def committed(rates: Iterable[Rate]) -> bool:
     """Whether any rate is for a number of GPUs."""
     return any(rate.quantity is not None for rate in rates)
@@ -42,23 +46,35 @@ def cover(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> dict[tuple[str, st
     UUID; each takes the best rate of its precedence of which something is left. One that came later never takes the place
     of one that was there, and where a GPU leaves, the next takes its place at that instant.
     """
-    lists: dict[tuple[str, str | None, str], tuple[Rate, ...]] = {}
-    wanting: list[tuple[FleetGpu, tuple[Rate, ...]]] = []
-    for gpu in sorted(gpus, key=lambda one: (one.start_us, one.gpu, one.cluster)):
-        words = gpu.cluster, gpu.pool, gpu.model
-        if words not in lists:
-            lists[words] = _until_last_commitment(ranked(rates, *words, None))
-        if lists[words]:
-            wanting.append((gpu, lists[words]))
-    turns = {edge for choices in lists.values() for rate in choices for edge in (rate.valid_from_us, rate.valid_to_us)}
+    wanting = _wanting(rates, gpus)
+    turns = {edge for _, choices in wanting for rate in choices for edge in (rate.valid_from_us, rate.valid_to_us)}
     turns |= {gpu.end_us for gpu, _ in wanting}
-    turn_starts = {edge for edge in turns if edge is not None}
+    taken = _turns(wanting, {edge for edge in turns if edge is not None})
+    found = ((gpu.key, _spans(turns_of)) for (gpu, _), turns_of in zip(wanting, taken, strict=True))
+    return {key: spans for key, spans in found if spans}
+
+
+def _wanting(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> list[Wanting]:
+    """The GPUs that a commitment may cover, in the order in which they take turns, each with its rates."""
+    choices: dict[tuple[str, str | None, str], tuple[Rate, ...]] = {}
+    wanting: list[Wanting] = []
+    for gpu in sorted(gpus, key=lambda one: (one.start_us, one.gpu, one.cluster)):
+        scope = gpu.cluster, gpu.pool, gpu.model
+        if scope not in choices:
+            choices[scope] = _until_last_commitment(ranked(rates, *scope, None))
+        if choices[scope]:
+            wanting.append((gpu, choices[scope]))
+    return wanting
+
+
+def _turns(wanting: Sequence[Wanting], restarts: set[int]) -> list[list[tuple[int, Rate | None]]]:
+    """When each GPU changes its commitment. At the times of `restarts` all commitments are distributed again."""
     taken: list[list[tuple[int, Rate | None]]] = [[] for _ in wanting]
     left: dict[Rate, int] = {}
     come = 0
-    for edge in sorted(turn_starts | {gpu.start_us for gpu, _ in wanting}):
-        if edge in turn_starts:
-            come, left = 0, {rate: rate.quantity or 0 for choices in lists.values() for rate in choices}
+    for edge in sorted(restarts | {gpu.start_us for gpu, _ in wanting}):
+        if edge in restarts:
+            come, left = 0, {rate: rate.quantity or 0 for _, choices in wanting for rate in choices}
         while come < len(wanting) and wanting[come][0].start_us <= edge:
             gpu, choices = wanting[come]
             if gpu.end_us is None or edge < gpu.end_us:
@@ -66,8 +82,7 @@ def cover(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> dict[tuple[str, st
                 if not taken[come] or taken[come][-1][1] is not best:
                     taken[come].append((edge, best))
             come += 1
-    found = ((gpu.key, _spans(turns_of)) for (gpu, _), turns_of in zip(wanting, taken, strict=True))
-    return {key: spans for key, spans in found if spans}
+    return taken
 
 
 def _until_last_commitment(choices: Sequence[Rate]) -> tuple[Rate, ...]:

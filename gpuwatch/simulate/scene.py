@@ -68,6 +68,15 @@ def _importance(detector: str) -> int:
     return ORDER.index(detector) if detector in ORDER else len(ORDER)
 
 
+def _of_detectors(wanted: str, numbered: list[tuple[int, Scene]]) -> list[tuple[int, Scene]]:
+    """The scenes of the detectors whose ids are given, separated by commas."""
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    known = {made.detector for _, made in numbered}
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"simulate: no scenes of {', '.join(unknown)}; give none, default, all, or detector ids")
+    return [(number, made) for number, made in numbered if made.detector in names]
+
+
 def choose(wanted: str, gpus: int, window_s: int) -> list[tuple[int, Scene]]:
     """(number, scene) of those to stage: `none`; `default`: what half of a large fleet has room for; `all` that fit; or
     detectors by id, separated by commas. Scenes longer than the window are left out. Raises UsageError."""
@@ -78,11 +87,7 @@ def choose(wanted: str, gpus: int, window_s: int) -> list[tuple[int, Scene]]:
     if wanted == "default":
         budget = gpus // 2
     elif wanted != "all":
-        names = [name.strip() for name in wanted.split(",") if name.strip()]
-        known = {made.detector for _, made in numbered}
-        if unknown := [name for name in names if name not in known]:
-            raise UsageError(f"simulate: no scenes of {', '.join(unknown)}; give none, default, all, or detector ids")
-        numbered = [(number, made) for number, made in numbered if made.detector in names]
+        numbered = _of_detectors(wanted, numbered)
     chosen = []
     for number, made in numbered:
         if made.gpus <= budget and made.hours * HOUR <= window_s:
