@@ -127,12 +127,13 @@ def failure_of(response: httpx.Response) -> ApiFailure:
 
 @dataclass(frozen=True)
 class Api:
-    """One method per route. All raise ApiFailure; empty parameters are not sent."""
+    """One method per route that several pages use, and `get` for the rest. All raise ApiFailure; empty parameters are not sent."""
 
     client: Client
     caller: Caller
 
-    async def _get(self, path: str, **params: object) -> Row:
+    async def get(self, path: str, **params: object) -> Row:
+        """The JSON object of any route below /api/v1/, for routes without a method of their own here."""
         wanted = {name: str(value) for name, value in params.items() if value not in (None, "")}
         response = await self.client.send(self.caller, "GET", f"/api/v1/{path}", wanted)
         try:
@@ -145,55 +146,55 @@ class Api:
 
     async def me(self) -> Row:
         """Scope, teams and name of the caller; whether tokens are required; the version."""
-        return await self._get("me")
+        return await self.get("me")
 
     async def fleet(self) -> Row:
         """GPUs and slices now, by cluster, pool and model."""
-        return await self._get("fleet")
+        return await self.get("fleet")
 
     async def ledger(self, window: str, by: str, step: str | None = None, **scope: str) -> Row:
         """GPU-seconds and cost by bucket, and the funnel."""
-        return await self._get("ledger", window=window, by=by, step=step, limit=MAX_LIMIT, **scope)
+        return await self.get("ledger", window=window, by=by, step=step, limit=MAX_LIMIT, **scope)
 
     async def chargeback(self, window: str, by: str, **scope: str) -> Row:
         """Charges by the given dimensions."""
-        return await self._get("chargeback", window=window, by=by, limit=MAX_LIMIT, **scope)
+        return await self.get("chargeback", window=window, by=by, limit=MAX_LIMIT, **scope)
 
     async def policies(self) -> Row:
         """The chargeback policies, with the one in effect."""
-        return await self._get("policies")
+        return await self.get("policies")
 
     async def explain(self, charge: str, limit: int, cursor: str, **options: str) -> Row:
         """How a charge was computed; `options` may name another policy."""
-        return await self._get(f"charges/{quote(charge, safe='')}/explain", limit=limit, cursor=cursor, **options)
+        return await self.get(f"charges/{quote(charge, safe='')}/explain", limit=limit, cursor=cursor, **options)
 
     async def budgets(self, **scope: str) -> Row:
         """Each budget in its current period."""
-        return await self._get("budgets", **scope)
+        return await self.get("budgets", **scope)
 
     async def periods(self, limit: int, cursor: str) -> Row:
         """Closed periods, newest first."""
-        return await self._get("periods", limit=limit, cursor=cursor)
+        return await self.get("periods", limit=limit, cursor=cursor)
 
     async def period(self, name: str, of: str, cursor: str) -> Row:
         """One period with its frozen rows or its corrections."""
-        return await self._get(f"periods/{quote(name, safe='')}", of=of, limit=MAX_LIMIT, cursor=cursor)
+        return await self.get(f"periods/{quote(name, safe='')}", of=of, limit=MAX_LIMIT, cursor=cursor)
 
     async def decision(self, question: str, window: str, **options: str) -> Row:
         """own-vs-cloud, spot, right-sizing or consolidation, with its assumptions."""
-        return await self._get(f"decisions/{question}", window=window, **options)
+        return await self.get(f"decisions/{question}", window=window, **options)
 
     async def slices(self, window: str, cursor: str, **scope: str) -> Row:
         """MIG slices and their GPUs."""
-        return await self._get("slices", window=window, limit=MAX_LIMIT, cursor=cursor, **scope)
+        return await self.get("slices", window=window, limit=MAX_LIMIT, cursor=cursor, **scope)
 
     async def findings(self, limit: int = 100, **filters: str) -> Row:
         """Findings, with the route's filters."""
-        return await self._get("findings", limit=limit, **filters)
+        return await self.get("findings", limit=limit, **filters)
 
     async def finding(self, key: str) -> Row:
         """One finding with its series and actions."""
-        return await self._get(f"findings/{quote(key, safe='')}")
+        return await self.get(f"findings/{quote(key, safe='')}")
 
     async def act(
         self, key: str, action: str, reason: str, until: str | None = None, verdict: str | None = None
@@ -206,11 +207,11 @@ class Api:
 
     async def detectors(self) -> Row:
         """The rules with their thresholds and precision, and custom rule files that could not be loaded."""
-        return await self._get("detectors", limit=MAX_LIMIT)
+        return await self.get("detectors", limit=MAX_LIMIT)
 
     async def detectors_card(self) -> Row:
         """Presets, thresholds and disabled rules: global, per pool and per team."""
-        return await self._get("detectors/card")
+        return await self.get("detectors/card")
 
     async def backtest(self, rule: str, body: Row) -> Row:
         """What a rule would have flagged in a past window. Stores nothing."""
@@ -220,20 +221,20 @@ class Api:
 
     async def reclaim(self, limit: int, cursor: str, **filters: str) -> Row:
         """Idle devices that should be released, with the notices sent to their owners."""
-        return await self._get("reclaim", limit=limit, cursor=cursor, **filters)
+        return await self.get("reclaim", limit=limit, cursor=cursor, **filters)
 
     async def capacity(self, what: str, **options: object) -> Row:
         """shapes, plan, history or stranded: what fits now, what moves would help, and what is stranded."""
-        return await self._get(f"capacity/{what}", **options)
+        return await self.get(f"capacity/{what}", **options)
 
     async def jobs(self, window: str, limit: int = 100, **filters: str) -> Row:
         """Jobs, with the route's filters."""
-        return await self._get("jobs", window=window, limit=limit, **filters)
+        return await self.get("jobs", window=window, limit=limit, **filters)
 
     async def job(self, job: str, cluster: str | None) -> Row:
         """One job with its runs, waterfall, findings and series."""
-        return await self._get(f"jobs/{quote(job, safe='/')}", cluster=cluster)
+        return await self.get(f"jobs/{quote(job, safe='/')}", cluster=cluster)
 
     async def quality(self) -> Row:
         """Data sources and checks."""
-        return await self._get("quality")
+        return await self.get("quality")

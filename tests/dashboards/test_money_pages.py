@@ -18,7 +18,7 @@ from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_api, fake_money
 from tests.dashboards.fake_names import HOSTILE
-from tests.dashboards.test_pages import api, asked, links, shown, text
+from tests.dashboards.laid_out import api, asked, links, shown, text
 
 
 def rows_of(table: Component) -> list[list[str]]:

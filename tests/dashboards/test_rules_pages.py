@@ -26,7 +26,7 @@ from gpuwatch.dashboards.pages import capacity, detector, findings, reclaim
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_api, fake_rules
-from tests.dashboards.test_pages import api, asked, links, shown, text
+from tests.dashboards.laid_out import api, asked, links, shown, text
 
 TRIAL = "/detectors/idle-hoarding?try=1&t.idle_us_min=30m&preset=princeton&window=24h&cluster=sim"
 

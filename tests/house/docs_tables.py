@@ -2,7 +2,7 @@
 
 A table stands between two comments, `<!-- begin NAME: ... -->` and `<!-- end NAME -->`. Its rows are keyed by their first
 cell. A test compares the rows that are on the page with the code, so a new detector or command needs no edit of a page:
-its row appears when the tables are written the next time.
+its row appears when the tables are written the next time. The page of a new detector needs the two comments only.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ def thresholds(rule: str) -> list[str]:
     return [_row(f"`{one.name}`", printed(one.name, one.value), one.source) for one in rules()[rule].thresholds]
 
 
+THRESHOLDS_HEAD = "| Name | Default | Source |\n| --- | --- | --- |\n"
+
 TABLES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "settings": ("docs/reference/settings.md", settings),
     "buckets": ("docs/understand/dictionary.md", buckets),
@@ -131,11 +133,14 @@ def write() -> list[str]:
         page = _page(name)
         text = page.read_text("utf-8")
         found = _block(name).search(text)
-        if found is None:
-            raise SystemExit(f"{page}: no table {name!r}")
-        made = "".join(f"{row}\n" for row in rows())
-        if found["rows"] != made:
-            page.write_text(text[: found.start("rows")] + made + text[found.end("rows") :], "utf-8")
+        head = (found and found["head"]) or (THRESHOLDS_HEAD if page.stem == name else "")
+        if found is None or not head:
+            raise SystemExit(
+                f"{page}: no table {name!r}, which is a header between its two comments, and rows below it"
+            )
+        made = head + "".join(f"{row}\n" for row in rows())
+        if found["head"] + found["rows"] != made:
+            page.write_text(text[: found.start("head")] + made + text[found.end("rows") :], "utf-8")
             changed.append(name)
     return changed
 
@@ -145,8 +150,11 @@ def _page(name: str) -> Path:
 
 
 def _block(name: str) -> re.Pattern[str]:
-    """The comment, the header, the line below it, the rows, the comment."""
-    return re.compile(rf"<!-- begin {name}:[^\n]*-->\n\|[^\n]*\n\|[^\n]*\n(?P<rows>(?:\|[^\n]*\n)*)<!-- end {name} -->")
+    """The comment, the header with the line below it (a new table may lack them), the rows, the comment."""
+    line = r"\|[^\n]*\n"
+    return re.compile(
+        rf"<!-- begin {name}:[^\n]*-->\n(?P<head>(?:{line}{line})?)(?P<rows>(?:{line})*)<!-- end {name} -->"
+    )
 
 
 def _row(*cells: str) -> str:

@@ -54,7 +54,20 @@ THROW_AWAY = register(
 ''',
     "sql/detectors/throw_away.sql": "-- A row is a device hour.\nselect 1 as one;\n",
     "tests/detectors/test_throw_away.py": '"""The throw-away rule."""\n',
-    "docs/detectors/throw-away.md": "# throw-away\n\n## What it reports\n\n## Thresholds\n\n## What it does not flag\n\n## Fix\n",
+    "docs/detectors/throw-away.md": """
+# throw-away
+
+## What it reports
+
+## Thresholds
+
+<!-- begin throw-away: written by `make docs` -->
+<!-- end throw-away -->
+
+## What it does not flag
+
+## Fix
+""",
 }
 SOURCE = {
     "collectors/throw_away/__init__.py": '"""Throw-away source."""\n',
@@ -92,7 +105,7 @@ async def load(api: Api, query: Query) -> None:
     """Asks for nothing."""
 
 
-@page("/throw-away", "Throw-away", load)
+@page("/throw-away", "Throw-away", load, icon="jobs", order=7, under="/quality")
 def layout(data: None, query: Query, scheme: str) -> Component:
     """Nothing to see."""
     return html.Div()
@@ -132,6 +145,41 @@ def throw_away(report: Report) -> bytes:
     return b""
 ''',
 }
+CHANNEL = {
+    "gpuwatch/alerts/channels/throw_away.py": '''
+"""Throw-away notification channel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
+
+if TYPE_CHECKING:
+    from gpuwatch.alerts.record import Alert
+    from gpuwatch.report.summary import Summary
+
+
+@channel_kind
+class ThrowAway(MessageKind):
+    """Sends empty messages."""
+
+    name = "throw-away"
+
+    def single(self, alert: Alert, context: Context) -> Any:
+        return {}
+
+    def digest(self, alerts: Sequence[Alert], by: Sequence[str], context: Context) -> Any:
+        return {}
+
+    def report(self, summary: Summary, context: Context) -> Any:
+        return {}
+
+    def test(self, context: Context) -> Any:
+        return {}
+''',
+}
 COMMAND = {
     "gpuwatch/commands/throw_away.py": '''
 """Throw-away command."""
@@ -148,11 +196,12 @@ def throw_away() -> None:
 command("throw-away", throw_away, place=999)
 ''',
 }
-ADDED = DETECTOR | SOURCE | PAGE | ROUTE | FORMAT | COMMAND
+ADDED = DETECTOR | SOURCE | PAGE | ROUTE | FORMAT | CHANNEL | COMMAND
 
 FOUND = """
 import json, sys
 from typer.main import get_command
+from gpuwatch.alerts.kind import channel_kinds
 from gpuwatch.api.app import _routers
 from gpuwatch.cli import app
 from gpuwatch.core.registry import importers
@@ -166,6 +215,7 @@ json.dump({
     "page": [page.path.strip("/") for page in pages()],
     "route": [route.path.rpartition("/")[2] for router in _routers() for route in router.routes],
     "format": list(format_names()),
+    "channel": list(channel_kinds()),
     "command": list(get_command(app).commands),
 }, sys.stdout)
 """
@@ -173,7 +223,9 @@ json.dump({
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with one more of each kind, and a folder `installed` that lays it out as an install does."""
+    """A copy of the tree with one more of each kind, and a folder `installed` that lays it out as an install does.
+
+    The tables of its docs are written as `make docs` does."""
     copy = tmp_path_factory.mktemp("adding")
     ignore = shutil.ignore_patterns("__pycache__", "data")
     for name in COPIED:
@@ -192,6 +244,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (package / entry.name).symlink_to(entry)
     for name in ("collectors", "dashboards", "sql"):
         (package / name).symlink_to(copy / name)
+    docs = run(copy, "-c", "import sys; sys.path.append('.'); from tests.house.docs_tables import write; write()")
+    assert 0 == docs.returncode, docs.stderr[-3000:]
     return copy
 
 
@@ -224,7 +278,7 @@ def found(tree: Path) -> dict[str, list[str]]:
     return names
 
 
-@pytest.mark.parametrize("kind", ["detector", "source", "page", "route", "format", "command"])
+@pytest.mark.parametrize("kind", ["detector", "source", "page", "route", "format", "channel", "command"])
 def test_what_is_added_is_found(found: dict[str, list[str]], kind: str) -> None:
     assert 1 == found[kind].count("throw-away")
 
@@ -235,6 +289,29 @@ def test_the_house_still_stands(tree: Path, tests: str) -> None:
 
     assert 0 == done.returncode, done.stdout[-3000:]
     assert "passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("tests", "names"),
+    [
+        ("tests/dashboards/test_pages.py", "navigation"),
+        ("tests/report/test_formats.py", "listing_the_formats"),
+    ],
+)
+def test_other_tests_that_list_plug_ins_need_no_edit(tree: Path, tests: str, names: str) -> None:
+    done = run_tests(tree, tests, "-k", names)
+
+    assert 0 == done.returncode, done.stdout[-3000:]
+
+
+def test_the_docs_tables_have_what_was_added(tree: Path) -> None:
+    """The thresholds of a new page begin with their header."""
+    pages = ("detectors/throw-away.md", "detectors/README.md", "reference/api.md")
+    thresholds, detectors, routes = ((tree / "docs" / name).read_text("utf-8") for name in pages)
+
+    assert "| Name | Default | Source |\n| --- | --- | --- |\n| `idle_hours_min` | 1 | made up |\n" in thresholds
+    assert "| [throw-away](throw-away.md) | Throw-away | placement |\n" in detectors
+    assert "| `GET /api/v1/throw-away` |" in routes
 
 
 def test_a_detector_without_its_page_is_refused(tree: Path) -> None:

@@ -18,6 +18,9 @@ A, B, C = Gpu("GPU-a"), Gpu("GPU-b", index=1), Gpu("GPU-c", "n2")
 HOLLOW = {"gr_engine_ratio": 0.98, "sm_active_ratio": 0.1, "tensor_active_ratio": 0.02, "dram_active_ratio": 0.02}
 OLD, NEW = Decimal(2), Decimal(4)
 """Dollars a GPU-hour before and from 01:00 on."""
+DETECTORS = ("false-utilization", "idle-hoarding")
+"""The rules with findings here. Readers of findings are tested, not rules: a new rule changes nothing."""
+
 TEAMS = (TeamRule("account", "red", "search"), TeamRule("account", "blue", "vision"))
 
 
@@ -48,6 +51,6 @@ def fleet_of_three() -> tuple[World, State]:
         T0_US,
     )
     replace_team_rules(state, TEAMS, "test", "teams.csv", T0_US)
-    pipeline.analyze(world.store, state, SETTINGS, now_us=T0_US + 2 * HOUR_US)
+    pipeline.analyze(world.store, state, SETTINGS, now_us=T0_US + 2 * HOUR_US, detectors=DETECTORS)
     chargeback.price_all(world.store, state)
     return world, state
