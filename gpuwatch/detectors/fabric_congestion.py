@@ -1,4 +1,4 @@
-"""Gangs below one switch that exchange less than they used to."""
+"""Gangs on one switch that exchange less data than before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _errors(e: Evidence) -> bool:
 FABRIC_CONGESTION = register(
     Rule(
         id="fabric-congestion",
-        title="Gangs below one switch exchange less than they used to",
+        title="Gangs on one switch exchange less data than before",
         why="A congested or failing fabric slows every gang on it at once; each of them looks like a slow job of its own.",
         bucket="communication",
         layer="fabric",

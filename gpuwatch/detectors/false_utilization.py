@@ -37,7 +37,7 @@ def _confidence(e: Evidence) -> float:
 FALSE_UTILIZATION = register(
     Rule(
         id="false-utilization",
-        title="Busy by name, mostly idle SMs",
+        title="Reported busy, mostly idle SMs",
         why="GPU_UTIL and engine-active count a GPU as busy when one small kernel runs; SM_ACTIVE shows how much of it works.",
         bucket="stalled",
         layer="scheduling",

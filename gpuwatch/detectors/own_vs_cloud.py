@@ -27,7 +27,7 @@ def _remedy(e: Evidence) -> str:
 OWN_VS_CLOUD = register(
     Rule(
         id="own-vs-cloud",
-        title="A pool that is paid in the dearer way",
+        title="A pool paid for in the more expensive way",
         why="Owned GPUs cost the same whether they are used; above the break-even use they are cheaper than rented ones.",
         bucket=None,
         layer="placement",
