@@ -44,7 +44,7 @@ def _send(note: Note, kind: str, file: Path, siblings: Sequence[str] | None, rep
     parts = [part for part in file.parts if part not in (file.anchor, "..")]
     name = "/".join(parts[-FOLDERS_SENT:])
     try:
-        done = remote.send_file(note, "/api/v1/bills", file, {"kind": kind, "name": name, "siblings": siblings})
+        done = remote.send_file(note, "/api/v1/bills", file, {"kind": kind, "name": name, "beside": siblings})
     except UsageError as error:
         raise UnreadableInput(str(error).replace(name, str(file))) from error
     report.files += done["files"]

@@ -26,6 +26,7 @@ from gpuwatch.findings.repository import Actions
 from gpuwatch.reclaim import alerts as reclaim_alerts
 from gpuwatch.settings import Settings, table_list
 from gpuwatch.state import State
+from gpuwatch.store.connection import was_interrupted
 from gpuwatch.store.database import Store
 
 LOOK_BACK_US = 30 * DAY_US
@@ -104,8 +105,11 @@ class Alerting:
         """
         try:
             return alerts(store, self._state, now_us)
-        except Exception:
-            log.exception("no messages about %s", what)
+        except Exception as error:
+            if was_interrupted(error):  # the service stops; the next pass after a start sends them
+                log.warning("messages about %s were interrupted", what)
+            else:
+                log.exception("no messages about %s", what)
             return []
 
     def _report_directory(self) -> Path | None:

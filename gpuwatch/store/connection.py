@@ -18,6 +18,11 @@ INTERRUPTED = "Query interrupted"
 """DuckDB's error message when a query is interrupted: a plain RuntimeError."""
 
 
+def was_interrupted(error: BaseException) -> bool:
+    """Whether a query ended because it was interrupted, as when the service stops."""
+    return isinstance(error, duckdb.InterruptException) or str(error) == INTERRUPTED
+
+
 class Connection:
     """One connection. Not for use by two threads at once."""
 

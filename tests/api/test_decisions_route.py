@@ -57,7 +57,7 @@ def test_the_command_tells_what_it_takes_for_granted(tmp_path: Path, capsys: pyt
     assert 0 == run(["import", "bundle", str(tmp_path), "--data", str(tmp_path / "data")])
     data = ["--data", str(tmp_path / "data"), "--window", "2026-W45"]
     assert 0 == run(["decide", "own-vs-cloud", *data, "--format", "table"])
-    assert "the cloud would be rented for the hours that somebody held" in capsys.readouterr().out
+    assert "cloud GPUs would be rented for allocated hours only" in capsys.readouterr().out
     assert 2 == run(["decide", "spot", *data, "--spot-discount", "NaN"])
     assert "not a decimal number" in capsys.readouterr().err
     assert 2 == run(["decide", "consolidate", *data, "--cluster", "c9", "--pool", "p"])

@@ -26,7 +26,7 @@ def test_a_period_is_not_frozen_at_prices_that_are_out_of_date(books: Api, monke
     """While an analysis holds the books nothing can be priced: the sender is told to come back."""
     monkeypatch.setattr("gpuwatch.service.service.REPRICE_WAIT_S", 0.01)
     body = W45
-    with books.service._analyzer._books:
+    with books.service._analyzer._writing:
         early = books.request("POST", PERIODS, json=body)
 
     assert (503, "2", 201) == (

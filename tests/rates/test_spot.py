@@ -87,7 +87,9 @@ def test_one_zone_is_chosen() -> None:
         pytest.param("line 1: spotprice is negative", [price("-1")], id="a negative price"),
         pytest.param("line 1: spotprice is not a plain decimal", [price("1e3")], id="an exponent"),
         pytest.param("line 2: timestamp is not an RFC 3339", [price("1"), price("1", Timestamp="soon")], id="no time"),
-        pytest.param("line 1: which GPUs g5.xlarge has", [price("1", InstanceType="g5.xlarge")], id="an unknown type"),
+        pytest.param(
+            "line 1: the GPUs of g5.xlarge are unknown", [price("1", InstanceType="g5.xlarge")], id="an unknown type"
+        ),
     ],
 )
 def test_a_bad_price_refuses_the_file(words: str, rows: list[dict[str, str]]) -> None:

@@ -20,7 +20,7 @@ from gpuwatch.core.registry import LiveSource
 from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
 from tests.real.test_backfill import free_port, running
-from tests.worlds.patience import wait_until_async
+from tests.worlds.patience import wait_until_on_loop
 
 LATE_MS = 3_000
 LABELS = 'UUID="{gpu}",gpu="{index}",Hostname="n1",exported_namespace="lab",exported_pod="train"'
@@ -199,24 +199,24 @@ async def told(directory: Path, server: Start, pages: Exporters, sink: StoreSink
         return running(server(directory, pages.address, port), f"{url}/-/healthy", directory / name)
 
     with up("first.log"):
-        await wait_until_async(lambda: len(pages.served) > 2, "pages were scraped")
+        await wait_until_on_loop(lambda: len(pages.served) > 2, "pages were scraped")
         async with watched(url, sink):
-            await wait_until_async(has(4), "what was scraped before and after the start")
-            await wait_until_async(lambda: bool(sink.claims()), "a claim")
+            await wait_until_on_loop(has(4), "what was scraped before and after the start")
+            await wait_until_on_loop(lambda: bool(sink.claims()), "a claim")
         rows = sink.readings()
         assert sorted(set(rows)) == rows
         seen = len(pages.served)
         async with watched(url, sink):
-            await wait_until_async(has(seen + 1), "what was scraped while it was away and after")
+            await wait_until_on_loop(has(seen + 1), "what was scraped while it was away and after")
             before = len(pages.served)
     async with watched(url, sink):
-        await wait_until_async(
+        await wait_until_on_loop(
             lambda: any("cannot be reached" in error for error in sink.errors), "told that it is away"
         )
     with up("second.log"):
-        await wait_until_async(lambda: len(pages.served) > before + 2, "pages were scraped again")
+        await wait_until_on_loop(lambda: len(pages.served) > before + 2, "pages were scraped again")
         async with watched(url, sink):
-            await wait_until_async(has(len(pages.served)), "what came after the return")
+            await wait_until_on_loop(has(len(pages.served)), "what came after the return")
     stored = set(sink.readings())
     lost = {number for number, page in enumerate(pages.served) if not page <= stored}
     assert set() == stored - {reading for page in pages.served for reading in page}

@@ -50,3 +50,13 @@ def wait_until(
 async def wait_until_async(condition: Callable[[], T], what: str, seconds: float = 120.0) -> T:
     """The same on an event loop: the condition runs in a thread, so it may block."""
     return await asyncio.to_thread(wait_until, condition, what, seconds, poll_s=0.1)
+
+
+async def wait_until_on_loop(condition: Callable[[], T], what: str, seconds: float = 120.0) -> T:
+    """The same for a condition that reads what the event loop itself writes: it runs on the loop and must not block."""
+    end = time.monotonic() + seconds * FACTOR
+    while not (found := condition()):
+        if time.monotonic() >= end:
+            raise AssertionError(f"not within {seconds * FACTOR:g} s: {what}")
+        await asyncio.sleep(0.1)
+    return found
