@@ -292,6 +292,7 @@ def test_every_field_and_word_of_a_channel_is_documented() -> None:
     fields = {*Channel.__dataclass_fields__, *Timing.__dataclass_fields__, *MORE, "url_file"}
     words = (fields | {*channel_kinds(), *EVENTS, *SEVERITIES, *DIGESTS, *GROUPS, *FIELDS}) - {
         "origin",
+        "mail",
         "timing",
         "more",
     }

@@ -274,7 +274,7 @@ def test_a_microsecond_too_much_is_named(analysed: World) -> None:
         ledger_hours.check(analysed.store, CLUSTER, us(0), us(360))
 
     assert "GPU G0 in the hour of 2026-01-05T03:00:00Z" in str(error.value)
-    assert "3600000000 us of capacity and 3600000001 us booked" in str(error.value)
+    assert "3600000000 us of capacity and 3600000001 us recorded" in str(error.value)
     ledger_hours.check(analysed.store, CLUSTER, us(0), us(180))
     ledger_hours.check(analysed.store, CLUSTER, us(240), us(360))
 

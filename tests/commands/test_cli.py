@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app, run
-from gpuwatch.core.clock import parse_window
+from gpuwatch.core.clock import parse_rfc3339, parse_window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate import simulate
 from gpuwatch.store.database import Store
@@ -143,8 +143,9 @@ def test_doctor_says_no_with_exit_code_one(data: Path) -> None:
     assert "fail" in {item["status"] for item in json.loads(result.stdout)["items"]}
 
 
-def test_the_demo_runs_twice(tmp_path: Path) -> None:
+def test_the_demo_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["demo", "--gpus", "8", "--days", "0.5", "--no-serve", "--data", str(tmp_path / "demo")]
+    monkeypatch.setattr("gpuwatch.cli._now_us", lambda: parse_rfc3339("2026-03-02T10:00:00Z"))
     first, second = RUNNER.invoke(app, arguments), RUNNER.invoke(app, arguments)
 
     assert (0, 0) == (first.exit_code, second.exit_code), second.output

@@ -77,8 +77,9 @@ class Both:
 
         self.slurm.until(what, holds)
 
-    def settle(self) -> None:
-        """Polls until accounting has told every end."""
+    def settle(self, *jobs: str) -> None:
+        """Polls until accounting has the start of these jobs and every end. It hears of a short job late."""
+        self.slurm.until("accounting has every start", lambda: all(has_start(self.slurm, job) for job in jobs))
         self.slurm.until("accounting has every end", lambda: not open_in_sacct(self.slurm))
 
         def holds() -> bool:
@@ -148,7 +149,7 @@ def test_polled_jobs_add_up_to_what_sacct_says(slurm: Slurm) -> None:
     both.until("the array ends", array, {"COMPLETED"})
     expected = {f"{array}_0", f"{array}_1", wide, cancelled, requeued, unseen}
     slurm.until("accounting has every job", lambda: expected <= accounted(slurm).keys())
-    both.settle()
+    both.settle(unseen)
     written = [sink.claims for sink in both.sinks]
 
     said = accounted(slurm)
@@ -194,11 +195,10 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
     both.until("the victim runs", victim, {"RUNNING"})
     slurm.until("accounting knows its start", lambda: has_run(slurm, victim))
     urgent = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--qos=urgent", wrap="sleep 1")
-    both.until("the urgent job runs", urgent, {"RUNNING", "COMPLETED"})
     both.until("the victim ends", victim, {"PREEMPTED"})
     both.until("the paused job ends", paused, {"COMPLETED"})
     both.until("the resized job ends", resized, {"COMPLETED"})
-    both.settle()
+    both.settle(urgent)
     expected = {job: seconds for job, seconds in accounted(slurm).items() if job not in before}
 
     assert {f"{parts}+0", f"{parts}+1", paused, resized, victim, urgent} == expected.keys()
@@ -283,10 +283,14 @@ def test_a_running_job_is_held_up_to_the_last_poll(slurm: Slurm) -> None:
         assert sink.gpu_seconds()[job] == (evidence_us - start_us) / SECOND_US >= 1
 
 
+def has_start(slurm: Slurm, job: str) -> bool:
+    """Whether slurmdbd has the start of a job."""
+    return slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "Start")[:1].isdigit()
+
+
 def has_run(slurm: Slurm, job: str) -> bool:
     """Whether a job ran a second and slurmdbd has its start: put back before that, it never gets one."""
-    start = slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "Start")
-    return start[:1].isdigit() and ran(slurm, job) >= 1
+    return has_start(slurm, job) and ran(slurm, job) >= 1
 
 
 def ran(slurm: Slurm, job: str) -> int:
