@@ -57,6 +57,7 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
     tz = zone(source.timezone)
     numbered = iter(lines)
     header, delimiter, names = _header(numbered, source.path)
+    clusters = _Clusters(source)
     for number, line in numbered:
         if not line.strip() or line == header:
             continue
@@ -66,9 +67,32 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
             continue
         fields = dict(zip(names, values, strict=True))
         try:
-            yield from fitting(job_rows(fields, source.cluster, tz))
+            yield from fitting(job_rows(fields, clusters.of(fields), tz))
         except ValueError as error:
             rejects.add(str(error), source.path, number, line)
+
+
+class _Clusters:
+    """Decides the cluster of each row: the one that the user named, or else the row's column Cluster (`sacct -M`)."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._first: str | None = None
+
+    def of(self, fields: Fields) -> str:
+        """Raises ValueError if the file holds several clusters and the user named one: their job numbers would collide."""
+        stated = known(fields.get("cluster"))
+        if stated is None:
+            return self._source.cluster
+        if not self._source.cluster_given:
+            return stated
+        self._first = self._first or stated
+        if stated != self._first:
+            raise ValueError(
+                "Cluster differs from the file's first, and --cluster names one for all: import without --cluster, "
+                "or one file for each cluster"
+            )
+        return self._source.cluster
 
 
 def job_rows(fields: Fields, cluster: str, tz: ZoneInfo) -> list[Row]:

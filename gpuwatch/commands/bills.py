@@ -9,7 +9,7 @@ from gpuwatch.commands import remote
 from gpuwatch.commands.shared import Step
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.core.model import Rejects
-from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, parts_of
+from gpuwatch.imports.files import ImportReport, parts_of
 from gpuwatch.imports.uploads import FILE_BYTES_MAX
 from gpuwatch.store.lockfile import Note
 
@@ -21,7 +21,7 @@ def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Step) -> Impo
     """Uploads files and directories of bills. Raises UnreadableInput as a local import does, and SourceUnreachable if
     the server cannot be reached.
     """
-    files = [part.path for path in paths for part in parts_of(kind, path, DEFAULT_CLUSTER, "UTC")]
+    files = [part.path for path in paths for part in parts_of(kind, path, None, "UTC")]
     siblings = sorted({file.name for file in files}) if len(files) > 1 else None
     report = ImportReport()
     for number, file in enumerate(files):

@@ -362,12 +362,15 @@ class Source:
 
     path: str
     cluster: str
+    """The cluster of its rows."""
     timezone: str = "UTC"
     """The IANA time zone of naive local times."""
     observed_us: int | None = None
     """When the file was written, for formats without times of their own."""
     beside: tuple[str, ...] = ()
     """All files of this kind and cluster that are imported together, including this one: objects may refer to others."""
+    cluster_given: bool = True
+    """Whether the user named the cluster. Otherwise a file that names the cluster of a row decides."""
 
 
 SERIES = pa.schema(

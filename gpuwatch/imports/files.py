@@ -77,7 +77,7 @@ def import_paths(
         if kind == "bundle":
             parts += _bundle_parts(path, cluster, state, report, now_us)
         else:
-            parts += parts_of(kind, path, cluster or DEFAULT_CLUSTER, timezone)
+            parts += parts_of(kind, path, cluster, timezone)
     read = 0
     known = {tuple(row) for row in store.sql("select digest, kind, cluster from import_file")}
     known -= _incomplete(store)
@@ -120,15 +120,16 @@ def seal_all(store: Store) -> int:
     return 0 if newest is None else store.seal(newest + 1)
 
 
-def parts_of(kind: str, path: Path, cluster: str, timezone: str) -> list[Part]:
+def parts_of(kind: str, path: Path, cluster: str | None, timezone: str) -> list[Part]:
     """The files of a kind at a path: itself, or those in the directory. Raises UnreadableInput if there are none."""
     importer = find_importer(kind)
     if path.is_dir() and importer.suffixes:
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(importer.suffixes))
         if not files:
             raise UnreadableInput(f"{path}: contains no file of kind {kind} ({', '.join(importer.suffixes)})")
-        return [Part(kind, p, cluster, timezone) for p in files]
-    return [Part(kind, path, cluster, timezone)]
+    else:
+        files = [path]
+    return [Part(kind, p, cluster or DEFAULT_CLUSTER, timezone, cluster is not None) for p in files]
 
 
 def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportReport, now_us: int) -> list[Part]:

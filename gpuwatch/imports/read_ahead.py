@@ -27,6 +27,8 @@ class Part:
     path: Path
     cluster: str
     timezone: str
+    cluster_given: bool = True
+    """Whether the user or the bundle named the cluster."""
 
 
 @dataclass
@@ -99,7 +101,7 @@ def _source(part: Part, beside: tuple[str, ...]) -> Source:
     # A scrape without timestamps has the time of its file. No other format does, because a copy of an old dump is not
     # newer evidence.
     saved_us = part.path.stat().st_mtime_ns // 1000 if part.kind == "openmetrics" else None
-    return Source(str(part.path), part.cluster, part.timezone, saved_us, beside)
+    return Source(str(part.path), part.cluster, part.timezone, saved_us, beside, part.cluster_given)
 
 
 def digest_of(path: Path) -> tuple[str, int]:

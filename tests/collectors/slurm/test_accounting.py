@@ -62,6 +62,30 @@ def rows_of(path: Path, timezone: str = "UTC") -> tuple[dict[str, list[dict[str,
     return tables, rejects
 
 
+def clusters_of(tmp_path: Path, text: str, given: bool) -> tuple[list[str], Rejects]:
+    """The clusters of a text's rows, imported for cluster c1 with or without `--cluster`."""
+    path, rejects = tmp_path / "sacct.txt", Rejects()
+    path.write_text(text)
+    batches = list(read_sacct(Source(str(path), "c1", cluster_given=given), rejects))
+    return sorted(str(row["cluster"]) for batch in batches for row in batch.rows.to_pylist()), rejects
+
+
+def test_without_a_named_cluster_the_column_decides(tmp_path: Path) -> None:
+    """`sacct -M` prints the jobs of several clusters; a row without the column has the default cluster."""
+    text = history({"JobID": "5"}, {"JobID": "6", "Cluster": "east"}, {"JobID": "7", "Cluster": "west"}, Cluster="")
+
+    assert (["c1", "east", "west"], 0) == ((found := clusters_of(tmp_path, text, given=False))[0], found[1].total)
+
+
+def test_a_named_cluster_takes_the_jobs_of_one_cluster(tmp_path: Path) -> None:
+    """Job numbers of another cluster would collide, so its rows are rejected with the fix."""
+    text = history({"JobID": "6"}, {"JobID": "7", "Cluster": "west"}, Cluster="east")
+    clusters, rejects = clusters_of(tmp_path, text, given=True)
+
+    assert ["c1"] == clusters
+    assert "without --cluster" in next(iter(rejects.counts))
+
+
 @pytest.mark.parametrize(
     "job",
     [
