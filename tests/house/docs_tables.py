@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,6 +66,7 @@ def detectors() -> list[str]:
     return [_row(f"[{name}]({name}.md)", rule.title, layer_of(name)) for name, rule in sorted(rules().items())]
 
 
+@cache
 def routes() -> list[str]:
     """Every route of the API with its summary and the parameters of its query."""
     from gpuwatch.api.app import create_app

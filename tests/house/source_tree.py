@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -26,10 +27,39 @@ SOURCES = sources()
 CODE = [path for name in (*FOLDERS, "sql", "bench", "tests") for path in sorted((ROOT / name).rglob("*.py"))]
 
 
-def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+@dataclass(frozen=True)
+class Facts:
+    """What the tests read of a module. Its syntax tree, a hundred times larger, is not kept."""
+
+    imports: frozenset[str]
+    texts: frozenset[str]
+    """Text constants."""
+    query_starts: frozenset[str]
+    """The beginnings of f-strings that a store runs: `audit/` of `f"audit/{name}"`."""
+
+
+@cache
+def facts(module: str) -> Facts:
+    """Parses a module of ours, once for all tests."""
+    path = SOURCES[module]
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    queries = [
+        node.args[0]
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args
+        if node.func.attr in {"run", "rows", "table"}
+    ]
+    return Facts(
+        frozenset(imports_of(nodes, module, path.name == "__init__.py")),
+        frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)),
+        frozenset(ast.unparse(query)[2:].partition("{")[0] for query in queries if isinstance(query, ast.JoinedStr)),
+    )
+
+
+def imports_of(nodes: Iterable[ast.AST], module: str, is_package: bool) -> Iterator[str]:
     """Dotted names that a module imports, anywhere in it; of `from a import b` both a and a.b."""
     package = module if is_package else module.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -44,8 +74,7 @@ def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
 @cache
 def imported(module: str) -> frozenset[str]:
     """Modules, not names in them, that a module of ours imports."""
-    path = SOURCES[module]
-    found = set(imports_of(ast.parse(path.read_text("utf-8")), module, path.name == "__init__.py"))
+    found = facts(module).imports
     ours = {name for name in found if name in SOURCES}
     foreign = {name for name in found if name.split(".")[0] != "gpuwatch"}
     # `from gpuwatch import settings` names the package too, which is not a dependency on anything in it.

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -198,8 +200,16 @@ command("throw-away", throw_away, place=999)
 }
 ADDED = DETECTOR | SOURCE | PAGE | ROUTE | FORMAT | CHANNEL | COMMAND
 
-FOUND = """
-import json, sys
+HOUSE = ("test_layout.py", "test_layers.py", "test_docs.py")
+LISTING = (("tests/dashboards/test_pages.py", "navigation"), ("tests/report/test_formats.py", "listing_the_formats"))
+"""Tests outside of tests/house that list plug-ins, by file and a part of their name."""
+
+SCRIPT = """
+import json, pathlib, sys
+sys.path.append(".")
+from tests.house.docs_tables import write
+write()
+
 from typer.main import get_command
 from gpuwatch.alerts.kind import channel_kinds
 from gpuwatch.api.app import _routers
@@ -209,7 +219,7 @@ from gpuwatch.dashboards.shell.page import pages
 from gpuwatch.report.format_registry import format_names
 from gpuwatch.rules.rule import rules
 
-json.dump({
+pathlib.Path("found.json").write_text(json.dumps({
     "detector": list(rules()),
     "source": list(importers()),
     "page": [page.path.strip("/") for page in pages()],
@@ -217,36 +227,62 @@ json.dump({
     "format": list(format_names()),
     "channel": list(channel_kinds()),
     "command": list(get_command(app).commands),
-}, sys.stdout)
+}))
+
+import pytest
+pytest.main(sys.argv[1:])
 """
+"""Writes the tables of the docs as `make docs` does, lists everything registered by kind, and runs tests.
+
+One process does it all: each would spend most of its time on the same imports."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of the tree with one more of each kind."""
+
+    path: Path
+    found: dict[str, list[str]]
+    """Names of everything registered in it, by kind."""
+    output: str
+    """What pytest wrote about the house tests and LISTING."""
+
+    def outcomes(self, file: str, part: str = "") -> set[str]:
+        """Outcomes of the tests of a file with `part` in their names: PASSED, FAILED, ERROR."""
+        lines = re.findall(rf"^([A-Z]+) {re.escape(file)}(.*)$", self.output, re.MULTILINE)
+        return {outcome for outcome, rest in lines if part in rest}
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with one more of each kind, and a folder `installed` that lays it out as an install does.
-
-    The tables of its docs are written as `make docs` does."""
-    copy = tmp_path_factory.mktemp("adding")
-    ignore = shutil.ignore_patterns("__pycache__", "data")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """The copy, and a folder `installed` in it that lays it out as an install does."""
+    tree = tmp_path_factory.mktemp("adding")
+    # Compiled modules stay valid: a copy keeps the time of its source.
+    ignore = shutil.ignore_patterns("*.pyc.*", "data")
     for name in COPIED:
-        shutil.copytree(ROOT / name, copy / name, ignore=ignore)
+        shutil.copytree(ROOT / name, tree / name, ignore=ignore)
     for path in ROOT.iterdir():
         if path.is_file():
-            shutil.copy(path, copy)
+            shutil.copy(path, tree)
     for name, text in ADDED.items():
-        path = copy / name
+        path = tree / name
         assert not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.lstrip("\n"), "utf-8")
-    package = copy / "installed" / "gpuwatch"
+    package = tree / "installed" / "gpuwatch"
     package.mkdir(parents=True)
-    for entry in (copy / "gpuwatch").iterdir():
+    for entry in (tree / "gpuwatch").iterdir():
         (package / entry.name).symlink_to(entry)
     for name in ("collectors", "dashboards", "sql"):
-        (package / name).symlink_to(copy / name)
-    docs = run(copy, "-c", "import sys; sys.path.append('.'); from tests.house.docs_tables import write; write()")
-    assert 0 == docs.returncode, docs.stderr[-3000:]
-    return copy
+        (package / name).symlink_to(tree / name)
+    selected = " or ".join([*HOUSE, *(part for _, part in LISTING)])
+    files = [*(f"tests/house/{name}" for name in HOUSE), *(file for file, _ in LISTING)]
+    done = run(tree, "-c", SCRIPT, *OPTIONS, f"pythonpath={tree / 'installed'} .", *files, "-k", selected)
+    assert 0 == done.returncode, done.stderr[-3000:]
+    return Copy(tree, json.loads((tree / "found.json").read_text("utf-8")), done.stdout)
+
+
+OPTIONS = ("-q", "-rpfE", "-p", "no:cacheprovider", "-o")
 
 
 def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -262,64 +298,38 @@ def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_tests(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """pytest on the copy."""
-    options = ("-q", "-p", "no:cacheprovider", "-o", f"pythonpath={tree / 'installed'} .")
-    return run(tree, "-m", "pytest", *options, *arguments)
-
-
-@pytest.fixture(scope="module")
-def found(tree: Path) -> dict[str, list[str]]:
-    """Names of everything registered in the copy, by kind."""
-    done = run(tree, "-c", FOUND)
-
-    assert 0 == done.returncode, done.stderr[-3000:]
-    names: dict[str, list[str]] = json.loads(done.stdout)
-    return names
-
-
 @pytest.mark.parametrize("kind", ["detector", "source", "page", "route", "format", "channel", "command"])
-def test_what_is_added_is_found(found: dict[str, list[str]], kind: str) -> None:
-    assert 1 == found[kind].count("throw-away")
+def test_what_is_added_is_found(copy: Copy, kind: str) -> None:
+    assert 1 == copy.found[kind].count("throw-away")
 
 
-@pytest.mark.parametrize("tests", ["test_layout.py", "test_layers.py", "test_docs.py"])
-def test_the_house_still_stands(tree: Path, tests: str) -> None:
-    done = run_tests(tree, f"tests/house/{tests}")
-
-    assert 0 == done.returncode, done.stdout[-3000:]
-    assert "passed" in done.stdout
+@pytest.mark.parametrize("tests", HOUSE)
+def test_the_house_still_stands(copy: Copy, tests: str) -> None:
+    assert {"PASSED"} == copy.outcomes(f"tests/house/{tests}"), copy.output[-3000:]
 
 
-@pytest.mark.parametrize(
-    ("tests", "names"),
-    [
-        ("tests/dashboards/test_pages.py", "navigation"),
-        ("tests/report/test_formats.py", "listing_the_formats"),
-    ],
-)
-def test_other_tests_that_list_plug_ins_need_no_edit(tree: Path, tests: str, names: str) -> None:
-    done = run_tests(tree, tests, "-k", names)
-
-    assert 0 == done.returncode, done.stdout[-3000:]
+@pytest.mark.parametrize(("tests", "names"), LISTING)
+def test_other_tests_that_list_plug_ins_need_no_edit(copy: Copy, tests: str, names: str) -> None:
+    assert {"PASSED"} == copy.outcomes(tests, names), copy.output[-3000:]
 
 
-def test_the_docs_tables_have_what_was_added(tree: Path) -> None:
+def test_the_docs_tables_have_what_was_added(copy: Copy) -> None:
     """The thresholds of a new page begin with their header."""
     pages = ("detectors/throw-away.md", "detectors/README.md", "reference/api.md")
-    thresholds, detectors, routes = ((tree / "docs" / name).read_text("utf-8") for name in pages)
+    thresholds, detectors, routes = ((copy.path / "docs" / name).read_text("utf-8") for name in pages)
 
     assert "| Name | Default | Source |\n| --- | --- | --- |\n| `idle_hours_min` | 1 | made up |\n" in thresholds
     assert "| [throw-away](throw-away.md) | Throw-away | placement |\n" in detectors
     assert "| `GET /api/v1/throw-away` |" in routes
 
 
-def test_a_detector_without_its_page_is_refused(tree: Path) -> None:
+def test_a_detector_without_its_page_is_refused(copy: Copy) -> None:
     """The house tests read the copy, and can fail."""
-    page = tree / "docs/detectors/throw-away.md"
+    page = copy.path / "docs/detectors/throw-away.md"
     text = page.read_text("utf-8")
     page.unlink()
-    done = run_tests(tree, "tests/house/test_layout.py", "-k", "four_places")
+    paths = f"pythonpath={copy.path / 'installed'} ."
+    done = run(copy.path, "-m", "pytest", *OPTIONS, paths, "tests/house/test_layout.py", "-k", "four_places")
     page.write_text(text, "utf-8")
 
     assert 1 == done.returncode

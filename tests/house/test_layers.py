@@ -45,7 +45,7 @@ KNOWN_CYCLES = [
 )
 def test_imports_are_found(text: str, expected: set[str]) -> None:
     """Every other test of this file depends on this reader."""
-    found = {name.removeprefix("top.") for name in imports_of(ast.parse(text), "top.p.m", is_package=False)}
+    found = {name.removeprefix("top.") for name in imports_of(ast.walk(ast.parse(text)), "top.p.m", is_package=False)}
 
     assert expected == found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tokenize
 from collections import Counter
 from pathlib import Path
 
@@ -71,13 +72,36 @@ def test_folders_stay_small() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     """Only an empty `__init__.py` may be without."""
-    without = [
-        str(path.relative_to(ROOT))
-        for path in CODE
-        if (text := path.read_text("utf-8")).strip() and ast.get_docstring(ast.parse(text)) is None
-    ]
+    assert [] == [str(path.relative_to(ROOT)) for path in CODE if path.stat().st_size and not has_docstring(path)]
 
-    assert [] == without
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("# comment\n\n'Words.'\nx = 1\n", True, id="after comments"),
+        pytest.param("x = 1\n'Words.'\n", False, id="behind a statement"),
+        pytest.param("'words'.upper()\n", False, id="text in a statement"),
+        pytest.param("b'words'\n", False, id="bytes"),
+        pytest.param("f'words'\n", False, id="formatted text"),
+        pytest.param("# comment\n", False, id="a comment only"),
+    ],
+)
+def test_a_docstring_is_found(tmp_path: Path, text: str, expected: bool) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(text, "utf-8")
+
+    assert expected == has_docstring(path)
+
+
+def has_docstring(path: Path) -> bool:
+    """Whether a module begins with text. Reading two tokens is many times faster than parsing the module."""
+    with path.open(encoding="utf-8") as file:
+        tokens = tokenize.generate_tokens(file.readline)
+        meaningful = (each for each in tokens if each.type not in (tokenize.COMMENT, tokenize.NL))
+        first = next(meaningful)
+        second = next(meaningful, first)
+    plain = first.string.lstrip("rRuU")[:1] in ("'", '"')
+    return first.type == tokenize.STRING and plain and second.type == tokenize.NEWLINE
 
 
 def registers(path: Path) -> bool:

@@ -18,12 +18,16 @@ TEXT_MAX = 40
 """Refused words left in code, queries and documentation, public keys and released migrations included."""
 
 _PARTS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
+_ANYWHERE = re.compile("|".join(REFUSED), re.IGNORECASE)
 _WORD = re.compile(r"\b(told|said|spoken|reckon|anew|dear|dearest)\b", re.IGNORECASE)
 
 
 def refused_names(path: Path) -> set[str]:
     """Identifiers of a module with a refused word in them."""
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
+    text = path.read_text("utf-8")
+    if not _ANYWHERE.search(text):
+        return set()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     names = {token.string for token in tokens if token.type == tokenize.NAME}
     return {name for name in names if REFUSED & {part.lower() for part in _PARTS.split(name)}}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.house.source_tree import ROOT, SOURCES, facts
+
 SHARED = {"views"}
 """Folders of sql/ that any package may run."""
 EXCEPTIONS = {
@@ -22,27 +22,12 @@ def sql_names() -> set[str]:
     return {str(path.relative_to(ROOT / "sql").with_suffix("")) for path in (ROOT / "sql").rglob("*.sql")}
 
 
-def texts_in(path: Path) -> set[str]:
-    """Text constants of a module, and the beginnings of f-strings that a store runs: `audit/` of `f"audit/{name}"`."""
-    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-    plain = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    queries = [
-        node.args[0]
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args
-        if node.func.attr in {"run", "rows", "table"}
-    ]
-    formatted = {ast.unparse(query)[2:].partition("{")[0] for query in queries if isinstance(query, ast.JoinedStr)}
-    return plain & sql_names() | formatted
-
-
 def run_by() -> set[tuple[str, str]]:
     """(module, SQL name) for every SQL file that a module names."""
     return {
         (str(path.relative_to(ROOT)), text)
-        for package in ("gpuwatch", "collectors", "dashboards")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for text in texts_in(path)
+        for module, path in SOURCES.items()
+        for text in facts(module).texts & sql_names() | facts(module).query_starts
     }
 
 
