@@ -14,7 +14,7 @@ from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from gpuwatch.dashboards.client import COOKIE, FORWARDED, Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.client import COOKIE, Api, ApiFailure, Caller, Client, passed_on
 from gpuwatch.dashboards.components import parts, rule_trial
 from gpuwatch.dashboards.components.finding_actions import ACTIONS, MAX_REASON, until_after, verdict_of
 from gpuwatch.dashboards.pages.finding import key_of
@@ -267,13 +267,7 @@ async def _act(
 
 def _caller() -> Caller:
     """The browser that sent the current callback."""
-    headers = {name.lower(): value for name, value in ctx.headers.items()}
-    return Caller(
-        None,
-        ctx.cookies.get(COOKIE),
-        (ctx.remote or "", 0),
-        tuple((name, headers[name]) for name in FORWARDED if name in headers),
-    )
+    return Caller(None, ctx.cookies.get(COOKIE), (ctx.remote or "", 0), passed_on(ctx.headers))
 
 
 def _digest(content: Component) -> str:

@@ -29,19 +29,28 @@ MAX_ANSWER = 32 * 1024 * 1024
 """Largest response that a page accepts, in bytes."""
 
 MAX_LIMIT = 1000
-FORWARDED = (
-    "host",
-    "origin",
-    "sec-fetch-site",
-    "sec-fetch-mode",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-real-ip",
-    "forwarded",
-    "via",
+OWN_HEADERS = (
+    "accept",
+    "authorization",
+    "connection",
+    "content-",
+    "cookie",
+    "expect",
+    "if-",
+    "keep-alive",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 )
-"""Headers passed on to the API: it uses them to recognize the caller and any proxy in between."""
+"""How the headers begin that are of the browser's own exchange with the pages."""
+
+
+def passed_on(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The browser's headers for the API, which recognizes the caller, and any proxy in between, by them."""
+    lower = ((name.lower(), value) for name, value in headers.items())
+    return tuple((name, value) for name, value in lower if not name.startswith(OWN_HEADERS))
 
 
 class ApiFailure(Exception):

@@ -148,7 +148,10 @@ class Settings:
     )
     public_url: str | None = field(
         default=None,
-        metadata=_about(_url(), "Public URL of the pages, for links in messages; unset: the address it listens on."),
+        metadata=_about(
+            _url(),
+            "Public URL of the pages, for links in messages; unset: the address it listens on. Once set, every request needs a token.",
+        ),
     )
     report_directory: str | None = field(
         default=None,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from gpuwatch.dashboards.client import COOKIE, FORWARDED, PLAIN, ApiFailure, Caller, Client
+from gpuwatch.dashboards.client import COOKIE, PLAIN, ApiFailure, Caller, Client, passed_on
 from gpuwatch.dashboards.shell.query import ROOT
 
 MAX_FORM = 4096
@@ -124,5 +124,4 @@ def is_https(request: Request) -> bool:
 def caller_of(request: Request, token: str) -> Caller:
     """The caller of a plain HTTP request."""
     address = (request.client.host, request.client.port) if request.client else ("", 0)
-    headers = tuple((name, request.headers[name]) for name in FORWARDED if name in request.headers)
-    return Caller(token, None, address, headers)
+    return Caller(token, None, address, passed_on(request.headers))

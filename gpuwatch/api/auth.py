@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from hmac import compare_digest
 from math import ceil
 from typing import TYPE_CHECKING, Annotated, TypeVar, cast
-from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.limits import Buckets, Clock
+from gpuwatch.api.local_callers import LOCAL_NAMES, SAFE_METHODS, from_own_address, is_local, same_origin
 from gpuwatch.state.actor import HEADER, decoded, sent_by, typed_by
 from gpuwatch.state.tokens import Tokens
 
@@ -29,15 +29,15 @@ REQUESTS_PER_S, REQUESTS_BURST = 500.0, 5000.0
 """Requests of one token."""
 LOOKUPS_AT_ONCE = 8
 """Look-ups of tokens at a time, apart from the threads that answer queries: those may all be busy."""
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-real-ip", "forwarded", "via")
-"""Headers of a proxy: a caller behind one is not local."""
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _NEAR_HINT = (
     "send Authorization: Bearer TOKEN (gpuwatch token create makes one); without tokens only http://localhost on the "
     "server's own machine is let in, and through no proxy"
 )
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_PUBLIC_HINT = (
+    "public_url is set, so callers on this machine need a token too: run gpuwatch token create --scope admin, and send "
+    "Authorization: Bearer TOKEN"
+)
 
 
 T = TypeVar("T")
@@ -87,11 +87,12 @@ class Guard:
                 raise ApiError(403, "the request comes from another site")
             return self._paced(Access(token.scope, token.teams, token.name), token.id)
         # A browser may still have the cookie of another server on this machine: it says nothing here.
-        if (text is None or cookie) and local and not await self.run(self._tokens.exist):
+        if (text is None or cookie) and local and self._opens_to_loopback() and not await self.run(self._tokens.exist):
             return self._paced(Access("admin", None, sent_by(_user(request))), "loopback")
         if text is not None:
             raise self._wrong(request)
-        raise ApiError(401, "this needs a token", None if local else _NEAR_HINT, headers=_CHALLENGE)
+        hint = _PUBLIC_HINT if local and not self._opens_to_loopback() else None if local else _NEAR_HINT
+        raise ApiError(401, "this needs a token", hint, headers=_CHALLENGE)
 
     async def tokens_exist(self) -> bool:
         """Whether loopback alone opens nothing any more."""
@@ -100,13 +101,17 @@ class Guard:
     async def trusted(self, request: Request) -> bool:
         """Whether names of the whole fleet may be shown: to local callers and to tokens for the whole fleet."""
         if _presented(request)[0] is None:
-            return is_local(request, self._hosts)
+            return is_local(request, self._hosts) and self._opens_to_loopback()
         access = await self.access(request)
         return access.teams is None
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Calls a short function in a thread of its own few: probes and tokens do not wait behind questions."""
         return await to_thread.run_sync(lambda: function(*arguments), limiter=self._limiter)
+
+    def _opens_to_loopback(self) -> bool:
+        """Whether a caller on this machine may need no token. With a public URL, a proxy on this machine looks the same."""
+        return not self._service.settings.public_url
 
     def _wrong(self, request: Request) -> ApiError:
         wait = self._failures.take(_address_key(request))
@@ -173,63 +178,6 @@ Reader = Annotated[Access, Depends(reader)]
 FleetReader = Annotated[Access, Depends(fleet_reader)]
 Admin = Annotated[Access, Depends(admin)]
 Ingester = Annotated[Access, Depends(ingester)]
-
-
-def is_local(request: Request, hosts: frozenset[str]) -> bool:
-    """Whether a request comes from this machine on purpose.
-
-    The peer is loopback, no proxy stands between, the Host header is one of ours (a name that an attacker's DNS points
-    at 127.0.0.1 is not), and no page of another site sent it.
-    """
-    headers = request.headers
-    return (
-        request.client is not None
-        and is_loopback(request.client.host)
-        and not any(name in headers for name in FORWARDED)
-        and host_name(headers.get("host", "")) in hosts
-        and same_origin(request)
-    )
-
-
-def from_own_address(request: Request) -> bool:
-    """Whether the peer is the very address that was asked: this machine, of a server bound to one of its addresses."""
-    server = request.scope.get("server")
-    return (
-        request.client is not None
-        and server is not None
-        and request.client.host == server[0]
-        and not any(name in request.headers for name in FORWARDED)
-    )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's own, also written as IPv6."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return (mapped or parsed).is_loopback
-
-
-def host_name(host: str) -> str:
-    """The name of a Host header, without port and brackets, in lower case; empty where it is none."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-def same_origin(request: Request) -> bool:
-    """Whether what a browser says of the sending page, if it says anything, is our own host."""
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site not in ("same-origin", "none"):
-        # A link on another page may open a page of ours; it may not change anything, and its script reads nothing.
-        navigates = request.headers.get("sec-fetch-mode") == "navigate" and request.method in SAFE_METHODS
-        if not navigates:
-            return False
-    origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
 
 def _presented(request: Request) -> tuple[str | None, bool]:

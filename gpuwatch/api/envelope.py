@@ -23,13 +23,6 @@ PAGE_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     b"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
-UI_POLICY = (
-    # Dash writes its start-up script and Plotly its styles into the page.
-    b"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    b"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; "
-    b"frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
-)
-
 PAGES, ELSEWHERE = "/ui", "other"
 """Routes of the metrics for what the API's own routes do not serve."""
 
@@ -91,7 +84,7 @@ def _route(scope: Scope) -> str:
 
 
 def _added(path: str) -> list[tuple[bytes, bytes]]:
-    if path.startswith("/ui/"):
-        return [*ALWAYS, (b"content-security-policy", UI_POLICY)]
+    if path.startswith("/ui/"):  # its pages and scripts set a policy themselves
+        return [*ALWAYS, (b"content-security-policy", API_POLICY)]
     policy = PAGE_POLICY if path.startswith("/docs") else API_POLICY
     return [*ALWAYS, (b"content-security-policy", policy), (b"cache-control", b"no-store")]

@@ -26,8 +26,8 @@ PLACES: Mapping[str, int] = {
     "cost_exact": 12,
 }
 """Numeric columns and their decimal places. Every other column is text, such as job ids made of digits."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet treats a cell that starts with one of these as a formula."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""A spreadsheet treats a cell that starts with one of these as a formula; the last four are full-width forms."""
 XLSX_ROWS_MAX = 1_048_575
 """The format's limit of rows below the header."""
 XLSX_TEXT_MAX = 32_767

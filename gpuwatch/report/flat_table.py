@@ -11,6 +11,7 @@ from functools import partial
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.money import EXACT_PLACES, fraction_to_decimal
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.output.render import FORMULA_STARTS
 from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.facts import Amount, Facts
 
@@ -58,8 +59,6 @@ PLACES = {
 }
 """Columns of decimals and their places; `busy_ratio` is a float, all else text."""
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""A spreadsheet would run a text that begins with one of these; it gets a leading apostrophe."""
 TEXTS = frozenset(
     {"team", "user", "cluster", "job", "slice", "mig_profile", "gpu_model", "finding", "text", "remedy", "currency"}
 )
@@ -297,7 +296,7 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     text = _text(value)
-    return f"'{text}" if name in TEXTS and text.startswith(FORMULA) else text
+    return f"'{text}" if name in TEXTS and text.startswith(FORMULA_STARTS) else text
 
 
 def _text(value: object) -> str:

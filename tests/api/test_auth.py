@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpuwatch.state.tokens import Tokens
@@ -20,6 +22,31 @@ ELSEWHERE = "192.0.2.7"
         pytest.param("127.0.0.1", "localhost", {"X-Forwarded-For": "127.0.0.1"}, id="through a proxy"),
         pytest.param("127.0.0.1", "localhost", {"Forwarded": "for=127.0.0.1"}, id="through a proxy of the standard"),
         pytest.param("127.0.0.1", "localhost", {"X-Real-IP": "127.0.0.1"}, id="through nginx"),
+        *(
+            pytest.param("127.0.0.1", "localhost", {name: "127.0.0.1"}, id=f"through a proxy that sends {name}")
+            for name in (
+                "X-Forwarded-Host",
+                "X-Forwarded-Proto",
+                "X-Forwarded-Port",
+                "X-Forwarded-Server",
+                "X-Forwarded-Prefix",
+                "X-Forwarded-User",
+                "X-Forwarded",
+                "Via",
+                "CF-Connecting-IP",
+                "True-Client-IP",
+                "X-Client-IP",
+                "Fastly-Client-IP",
+                "X-Cluster-Client-IP",
+                "X-Original-Forwarded-For",
+                "X-Envoy-External-Address",
+                "X-Original-URL",
+                "X-Scheme",
+                "Client-IP",
+                "Forwarded-For",
+            )
+        ),
+        pytest.param("127.0.0.1", "localhost", {"Via": ""}, id="through a proxy whose header is empty"),
         pytest.param("127.0.0.1", "localhost", {"Origin": "https://evil.example"}, id="a page of another site"),
         pytest.param("127.0.0.1", "localhost", {"Origin": "null"}, id="a page of no site"),
         pytest.param("127.0.0.1", "localhost", {"Origin": "http://localhost:9"}, id="another port's page"),
@@ -56,6 +83,17 @@ def test_loopback_is_admin_while_there_is_no_token(bare: Api, peer: str, host: s
     assert {"scope": "admin", "teams": None, "name": "loopback", "tokens": False, "version": bare.service.version} == (
         answer.json()
     )
+
+
+def test_a_public_url_ends_the_trust_in_loopback(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy on the same machine that adds no header looks like a person there."""
+    public = replace(bare.service.settings, public_url="https://gpu.example.com")
+    monkeypatch.setattr(bare.service, "settings", public)
+    answer = bare.get("/api/v1/me")
+
+    assert (401, True) == (answer.status_code, "public_url" in answer.json()["error"]["hint"])
+    assert 401 == bare.get("/metrics").status_code
+    assert 200 == bare.get("/api/v1/me", token=bare.service.local_secret).status_code
 
 
 def test_a_token_ends_the_trust_in_loopback(api: Api) -> None:

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.focus.columns import FOCUS, NUMBERS, VERSIONS, columns
+from gpuwatch.billing.focus.files import Csv
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.core.clock import HOUR_US, Window
 from gpuwatch.core.errors import UsageError
@@ -270,8 +271,8 @@ def test_a_closed_week_of_two_months_has_charges_of_one(tmp_path: Path) -> None:
     )
 
 
-def test_hostile_names_stay_what_they_are() -> None:
-    """Names with commas, quotes, line ends and formulas; another currency; a model that nobody told."""
+def test_hostile_names_are_kept_and_run_nothing_in_a_spreadsheet() -> None:
+    """Names with commas, quotes, line ends and formulas; another currency; an unknown model."""
     team, user = "=cmd|'/C \"x\"'!A0,\r\n+1", 'o\'neil\n\t,;""'
     world = World().add(
         samples(Gpu(model=""), minutes(0, HOUR)), claim("1", 0, HOUR / 2, gpus="GPU-a", account="a", user_name=user)
@@ -282,7 +283,7 @@ def test_hostile_names_stay_what_they_are() -> None:
     chargeback.price_all(world.book().store, state)
     held = next(row for row in told(world, state, TODAY) if row["x_User"])
 
-    assert [team, team, user, "EUR", Decimal(1)] == [
+    assert [f"'{team}", f"'{team}", user, "EUR", Decimal(1)] == [
         held[name] for name in ("SubAccountId", "SubAccountName", "x_User", "BillingCurrency", "EffectiveCost")
     ]
     assert team == json.loads(held["Tags"])["gpuwatch/team"]
@@ -468,3 +469,13 @@ def add_units(world: World, start_us: int, end_us: int, units: dict[tuple[Any, .
 
 def half_up(value: Fraction, places: int) -> Decimal:
     return Decimal(int(value * 10**places + Fraction(1, 2))).scaleb(-places)
+
+
+@pytest.mark.parametrize("start", ["=HYPERLINK(1)", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", "＝1"])
+def test_text_that_a_spreadsheet_would_run_gets_an_apostrophe(start: str) -> None:
+    rows = pa.table({"ResourceName": [start, "plain", None], "BilledCost": pa.array([Decimal(-1), None, 2])})
+    file = io.BytesIO()
+    Csv(file, "1.2").write(rows)
+    lines = list(csv.reader(io.StringIO(file.getvalue().decode().split("\n", 1)[1], newline="")))
+
+    assert [[f"'{start}", "-1"], ["plain", ""], ["", "2"]] == lines

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, passed_on
 
 
 def api(app: FastAPI, **caller: Any) -> Api:
@@ -51,6 +51,13 @@ def test_the_token_and_a_proxy_are_passed_on() -> None:
 
     assert "Bearer gw_x" == found["authorization"]
     assert ("gpu.example", "198.51.100.7", None) == (found["host"], found["x-forwarded-for"], found["cookie"])
+
+
+def test_every_header_of_a_proxy_is_passed_on() -> None:
+    """The API decides which of them mean a proxy; the pages keep only what belongs to their own exchange."""
+    sent = {"CF-Connecting-IP": "1", "Via": "", "X-New-Proxy": "2", "Cookie": "c", "Content-Length": "3", "Host": "h"}
+
+    assert (("cf-connecting-ip", "1"), ("via", ""), ("x-new-proxy", "2"), ("host", "h")) == passed_on(sent)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, BinaryIO, Protocol
@@ -11,6 +12,7 @@ import pyarrow as pa
 from gpuwatch.billing.focus.tables import schema
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
+from gpuwatch.output.render import FORMULA_STARTS
 
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 FORMS = tuple(MEDIA)
@@ -19,6 +21,8 @@ SLICE_ROWS = 1 << 14
 """Rows of CSV that are made into text at a time."""
 GROUP_ROWS = 1 << 17
 """Rows of a row group of Parquet."""
+FORMULA = f"^[{re.escape(''.join(FORMULA_STARTS))}]"
+"""Text that a spreadsheet would run."""
 
 
 class Sink(Protocol):
@@ -45,7 +49,7 @@ def check_form(form: str) -> None:
 
 class Csv:
     """A header and a line a row. Text is quoted where it must be, NULL is empty, numbers are plain decimals, times end
-    with Z.
+    with Z. Text that a spreadsheet would run as a formula gets a leading apostrophe, as in every other CSV.
     """
 
     def __init__(self, file: BinaryIO, version: str) -> None:
@@ -123,6 +127,10 @@ def _text(values: pa.Array) -> pa.Array:
         plain = _mapped(written.filter(small), lambda number: f"{Decimal(number):f}")
         return pc.replace_with_mask(written, small, plain)
     written = values.cast(pa.large_string())
+    formula = pc.fill_null(pc.match_substring_regex(written, FORMULA), False)
+    if pc.any(formula).as_py():
+        guarded = pc.binary_join_element_wise(_large("'"), written, _large(""))
+        written = pc.if_else(formula, guarded, written)
     special = pc.fill_null(pc.match_substring_regex(written, '^$|[",\\r\\n]'), False)
     if not pc.any(special).as_py():
         return written
