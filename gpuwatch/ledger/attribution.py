@@ -108,6 +108,7 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
 def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexes: bool) -> dict[str, Node]:
     """Makes the table of holds: by labels and UUIDs, by index, by samples alone, and by count. Returns the nodes placed on."""
     work.run("ledger/attribution/22_hold", **times)
+    replaced = work.run("ledger/attribution/22_slot_turn")
     if nested:
         work.run("ledger/attribution/23_inner_sign")
     if indexes:
@@ -120,6 +121,8 @@ def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexe
     if placed:
         with work.view("placed_rows", _hold_table(placed)):
             work.run("ledger/attribution/27_placed_hold")
+    if replaced:
+        work.run("ledger/attribution/27_slot_hold")
     work.run("ledger/attribution/27_evidence")
     return nodes
 
@@ -143,7 +146,10 @@ def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
 
 
 def _nodes(store: Store, cluster: str) -> dict[str, Node]:
-    """The nodes with missing or uncounted devices, with their devices and holds."""
+    """The nodes with missing or uncounted devices, with their devices and holds.
+
+    A GPU that was replaced is not a device of its own here: the newest one in its slot has the holds of all.
+    """
     inventory = {
         node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
         for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
@@ -154,6 +160,7 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         """select device_id, node, gpu, gi, gpu_index, profile from seen
         where node is not null
             and not (gi = -1 and gpu in (select gpu from seen where gi >= 0))
+            and gpu not in (select gpu from slot_turn where to_us is not null)
         order by node, gpu_index, gpu, gi"""
     )
     for device_id, node, gpu, gi, gpu_index, profile in measured:
@@ -163,8 +170,17 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         slots[node].append(slot)
         by_device[device_id] = slot
     held = store.sql(
-        """select h.device_id, h.start_us, h.end_us, f.units
+        """with newest as (
+            select old.device_id as old_id, n.device_id
+            from slot_turn t
+            join slot_turn l on l.node = t.node and l.slot = t.slot and l.to_us is null
+            join seen old on old.gpu = t.gpu
+            join seen n on n.gpu = l.gpu and n.gi = old.gi
+            where t.to_us is not null
+        )
+        select coalesce(w.device_id, h.device_id), h.start_us, h.end_us, f.units
         from hold h
+        left join newest w on w.old_id = h.device_id
         left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
     )
     for device_id, start_us, end_us, units in held:

@@ -1,13 +1,24 @@
 -- A row of missing is a run, a node and how many of its devices there are not identified.
 create or replace temp table missing as
-with found as (
-    select h.run_id, h.pod_uid, n.node, count(distinct h.device_id) as devices
+with held_place as (
+    -- GPUs that followed each other in one slot are one device of the run.
+    select
+        h.run_id,
+        h.pod_uid,
+        n.node,
+        case when t.slot is null then h.device_id::varchar else concat_ws('/', t.node, t.slot, n.gi) end as place
     from hold h
-    join seen n using (device_id)
+    left join seen n using (device_id)
+    left join slot_turn t using (gpu)
+),
+found as (
+    select run_id, pod_uid, node, count(distinct place) as devices
+    from held_place
+    where node is not null
     group by all
 ),
 found_run as (
-    select run_id, count(distinct device_id) as devices from hold group by run_id
+    select run_id, count(distinct place) as devices from held_place group by run_id
 ),
 declared_run as (
     select run_id, sum(device_count) as devices from wanted where not nested group by run_id

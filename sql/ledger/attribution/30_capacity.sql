@@ -9,9 +9,7 @@ own as (
         gpu,
         min(first_us - first_interval_us // 2) as start_us,
         max(last_us + last_interval_us // 2) as last_us,
-        min(first_us) as first_sample_us,
-        arg_max(node, last_us) as node,
-        arg_max(pci_bus_id, last_us) as pci_bus_id
+        min(first_us) as first_sample_us
     from seen
     group by gpu
 ),
@@ -23,23 +21,13 @@ held as (
 )
 select
     o.gpu,
-    least(o.start_us, h.start_us) as start_us,
-    greatest(
-        case
-            when exists (
-                select 1
-                from own other
-                where other.gpu <> o.gpu and other.node = o.node and other.pci_bus_id = o.pci_bus_id
-                    and other.start_us >= o.last_us
-            ) then o.last_us
-            else e.end_us
-        end,
-        h.end_us
-    ) as end_us,
+    least(coalesce(t.from_us, o.start_us), h.start_us) as start_us,
+    greatest(coalesce(t.to_us, e.end_us), h.end_us) as end_us,
     o.first_sample_us,
     o.last_us
 from own o
 cross join cluster_end e
+left join slot_turn t using (gpu)
 left join held h using (gpu);
 
 -- A row of slice_turn is a MIG slice (or the GPU as a whole) from its first to its last sample without a long silence.

@@ -1,0 +1,32 @@
+-- Whoever holds a GPU that replaced another, or was replaced, holds each GPU of the slot while it is there.
+create or replace temp table hold as
+with turned as (
+    select
+        h.run_id,
+        n.device_id,
+        h.pod_uid,
+        greatest(h.start_us, coalesce(t.from_us, h.start_us)) as start_us,
+        least(h.end_us, coalesce(t.to_us, h.end_us)) as end_us,
+        h.declared,
+        h.estimated
+    from hold h
+    join seen m using (device_id)
+    join slot_turn s on s.gpu = m.gpu
+    join slot_turn t on t.node = s.node and t.slot = s.slot
+    join seen n on n.gpu = t.gpu and n.gi = m.gi
+    where h.start_us < coalesce(t.to_us, h.end_us) and h.end_us > coalesce(t.from_us, h.start_us)
+    union all
+    select run_id, device_id, pod_uid, start_us, end_us, declared, estimated
+    from hold
+    where device_id not in (select device_id from seen where gpu in (select gpu from slot_turn))
+)
+select
+    run_id,
+    device_id,
+    pod_uid,
+    min(start_us) as start_us,
+    max(end_us) as end_us,
+    bool_or(declared) as declared,
+    bool_and(estimated) as estimated
+from turned
+group by run_id, device_id, pod_uid;
