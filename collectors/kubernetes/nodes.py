@@ -94,7 +94,18 @@ def with_inventory(node: NodeState, devices: dict[str, int], model: str | None) 
 def node_without_object(name: str, observed_us: int | None) -> NodeState:
     """A node known only from its ResourceSlices."""
     row: dict[str, Any] = dict.fromkeys(
-        ("state", "since_us", "reason", "gpu_model", "devices", "replicas", "mig_strategy", "pool", "labels")
+        (
+            "state",
+            "since_us",
+            "reason",
+            "gpu_model",
+            "devices",
+            "replicas",
+            "mig_strategy",
+            "pool",
+            "labels",
+            "created_us",
+        )
     )
     known = {"scheduler": "kubernetes", "node": name, "observed_us": observed_us, "sharing": "none"}
     return NodeState(known | row, False, False, None)
@@ -130,6 +141,7 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "mig_strategy": labels.get("nvidia.com/mig.strategy"),
         "pool": next((labels[key] for key in POOL_LABELS if labels.get(key)), None),
         "labels": json_or_none(kept),
+        "created_us": moment(mapping(node, "metadata"), "creationTimestamp"),
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
     return NodeState(row, bool(capacity) or labelled, any(capacity.values()), _single_profile(labels))

@@ -125,6 +125,8 @@ def node_from_json(node: Object, source: Source, tz: ZoneInfo) -> Row:
         "Partitions": ",".join(texts(node, "partitions")),
         "ActiveFeatures": ",".join(texts(node, "active_features")),
     }
+    if booted := moment_us(node, "boot_time"):
+        fields["BootTime"] = str(booted // SECOND_US)
     if node.get("gres") is not None:
         fields["Gres"] = string(node, "gres") or ""
     return node_row(fields, source, tz)

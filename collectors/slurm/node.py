@@ -44,6 +44,7 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
     """The `node` row of a record; `observed_us` is the source's because the text has no time of its own.
 
     `since_us` is the time in the Reason, which Slurm sets with the state; it is unknown while the node is up.
+    `created_us` is BootTime.
     Raises ValueError.
     """
     printed_state = (fields.get("State", "").split() or [""])[0]
@@ -70,7 +71,16 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
         "replicas": replicas,
         "pool": partitions.split(",")[0] if partitions else None,
         "labels": compact_json({key: value for key, value in labels.items() if value}),
+        "created_us": _booted(fields.get("BootTime"), tz),
     }
+
+
+def _booted(text: str | None, tz: ZoneInfo) -> int | None:
+    """BootTime, None where it is unset or cannot be read."""
+    try:
+        return instant(text, tz)
+    except ValueError:
+        return None
 
 
 def node_state(text: str) -> str | None:

@@ -113,6 +113,7 @@ NODE = pa.schema(
         ("mig_strategy", pa.string()),
         ("pool", pa.string()),  # first Slurm partition, or node-pool label
         ("labels", pa.string()),  # JSON
+        ("created_us", pa.int64()),  # boot (Slurm) or creation (Kubernetes), NULL unknown
     ]
 )
 """A scheduler's record of a node at one instant."""

@@ -69,7 +69,9 @@ def test_a_job_that_ended_before_the_new_gpu_came_has_only_the_old_one() -> None
 def test_a_later_job_has_only_the_new_one() -> None:
     world = replaced().add(claim("7", 2460, HOUR, device_indexes="0", kind="scontrol", count=1))
 
-    assert [("GPU-new", 2400, 2460, FREE), ("GPU-new", 2460, 3600, "7")] == [s for s in spans(world) if s[0] == "GPU-new"]
+    assert [("GPU-new", 2400, 2460, FREE), ("GPU-new", 2460, 3600, "7")] == [
+        s for s in spans(world) if s[0] == "GPU-new"
+    ]
     assert [("GPU-old", 0, 1800, FREE)] == [s for s in spans(world) if s[0] == "GPU-old"]
 
 

@@ -131,7 +131,8 @@ select
     (list(replicas order by record_us desc, replicas) filter (where replicas is not null))[1] as replicas,
     (list(pool order by record_us desc, pool) filter (where pool is not null))[1] as pool,
     min(record_us) filter (where record_us > 0) as first_us,
-    max(record_us) filter (where record_us > 0) as last_us
+    max(record_us) filter (where record_us > 0) as last_us,
+    min(created_us) as created_us
 from (
     select *, coalesce(observed_us, since_us, 0) as record_us
     from node_record

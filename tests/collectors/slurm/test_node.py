@@ -83,7 +83,24 @@ def test_a_drained_node_says_since_when_and_why(tmp_path: Path) -> None:
         "mig_strategy": None,
         "pool": "gpu",
         "labels": '{"features":"hgx","partitions":"gpu,debug","states":"DRAIN"}',
+        "created_us": None,
     } == row
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("BootTime=2026-11-20T01:00:00", "2026-11-20T01:00:00Z"),
+        ("BootTime=None", None),
+        ("BootTime=Unknown", None),
+        ("BootTime=yesterday", None),
+    ],
+)
+def test_a_node_was_there_since_it_booted(tmp_path: Path, printed: str, expected: str | None) -> None:
+    """A time that cannot be read is unknown; the node is kept."""
+    (row,) = read(tmp_path, node("IDLE", "Gres=gpu:4", printed))
+
+    assert (None if expected is None else parse_rfc3339(expected)) == row["created_us"]
 
 
 @pytest.mark.parametrize(
