@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import live, peers, programs
-from bench.report import FLEETS, Facts, report
+from bench.reports.results import FLEETS, Facts, report
 from bench.stages import TEXT_GPUS
 
 RESULTS = Path(__file__).parent / "RESULTS.md"

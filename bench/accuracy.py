@@ -1,4 +1,4 @@
-"""Accuracy of the detectors on simulated fleets: what was planted, what was found, who was accused for nothing.
+"""Accuracy of the detectors on simulated fleets: planted cases, found cases and false findings.
 
 Run as `python -m bench.accuracy --seeds 301-320 [--variant base ...] [--out docs/understand/accuracy.md]`.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy_report import Counts, report
+from bench.reports.accuracy import Counts, report
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.findings import read as findings_read
@@ -24,17 +24,17 @@ from gpuwatch.imports.files import import_paths
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.simulate.fleet import GPUS_MAX
+from gpuwatch.simulate.fleet_scenes import stage
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.scenarios import BLIND, BLIND_SPOT, SCENARIOS
 from gpuwatch.simulate.scene import scenes
-from gpuwatch.simulate.staging import stage
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 RESULTS = Path("build/accuracy")
 PARTS = (("all", 3.0, 24), ("mig-speculative,own-vs-cloud", 8.0, 8))
-"""The fleets of a seed: scenes, days, and GPUs beside those of the scenes, which have the cases of the first detectors and
-healthy work. What takes more than three days is judged on a small fleet of eight."""
+"""The fleets of a seed: scenes, days, and GPUs outside scenes, which have the cases of the first detectors and healthy work.
+Detectors that need more than three days of data are measured on a small fleet with eight days."""
 DAYS = 8.0
 MEMORY_LIMIT = "1500MB"
 THREADS = 2
@@ -43,7 +43,7 @@ STEP_S = 30
 
 @dataclass(frozen=True)
 class Variant:
-    """How the telemetry of a fleet is taken."""
+    """How the telemetry of a fleet is sampled."""
 
     title: str
     step_s: int = STEP_S
@@ -61,7 +61,7 @@ VARIANTS = {
 
 @dataclass
 class Outcome:
-    """What one detector did on one fleet."""
+    """The results of one detector on one fleet."""
 
     planted: int = 0
     found: int = 0
@@ -74,16 +74,16 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Simulates, imports and analyses each fleet whose result is not there yet, then writes the table of all."""
+    """Simulates, imports and analyzes each fleet without a stored result, then writes the table of all fleets."""
     parser = argparse.ArgumentParser(prog="bench.accuracy", description=__doc__)
     parser.add_argument("--seeds", default="301-320", help="first-last, or numbers separated by commas")
     parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="default: all")
     parser.add_argument("--out", type=Path, default=None, help="the page to write, such as docs/understand/accuracy.md")
     parser.add_argument("--scenes", default="", help="one fleet with the scenes of these detectors (commas) or all")
     parser.add_argument("--days", type=float, default=DAYS, help="length of that one fleet")
-    parser.add_argument("--core", type=int, default=16, help="its GPUs beside those of the scenes")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where results of single fleets are kept")
-    parser.add_argument("--again", action="store_true", help="also fleets whose result is there")
+    parser.add_argument("--core", type=int, default=16, help="its GPUs outside scenes")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the results of single fleets")
+    parser.add_argument("--again", action="store_true", help="also fleets with a stored result")
     given = parser.parse_args(arguments)
     seeds, chosen = _seeds(given.seeds), given.variant or list(VARIANTS)
     parts = ((given.scenes, given.days, given.core),) if given.scenes else PARTS
@@ -93,14 +93,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             kept = given.results / f"{variant}-{seed}.json"
             if given.again or not kept.is_file():
                 started = time.monotonic()
-                result = joined([judged(seed, VARIANTS[variant], *part) for part in parts])
+                result = joined([measured(seed, VARIANTS[variant], *part) for part in parts])
                 result["seconds"] = round(time.monotonic() - started, 1)
                 kept.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
                 print(
-                    f"{variant} seed {seed}: {result['seconds']} s, of it {result['import_s']:.0f} import, {result['analyze_s']:.0f} analysis",
+                    f"{variant} seed {seed}: {result['seconds']} s, including {result['import_s']:.0f} import, {result['analyze_s']:.0f} analysis",
                     flush=True,
                 )
-                _tell(result)
+                _print_outcomes(result)
     counts = {variant: _counts(given.results, variant, seeds) for variant in chosen}
     titles = {variant: VARIANTS[variant].title for variant in chosen}
     text = report(counts, titles, seeds, shapes())
@@ -111,18 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def shapes() -> list[str]:
-    """Rows of detector, planted shapes and decoys: what a fleet with all scenes and all first cases has."""
-    said: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    """Rows of detector, planted shapes and decoys of a fleet with all scenes."""
+    shapes_of: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for first in SCENARIOS:
-        said.setdefault(first.detector, ({}, {}))[0 if first.planted else 1][first.name] = None
-    said[BLIND_SPOT] = (dict.fromkeys(BLIND), {})
+        shapes_of.setdefault(first.detector, ({}, {}))[0 if first.planted else 1][first.name] = None
+    shapes_of[BLIND_SPOT] = (dict.fromkeys(BLIND), {})
     epoch = Epoch(0, int(DAYS * DAY_S))
     labels = stage("all", GPUS_MAX, epoch, STEP_S, 1).labels
     for place, cases in enumerate((labels.planted, labels.decoys)):
         for case in cases:
-            said.setdefault(case.detector, ({}, {}))[place][case.shape] = None
+            shapes_of.setdefault(case.detector, ({}, {}))[place][case.shape] = None
     return [
-        f"| `{name}` | {', '.join(a) or 'none'} | {', '.join(b) or 'none'} |" for name, (a, b) in sorted(said.items())
+        f"| `{name}` | {', '.join(a) or 'none'} | {', '.join(b) or 'none'} |"
+        for name, (a, b) in sorted(shapes_of.items())
     ]
 
 
@@ -138,13 +139,13 @@ def joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def judged(seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
-    """One fleet through the whole chain: {"detectors": {id: Outcome as dict}, "failed_rules": [...]}."""
+def measured(seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
+    """Simulates, imports and analyzes one fleet: {"detectors": {id: Outcome as dict}, "failed_rules": [...]}."""
     with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
-        return _judged(Path(folder), seed, variant, wanted, days, core)
+        return _measured(Path(folder), seed, variant, wanted, days, core)
 
 
-def _judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
+def _measured(folder: Path, seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
     gpus = core + sum(s.gpus for s in scenes() if wanted == "all" or s.detector in wanted.split(","))
     bundle = folder / "bundle"
     truth = simulate(
@@ -161,11 +162,11 @@ def _judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float,
         clocks.append(time.monotonic())
         done = analyze(store, state, settings, now_us=parse_rfc3339(str(truth["window"]["end"])))  # type: ignore[index]
         clocks.append(time.monotonic())
-        told = [finding.as_dict() for finding in findings_read.read(store) if finding.suppressed_by is None]
+        findings = [finding.as_dict() for finding in findings_read.read(store) if finding.suppressed_by is None]
     finally:
         store.close()
         state.close()
-    outcomes = compare(truth, told)
+    outcomes = compare(truth, findings)
     return {
         "detectors": {name: outcome.__dict__ for name, outcome in sorted(outcomes.items())},
         "import_s": round(clocks[1] - clocks[0], 1),
@@ -174,40 +175,45 @@ def _judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float,
     }
 
 
-def compare(truth: dict[str, Any], told: Iterable[dict[str, Any]]) -> dict[str, Outcome]:
-    """By detector: a planted case is found by a finding of its detector, its subject and a time that overlaps."""
-    outcomes: dict[str, Outcome] = {}
+def compare(truth: dict[str, Any], findings: Iterable[dict[str, Any]]) -> dict[str, Outcome]:
+    """The outcome of each detector. A planted case is found by a finding with its subject at an overlapping time."""
     allowed = {(a["detector"], a["subject"]["kind"], a["subject"]["id"]) for a in truth["allowed"]}
     by_detector: dict[str, list[dict[str, Any]]] = {}
-    for finding in told:
+    for finding in findings:
         by_detector.setdefault(finding["detector"], []).append(finding)
-    cases = truth["planted"] + truth["decoys"]
-    for name in sorted({case["detector"] for case in cases} | set(by_detector)):
-        mine, outcome = by_detector.get(name, []), outcomes.setdefault(name, Outcome())
-        planted = [case for case in truth["planted"] if case["detector"] == name]
-        decoys = [case for case in truth["decoys"] if case["detector"] == name]
-        matched: set[str] = set()
-        for case in planted:
-            hits = [finding["key"] for finding in mine if meets(finding, case)]
-            matched.update(hits)
-            outcome.planted += 1
-            outcome.found += bool(hits)
-            if not hits:
-                outcome.missed.append(f"{case['shape']}: {case['subject']['kind']} {case['subject']['id']}")
-        for case in decoys:
-            hit = any(meets(finding, case) for finding in mine if finding["key"] not in matched)
-            outcome.decoys += 1
-            outcome.decoys_hit += hit
-        for finding in mine:
-            subject = finding["subject"]
-            if finding["key"] in matched:
-                outcome.right += 1
-            elif (name, subject["kind"], subject["id"]) not in allowed:
-                outcome.false += 1
-                shape = next((case["shape"] for case in decoys if meets(finding, case)), "unplanned")
-                words = f"{shape}: {subject['kind']} {subject['id']} from {finding['started_at']}: {finding['summary']}"
-                outcome.wrong.append(words)
+    names = {case["detector"] for case in truth["planted"] + truth["decoys"]} | set(by_detector)
+    outcomes = {}
+    for name in sorted(names):
+        planted, decoys = ([c for c in truth[kind] if c["detector"] == name] for kind in ("planted", "decoys"))
+        outcomes[name] = _outcome(by_detector.get(name, []), planted, decoys, allowed)
     return outcomes
+
+
+def _outcome(
+    findings: list[dict[str, Any]],
+    planted: list[dict[str, Any]],
+    decoys: list[dict[str, Any]],
+    allowed: set[tuple[str, str, str]],
+) -> Outcome:
+    outcome = Outcome(planted=len(planted), decoys=len(decoys))
+    matched: set[str] = set()
+    for case in planted:
+        hits = {finding["key"] for finding in findings if meets(finding, case)}
+        matched |= hits
+        outcome.found += bool(hits)
+        if not hits:
+            outcome.missed.append(f"{case['shape']}: {case['subject']['kind']} {case['subject']['id']}")
+    others = [finding for finding in findings if finding["key"] not in matched]
+    outcome.right = len(findings) - len(others)
+    outcome.decoys_hit = sum(any(meets(finding, case) for finding in others) for case in decoys)
+    for finding in others:
+        subject = finding["subject"]
+        if (finding["detector"], subject["kind"], subject["id"]) not in allowed:
+            outcome.false += 1
+            shape = next((case["shape"] for case in decoys if meets(finding, case)), "unplanned")
+            words = f"{shape}: {subject['kind']} {subject['id']} from {finding['started_at']}: {finding['summary']}"
+            outcome.wrong.append(words)
+    return outcome
 
 
 def meets(finding: dict[str, Any], case: dict[str, Any]) -> bool:
@@ -223,7 +229,7 @@ def meets(finding: dict[str, Any], case: dict[str, Any]) -> bool:
 
 
 def _counts(results: Path, variant: str, seeds: Sequence[int]) -> Counts:
-    """Sums over the fleets whose results are there."""
+    """Sums over the fleets with a stored result."""
     total: dict[str, Outcome] = {}
     fleets, failed = 0, 0
     for seed in seeds:
@@ -233,15 +239,15 @@ def _counts(results: Path, variant: str, seeds: Sequence[int]) -> Counts:
         result = json.loads(kept.read_text("utf-8"))
         fleets += 1
         failed += bool(result["failed_rules"])
-        for name, told in result["detectors"].items():
+        for name, outcome in result["detectors"].items():
             mine = total.setdefault(name, Outcome())
-            told["wrong"] = [f"seed {seed}, {text}" for text in told["wrong"]]
-            for key, value in told.items():
+            outcome["wrong"] = [f"seed {seed}, {text}" for text in outcome["wrong"]]
+            for key, value in outcome.items():
                 setattr(mine, key, getattr(mine, key) + value)
     return Counts(fleets, failed, total)
 
 
-def _tell(result: dict[str, Any]) -> None:
+def _print_outcomes(result: dict[str, Any]) -> None:
     for text in result["failed_rules"]:
         print(f"  failed: {text}")
     for name, outcome in result["detectors"].items():

@@ -1,9 +1,9 @@
 """Known loads on a real GPU, read through the agent: `python -m bench.gpu_workloads --out DIR`.
 
-Each load runs for some seconds while the agent's code reads the card every second. What comes out is a fixture:
-`metrics.prom.gz` (exposition text with timestamps, the load as `hpc_job`) and `labels.json` (what ran when, what the books
-should say of it, and which card, driver and versions it was). `python -m bench.gpu_check DIR` reads it.
-Without a GPU it says so and exits 3.
+Each load runs for some seconds while the agent's code reads the GPU every second. The result is a fixture:
+`metrics.prom.gz` (exposition text with timestamps, the load as `hpc_job`) and `labels.json` (the time and the expected ledger
+buckets of each load, and the GPU, driver and versions). `python -m bench.gpu_check DIR` reads it. Without a GPU it exits with
+code 3.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from gpuwatch.collectors.nvml.page import page
 from gpuwatch.core.errors import SourceUnreachable
 
 HOST = "node0"
-"""Stands for the machine in a fixture."""
+"""The machine's name in a fixture."""
 METRICS, LABELS = "metrics.prom.gz", "labels.json"
 STEP_S = 1.0
 SETTLE_S = 3.0
-"""Left out after a load starts and before the next: a sample is of one load only."""
+"""Seconds skipped after a load starts and before the next one, so that a sample belongs to one load only."""
 READY_S = 120.0
 STOP_S = 20.0
 _SAMPLE = re.compile(r"^DCGM_FI_[A-Z0-9_]+\{.*\} \S+$")
@@ -45,7 +45,7 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Expected:
-    """What the books should say of a load: where most of its time goes, and whether it is accused."""
+    """The expected result of a load: the buckets with most of its time, and whether false-utilization reports it."""
 
     buckets: tuple[str, ...]
     false_utilization: bool

@@ -25,9 +25,10 @@ from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import scale_of
 from gpuwatch.rates import in_force
-from gpuwatch.rates.card import Rate, resolve
+from gpuwatch.rates.card import Rate
 from gpuwatch.rates.commitments import counted
 from gpuwatch.rates.fx import Fx
+from gpuwatch.rates.matching import resolve
 from gpuwatch.rates.owned import Owned
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

@@ -24,8 +24,9 @@ from gpuwatch.core.clock import HOUR_US, Window
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.mig_profiles import GEOMETRIES, Geometry, Profile
 from gpuwatch.rates import in_force
-from gpuwatch.rates.card import Rate, match_models
+from gpuwatch.rates.card import Rate
 from gpuwatch.rates.fx import Fx
+from gpuwatch.rates.matching import match_models
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.billing.budgets import FLEET, PERIODS, Status, load_budgets, period_name, statuses
+from gpuwatch.billing.budgets import PERIODS, Status, load_budgets, period_name, statuses
+from gpuwatch.billing.spending import FLEET
 from gpuwatch.core.clock import DAY_US, parse_window, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State

@@ -80,14 +80,15 @@ def _kinds(facts: Row) -> Decision:
     cut = {key: rows for key, rows in pools.items() if any(row["cut_gpus"] for row in rows)}
     if not cut:
         return nothing(id, title, "No GPU is partitioned.")
-    mixed = {
-        key
-        for key, rows in cut.items()
-        if any(row["cut_gpus"] < row["gpus"] for row in rows)
-        and any(row["scheduler"] != "slurm" and row["strategy"] not in ("mixed", None) for row in rows)
-    }
+    mixed = {key for key, rows in cut.items() if _mixes_kinds(rows)}
     size = {key: sum(row["gpus"] for row in rows) for key, rows in cut.items()}
     ratio = 1 - sum(size[key] for key in mixed) / sum(size.values())
     sentence = f"{len(cut) - len(mixed)} of {len(cut)} pools with slices."
     sentence += f" Both kinds under one name: {named(key[1] for key in mixed)}." if mixed else ""
     return scored(id, title, ratio, sentence, fix)
+
+
+def _mixes_kinds(rows: list[Row]) -> bool:
+    """Whether a pool offers whole GPUs and slices under one name."""
+    has_whole = any(row["cut_gpus"] < row["gpus"] for row in rows)
+    return has_whole and any(row["scheduler"] != "slurm" and row["strategy"] not in ("mixed", None) for row in rows)

@@ -6,22 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.audit.decision import DEFAULT, NONE, PART, UNKNOWN, Decision, gangs, named
+from gpuwatch.audit.decision import DEFAULT, NONE, PART, Decision, gangs
 from gpuwatch.audit.fabric import fabric, placement
+from gpuwatch.audit.figures import HOUR_PLACES, hours_text, money_text
 from gpuwatch.audit.partitioning import partitioning
 from gpuwatch.audit.plan import a_month, actions, most_expensive, needs_action
 from gpuwatch.audit.scheduling import scheduling, writers
+from gpuwatch.audit.unknown import unknown
+from gpuwatch.audit.waste import waste
 from gpuwatch.core.clock import HOUR_US, rfc3339
-from gpuwatch.core.money import CENT_PLACES, format_quantity, largest_remainder
 from gpuwatch.findings.read import SEVERITY_ORDER
-from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.rules.layers import LAYERS, OTHER
 from gpuwatch.rules.rule import layer_of
 
 Row = Mapping[str, Any]
 
-WASTE = ("hoarded", "gap", "communication", "stalled", "stranded", "mig_remainder", "out_of_service")
-"""Buckets that are paid for without work: held but idle or waiting, or unallocated and unusable."""
 LETTERS = "ABCDF"
 GRADES = (("A", 0.9), ("B", 0.75), ("C", 0.5), ("D", 0.25), ("F", 0.0))
 """The lowest points for each letter."""
@@ -35,8 +34,6 @@ GRADED_COUNT_MIN = 2
 """or when only one of several can."""
 SHOWN_MAX = 10
 """Findings shown for a layer."""
-HOUR_PLACES = 3
-MANY_HOURS = 10
 NOT_KNOWN = "not known"
 NOTHING = "nothing to decide"
 
@@ -50,8 +47,6 @@ RULE = (
 )
 """How grades are computed, as printed on the scorecard."""
 
-_PLACES = (("links", "placement", "the links between their GPUs"), ("network", "fabric", "their place in the network"))
-"""What nodes may lack: its name in topology.derive.missing, the layer whose decision has the fix, and a phrase."""
 _CLAIMED = (
     "findings_count", "open_count", "worst", "gpu_hours", "unpriced_gpu_hours", "cost", "cost_a_month", "findings",
 )  # fmt: skip
@@ -82,10 +77,10 @@ def scorecard(facts: Row) -> dict[str, Any]:
         "window": {"start": rfc3339(window.start_us), "end": rfc3339(window.end_us)},
         "known": {"start": rfc3339(facts["known"].start_us), "end": rfc3339(facts["known"].end_us)},
         "currency": facts["currency"],
-        "gpu_hours": _hours(facts["capacity_gpu_hours"]),
-        "cost": _money(facts["cost"]),
-        "unpriced_gpu_hours": _hours(facts["unpriced_gpu_hours"]),
-        "waste": _waste(facts, window_us),
+        "gpu_hours": hours_text(facts["capacity_gpu_hours"]),
+        "cost": money_text(facts["cost"]),
+        "unpriced_gpu_hours": hours_text(facts["unpriced_gpu_hours"]),
+        "waste": waste(facts, window_us),
         "layers": layers,
         "other": _claimed(facts, by_layer[OTHER], window_us)
         | {"findings": [_finding(f) for f in most_expensive(by_layer[OTHER])[:SHOWN_MAX]]},
@@ -96,7 +91,7 @@ def scorecard(facts: Row) -> dict[str, Any]:
         "mig": [dict(row) for row in facts["mig"]],
         "actions": [_action(action) for action in plan],
         "left_out": sum(not needs_action(one) for one in facts["findings"]),
-        "unknown": _unknown(facts, decided),
+        "unknown": unknown(facts, decided),
         "rule": list(RULE),
     }
 
@@ -156,10 +151,10 @@ def _claimed(facts: Row, found: Sequence[Row], window_us: int) -> dict[str, Any]
         "findings_count": len(found),
         "open_count": len(live),
         "worst": max(live, key=SEVERITY_ORDER.index) if live else None,
-        "gpu_hours": _hours(sum((h for one in found for h in one["hours"].values()), Fraction(0))),
-        "unpriced_gpu_hours": _hours(sum((one["unpriced_gpu_hours"] for one in found), Fraction(0))),
-        "cost": _money(cost),
-        "cost_a_month": _money(monthly),
+        "gpu_hours": hours_text(sum((h for one in found for h in one["hours"].values()), Fraction(0))),
+        "unpriced_gpu_hours": hours_text(sum((one["unpriced_gpu_hours"] for one in found), Fraction(0))),
+        "cost": money_text(cost),
+        "cost_a_month": money_text(monthly),
     }
 
 
@@ -178,37 +173,6 @@ def _sum(found: Iterable[Row], currency: str | None) -> Fraction | None:
     return None if lacking and not priced else total
 
 
-def _waste(facts: Row, window_us: int) -> dict[str, Any]:
-    """The sum of the WASTE buckets, and every bucket; rounded cents add up to the total."""
-    buckets = facts["buckets"]
-    priced = [name for name, one in buckets.items() if one["cost"] is not None]
-    shown = dict(
-        zip(priced, largest_remainder([buckets[name]["cost"] for name in priced], CENT_PLACES, priced), strict=True)
-    )
-    there = [name for name in WASTE if name in buckets]
-    hours = sum((buckets[name]["gpu_hours"] for name in there), Fraction(0))
-    lacks = any(name not in shown for name in there)
-    cost = None if lacks else sum((Fraction(shown[name]) for name in there), Fraction(0))
-    explained = sum((h for one in facts["findings"] for name, h in one["hours"].items() if name in WASTE), Fraction(0))
-    return {
-        "gpu_hours": _hours(hours),
-        "cost": _money(cost),
-        "cost_a_month": _money(None if cost is None else a_month(cost, window_us)),
-        "ratio": None if not facts["capacity_gpu_hours"] else round(float(hours / facts["capacity_gpu_hours"]), 6),
-        "explained_gpu_hours": _hours(explained),
-        "buckets": [
-            {
-                "bucket": name,
-                "waste": name in WASTE,
-                "gpu_hours": _hours(buckets[name]["gpu_hours"]),
-                "cost": _money(shown.get(name)),
-            }
-            for name in BUCKET_WORDS
-            if name in buckets
-        ],
-    }
-
-
 def _costliest(layers: Sequence[Row]) -> str | None:
     """The layer whose findings claimed most money (GPU-hours if some money is unknown). None if nothing was claimed."""
     by_cost = all(layer["cost"] is not None for layer in layers)
@@ -217,51 +181,13 @@ def _costliest(layers: Sequence[Row]) -> str | None:
     return top["id"] if Fraction(top[name]) else None
 
 
-def _unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict[str, str]]:
-    """What could not be graded, and the fix, once each."""
-    unknown = [
-        {"layer": layer, "what": f"{one.title}: {one.sentence}", "fix": one.fix}
-        for layer, many in decided.items()
-        for one in many
-        if one.state == UNKNOWN
-    ]
-    if facts["unpriced_gpu_hours"]:
-        hours = _phrase(facts["unpriced_gpu_hours"])
-        fix = "Add their models to rates.csv (gpuwatch doctor prints the lines)."
-        unknown.append({"layer": "", "what": f"{hours} GPU-hours have no rate, so their cost is unknown.", "fix": fix})
-    blind = facts["buckets"].get("unobserved", {}).get("gpu_hours")
-    if blind:
-        what = f"{_phrase(blind)} held GPU-hours were not measured: they count neither as work nor as waste."
-        unknown.append(
-            {"layer": "", "what": what, "fix": "Run dcgm-exporter on these nodes (gpuwatch doctor names them)."}
-        )
-    for kind, layer, what in _PLACES:
-        nodes = [str(row["node"]) for row in facts["missing"] if row["what"] == kind]
-        own = next(one for one in decided[layer] if one.id == f"{kind}-told")
-        if nodes and own.state == PART:
-            what = f"{len(nodes)} {'node lacks' if len(nodes) == 1 else 'nodes lack'} {what}: {named(nodes)}."
-            unknown.append({"layer": layer, "what": what, "fix": own.fix})
-    odd = [row for row in facts["gang"] if not row["known"]]
-    if odd:
-        jobs = sum(row["runs"] for row in odd)
-        what = f"{jobs} {'job' if jobs == 1 else 'jobs'} held GPUs in several pods or nodes, and no record shows whether that was one gang."
-        unknown.append(
-            {
-                "layer": "scheduling",
-                "what": what,
-                "fix": "Label them (training.kubeflow.org/job-name), or give them a PodGroup.",
-            }
-        )
-    return unknown
-
-
 def _finding(found: Row) -> dict[str, Any]:
     """A finding as the scorecard shows it, with what it claimed of the window."""
     names = ("key", "detector", "title", "severity", "state", "cluster", "subject", "team", "summary", "remedy")
     costs = found["costs"]
     return {name: found[name] for name in names} | {
-        "gpu_hours": _hours(sum(found["hours"].values(), Fraction(0))),
-        "cost": _money(next(iter(costs.values()))) if len(costs) == 1 else None,
+        "gpu_hours": hours_text(sum(found["hours"].values(), Fraction(0))),
+        "cost": money_text(next(iter(costs.values()))) if len(costs) == 1 else None,
         "currency": next(iter(costs)) if len(costs) == 1 else None,
     }
 
@@ -277,15 +203,15 @@ def _action(action: Row) -> dict[str, Any]:
     currencies = sorted({*action["costs"], *action["saves_a_month"]})
     one = currencies[0] if len(currencies) == 1 else None
     for name in ("gpu_hours", "unpriced_gpu_hours"):
-        shown[name] = None if action[name] is None else _hours(action[name])
+        shown[name] = None if action[name] is None else hours_text(action[name])
     return (
         {"ratio": None, "said": None}
         | shown
         | {
             "currency": one,
-            "cost": _money(action["costs"].get(one)),
-            "cost_a_month": _money(action["costs_a_month"].get(one)),
-            "saves_a_month": _money(action["saves_a_month"].get(one)),
+            "cost": money_text(action["costs"].get(one)),
+            "cost_a_month": money_text(action["costs_a_month"].get(one)),
+            "saves_a_month": money_text(action["saves_a_month"].get(one)),
         }
     )
 
@@ -331,16 +257,3 @@ def _empty(facts: Row) -> dict[str, Any]:
         "unknown": [{"layer": "", "what": what, "fix": fix}],
         "rule": list(RULE),
     }  # fmt: skip
-
-
-def _money(amount: Any) -> str | None:
-    return None if amount is None else format_quantity(Fraction(amount), CENT_PLACES)
-
-
-def _phrase(hours: Fraction) -> str:
-    """Hours in a sentence, rounded if there are many."""
-    return f"{round(hours):,}" if hours >= MANY_HOURS else _hours(hours)
-
-
-def _hours(hours: Fraction) -> str:
-    return format_quantity(hours, HOUR_PLACES)

@@ -8,9 +8,9 @@ from gpuwatch.store.database import Store
 
 
 def fill_bucket_time(store: Store, parameters: Mapping[str, object]) -> None:
-    """Fills the temporary table `piece`. Needs the tables of billing/kind for the same parameters."""
+    """Fills the temporary table `bucket_time`. Needs the tables of billing/kind for the same parameters."""
     store.run("billing/ledger", **parameters)
     if store.sql("select 1 from cut_span limit 1"):
         store.run("billing/ledger_cut", **parameters)
         store.run("views/cut_bucket")
-        store.run("billing/ledger_cut_piece", **parameters)
+        store.run("billing/ledger_cut_bucket_time", **parameters)

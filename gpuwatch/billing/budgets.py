@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from dataclasses import replace as replace_fields
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.billing import chargeback, records
-from gpuwatch.billing.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, forecast_cost, passed_on, run_out
+from gpuwatch.billing.forecast import LEVEL, Forecast, dates, forecast_cost, passed_on, run_out
+from gpuwatch.billing.spending import FLEET, Spending, why_not_counted
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
 from gpuwatch.policy.known_names import team_names, unknown_teams
 from gpuwatch.policy.ownership import RESERVED_PREFIX
-from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.csv_table import amount, moment, plain, read_rows
-from gpuwatch.rates.fx import Fx
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
 
 CARD = "budgets"
-FLEET = "*"
-"""The team of a budget for everything."""
 PERIODS = ("month", "week")
 REQUIRED = ("team", "period", "amount", "currency")
 OPTIONAL = ("gpu_hours", "valid_from", "valid_to", "alert_at")
@@ -186,23 +180,15 @@ def statuses(
     """
     found: list[Status] = []
     known = load_budgets(state) if budgets is None else budgets
-    by_period: dict[str, list[Budget]] = defaultdict(list)
-    for budget in known:
-        if teams is None or budget.team in teams:
-            by_period[budget.period].append(budget)
-    for period, mine in by_period.items():
+    mine = [budget for budget in known if teams is None or budget.team in teams]
+    for period in PERIODS:
         name = period_name(period, at_us - ended)
         window = parse_window(name, at_us)
-        valid = [budget for budget in mine if budget.valid_at(window.start_us)]
+        valid = [budget for budget in mine if budget.period == period and budget.valid_at(window.start_us)]
         if valid:
-            paid = _Paid.read(store, state, window, at_us)
-            found += [paid.status(budget, name, window, at_us) for budget in valid]
-    named = team_names(store, state) if found else frozenset()
-    checked = [
-        status if status.missing else replace_fields(status, missing=_unknown_team(status.budget.team, named))
-        for status in found
-    ]
-    return sorted(checked, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
+            spending, known_teams = Spending.read(store, state, window, at_us), team_names(store, state)
+            found += [_status(budget, name, window, at_us, spending, known_teams) for budget in valid]
+    return sorted(found, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
 def for_report(store: Store, state: State, window: Window, team: str | None) -> dict[str, Any] | None:
@@ -232,86 +218,40 @@ def period_name(period: str, at_us: int) -> str:
     return f"{year}-W{week:02d}" if period == "week" else f"{at.year:04d}-{at.month:02d}"
 
 
-@dataclass(frozen=True)
-class _Paid:
-    """What each team paid: exactly in the period so far, and on each past whole day for the forecast."""
-
-    totals: dict[str, dict[str, Decimal]]
-    seconds: dict[str, Decimal]
-    unpriced: dict[str, Decimal]
-    """GPU-seconds that no rate covers."""
-    daily: dict[tuple[str, str | None], dict[date, Decimal]]
-    """At full price; `whole` has the effect of policies."""
-    whole: dict[str, dict[str, Decimal]] | None
-    """Charges of the period's whole days, without corrections; None where policies change nothing."""
-    reported: str | None
-    """The reporting currency; None: each price has its own."""
-
-    @classmethod
-    def read(cls, store: Store, state: State, window: Window, at_us: int) -> _Paid:
-        until = Window(window.start_us, max(min(at_us, window.end_us), window.start_us + 1))
-        charges = chargeback.chargeback(store, state, until, ("team",)).items
-        seconds: dict[str, Decimal] = defaultdict(Decimal)
-        unpriced: dict[str, Decimal] = defaultdict(Decimal)
-        for charge in charges:
-            for team in (charge.group["team"] or "", FLEET):
-                seconds[team] += charge.gpu_seconds
-                unpriced[team] += charge.gpu_seconds if charge.cost is None else 0
-        today = at_us - at_us % DAY_US
-        first = min(window.start_us, today - HISTORY_DAYS * DAY_US)
-        daily: dict[tuple[str, str | None], dict[date, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-        if first < today:
-            for row in chargeback.ledger(store, state, Window(first, today), ("team", "bucket"), step_us=DAY_US).items:
-                if row.cost is not None and row.start_us is not None:
-                    for team in (row.group["team"] or "", FLEET):
-                        daily[(team, row.currency)][from_us(row.start_us).date()] += row.cost
-        whole = None
-        if window.start_us < today and not load_policies(state).plain(window.start_us, today):
-            live = chargeback.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)
-            whole = _by_team(live.items)
-        return cls(_by_team(charges), seconds, unpriced, daily, whole, Fx.read(state).currency)
-
-    def status(self, budget: Budget, name: str, window: Window, at_us: int) -> Status:
-        paid = self.totals.get(budget.team, {})
-        others = sorted(str(currency) for currency, total in paid.items() if currency != budget.currency and total)
-        lacks = _differs(budget, name, others, self.reported) if others else None
-        if not others and (unpriced := self.unpriced.get(budget.team)):
-            lacks = f"{unpriced / 3600:.1f} GPU-hours have no price: gpuwatch doctor names the rates"
-        # Without any price the amount spent is unknown.
-        spent = None if others or (lacks and not paid) else paid.get(budget.currency, Decimal(0))
-        base = self.daily.get((budget.team, budget.currency), {})
-        today, rest = from_us(at_us).date(), dates(from_us(at_us).date(), from_us(window.end_us).date())
-        # A day without a row cost nothing, once the ledger has begun.
-        begun = min(base, default=None)
-        days = [] if begun is None else [(day, base.get(day, Decimal(0))) for day in dates(begun, today)]
-        first = from_us(window.start_us).date()
-        if self.whole is not None:
-            charged = self.whole.get(budget.team, {}).get(budget.currency, Decimal(0))
-            days = _scaled(days, sum((paid_ for day, paid_ in days if day >= first), Decimal(0)), charged)
-        inside = [(day, paid_) for day, paid_ in days if day >= first]
+def _status(
+    budget: Budget, name: str, window: Window, at_us: int, spending: Spending, known_teams: Collection[str]
+) -> Status:
+    missing = _missing(budget, name, spending)
+    paid = spending.totals.get(budget.team, {})
+    # Without any price, or with charges in another currency, the amount spent is unknown.
+    unknown = _other_currencies(budget, paid) or (missing and not paid)
+    spent = None if unknown else paid.get(budget.currency, Decimal(0))
+    first, today, end = (from_us(us).date() for us in (window.start_us, at_us, window.end_us))
+    days, rest = spending.days(budget.team, budget.currency, first, today), dates(today, end)
+    inside = tuple((day, cost) for day, cost in days if day >= first)
+    forecast, runs_out = None, None
+    if spent is not None:
         left = 1 - (at_us % DAY_US) / DAY_US
-        forecast = None if spent is None or at_us >= window.end_us else forecast_cost(spent, days, rest, left)
-        ends = None if spent is None else run_out(spent, budget.amount, days, rest)
-        if spent is not None and spent > budget.amount:
-            ends = passed_on(budget.amount, inside) or ends
-        hours = self.seconds.get(budget.team, Decimal(0)) / 3600
-        return Status(budget, name, window, at_us, spent, hours, forecast, ends, tuple(inside), lacks)
+        forecast = forecast_cost(spent, days, rest, left) if at_us < window.end_us else None
+        runs_out = run_out(spent, budget.amount, days, rest)
+        if spent > budget.amount:
+            runs_out = passed_on(budget.amount, inside) or runs_out
+    hours = spending.seconds.get(budget.team, Decimal(0)) / 3600
+    missing = missing or _unknown_team(budget.team, known_teams)
+    return Status(budget, name, window, at_us, spent, hours, forecast, runs_out, inside, missing)
 
 
-def _differs(budget: Budget, name: str, others: Sequence[str], reported: str | None) -> str:
-    """Why charges in other currencies do not count against a budget, and the fix."""
-    charged, own = ", ".join(others), budget.currency
-    if reported is None:
-        return (
-            f"charges are in {charged}, this budget is in {own}: write the budget in {others[0]}, or report in {own} "
-            f"(gpuwatch rates fx FILE --currency {own}, with a rate {others[0]},{own})"
-        )
-    if reported != own:
-        return f"the reporting currency is {reported}, this budget is in {own}: write the budget in {reported}"
-    return (
-        f"charges in {charged} of {name} have no exchange rate to {own}, or were frozen before there was one: add the line "
-        f"{others[0]},{own},RATE,{rfc3339(parse_window(name, 0).start_us)} (gpuwatch rates fx FILE); a closed period keeps its currency"
-    )
+def _missing(budget: Budget, name: str, spending: Spending) -> str | None:
+    """Why the amount spent is incomplete or unknown, and the fix."""
+    if others := _other_currencies(budget, spending.totals.get(budget.team, {})):
+        return why_not_counted(others, budget.currency, spending.reporting_currency, name)
+    if unpriced := spending.unpriced.get(budget.team):
+        return f"{unpriced / 3600:.1f} GPU-hours have no price: gpuwatch doctor names the rates"
+    return None
+
+
+def _other_currencies(budget: Budget, paid: Mapping[str, Decimal]) -> list[str]:
+    return sorted(currency for currency, total in paid.items() if currency != budget.currency and total)
 
 
 def _unknown_team(team: str, known: Collection[str]) -> str | None:
@@ -319,21 +259,6 @@ def _unknown_team(team: str, known: Collection[str]) -> str | None:
     if not unknown_teams([team], known):
         return None
     return f"no run or rule names team {team!r}: correct the budget, or give the team a rule (teams.csv, or PUT /api/v1/teams)"
-
-
-def _by_team(charges: Iterable[records.Charge]) -> dict[str, dict[str, Decimal]]:
-    """Money by team and currency, with the total under the fleet."""
-    found: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-    for charge in charges:
-        if charge.cost is not None and charge.currency is not None:
-            for team in (charge.group["team"] or "", FLEET):
-                found[team][charge.currency] += charge.cost
-    return found
-
-
-def _scaled(days: list[tuple[date, Decimal]], full: Decimal, charged: Decimal) -> list[tuple[date, Decimal]]:
-    """Days scaled to what policies charge: the ledger is at `full` price, and `charged` was paid in this period."""
-    return [(day, (paid * charged / full).quantize(CENT)) for day, paid in days] if full else days
 
 
 def _part(value: Decimal | None, whole: Decimal | None) -> float | None:
@@ -346,18 +271,25 @@ def _overlap(a: Budget, b: Budget) -> bool:
     )
 
 
-def _problems(budget: Budget) -> Iterable[str]:
-    if budget.team.startswith(RESERVED_PREFIX) or not budget.team or len(budget.team) > TEAM_MAX:
-        yield f"name a team of up to {TEAM_MAX} characters, or {FLEET} for the fleet"
-    if budget.period not in PERIODS:
-        yield f"period is not one of {', '.join(PERIODS)}"
-    if budget.amount <= 0:
-        yield "amount is not above 0"
-    if budget.gpu_hours is not None and budget.gpu_hours <= 0:
-        yield "gpu_hours is not above 0"
-    if len(budget.currency) != 3 or not budget.currency.isascii() or not budget.currency.isupper():
-        yield "currency is not a three-letter ISO 4217 code such as USD"
-    if budget.valid_to_us is not None and budget.valid_to_us <= budget.valid_from_us:
-        yield "valid_to is not after valid_from"
-    if not 0 < len(budget.alert_at) <= ALERTS_MAX or any(not 0 < at <= PERCENT_MAX for at in budget.alert_at):
-        yield f"alert_at is one to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}"
+def _problems(budget: Budget) -> list[str]:
+    team, currency, hours, until_us = budget.team, budget.currency, budget.gpu_hours, budget.valid_to_us
+    alerts_valid = len(budget.alert_at) <= ALERTS_MAX and all(0 < at <= PERCENT_MAX for at in budget.alert_at)
+    checks = (
+        (
+            0 < len(team) <= TEAM_MAX and not team.startswith(RESERVED_PREFIX),
+            f"name a team of up to {TEAM_MAX} characters, or {FLEET} for the fleet",
+        ),
+        (budget.period in PERIODS, f"period is not one of {', '.join(PERIODS)}"),
+        (budget.amount > 0, "amount is not above 0"),
+        (hours is None or hours > 0, "gpu_hours is not above 0"),
+        (
+            len(currency) == 3 and currency.isascii() and currency.isupper(),
+            "currency is not a three-letter ISO 4217 code such as USD",
+        ),
+        (until_us is None or until_us > budget.valid_from_us, "valid_to is not after valid_from"),
+        (
+            budget.alert_at and alerts_valid,
+            f"alert_at is one to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}",
+        ),
+    )
+    return [problem for valid, problem in checks if not valid]

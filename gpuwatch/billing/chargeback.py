@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.billing import policy_charges
@@ -85,7 +85,7 @@ def chargeback(
         )
     else:
         with working_tables(store):
-            scale, _ = policy_charges.book(store, rules, window, by, cluster, teams, pool, Fx.read(state))
+            scale, _ = policy_charges.fill_charges(store, rules, window, by, cluster, teams, pool, Fx.read(state))
             answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     if live:
         return answer
@@ -183,7 +183,7 @@ def _answer(
     limit: int | None,
     offset: int,
 ) -> Chargeback:
-    """The published rows of the temporary table `booked`."""
+    """The published rows of the temporary table `charge_group`."""
     rows, following = page(store, scale, limit, offset, largest_first=True)
     totals = Totals.of(store.rows("billing/total"))
     return Chargeback(
@@ -233,31 +233,30 @@ def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) 
     )
 
 
-def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
+def _funnel(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
     """Stages of the funnel: each is rounded on its own and capped at the total, the sum of the published rows."""
-    rows = list(sums)
     held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
-    steps = {
+    stages = {
         "total": rows,
         "reporting": [row for row in rows if row["reporting"]],
         "allocated": [row for row in held if row["reporting"] and row["bucket"] != "unobserved"],
         "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
         "effective": [row for row in held if row["bucket"] in EFFECTIVE_BUCKETS],
     }
-    whole = steps["total"]
-    amounts = {}
-    for name, part in steps.items():
-        seconds = scale.gpu_seconds(sum(int(row["units"]) for row in part))
-        cost = None if totals.cost is None else scale.money(sum(int(row["amount"]) for row in part))
-        if len(part) == len(whole):
-            seconds, cost = totals.gpu_seconds, totals.cost
-        amounts[name] = Amount(
-            min(seconds, totals.gpu_seconds), None if cost is None or totals.cost is None else min(cost, totals.cost)
-        )
-    seen, all_held = (
-        sum(int(row["units"]) for row in part)
-        for part in ([row for row in held if row["bucket"] != "unobserved"], held)
-    )
-    if seen * SEEN_PARTS_MIN < all_held:
+    whole = Amount(totals.gpu_seconds, totals.cost)
+    amounts = {
+        name: whole if len(stage) == len(rows) else _capped(stage, totals, scale) for name, stage in stages.items()
+    }
+    if _mostly_unobserved(held):
         amounts |= dict.fromkeys(("active", "effective"), Amount(None, None))
     return amounts
+
+
+def _mostly_unobserved(held: Sequence[Mapping[str, Any]]) -> bool:
+    seen = sum(int(row["units"]) for row in held if row["bucket"] != "unobserved")
+    return seen * SEEN_PARTS_MIN < sum(int(row["units"]) for row in held)
+
+
+def _capped(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> Amount:
+    cost = None if totals.cost is None else min(scale.money(sum(int(row["amount"]) for row in rows)), totals.cost)
+    return Amount(min(scale.gpu_seconds(sum(int(row["units"]) for row in rows)), totals.gpu_seconds), cost)

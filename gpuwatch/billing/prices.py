@@ -13,10 +13,11 @@ from gpuwatch.core.model import hash64
 from gpuwatch.policy.ownership import resolve_many
 from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.rates import in_force
-from gpuwatch.rates.card import Rate, describe, price_spans
+from gpuwatch.rates.card import Rate, describe
 from gpuwatch.rates.coverage import Cover, FleetGpu, committed, cover
 from gpuwatch.rates.csv_table import plain
 from gpuwatch.rates.fx import Fx, exchanged
+from gpuwatch.rates.matching import price_spans
 from gpuwatch.rates.repository import RATES, load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -25,36 +26,16 @@ from gpuwatch.store.day_sums import roll, sum_moved_days
 FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
 """Ends of a price without limits."""
 
-_CLASS = pa.schema(
-    [("cluster", pa.string()), ("device_id", pa.int64()), ("profile", pa.string()), ("class_id", pa.int64())]
-)
+TEXT, I64 = pa.string(), pa.int64()
+_CLASS = pa.schema({"cluster": TEXT, "device_id": I64, "profile": TEXT, "class_id": I64})
 _PRICE = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("class_id", pa.int64()),
-        ("pool", pa.string()),
-        ("model", pa.string()),
-        ("profile", pa.string()),
-        ("reporting", pa.bool_()),
-        ("covered", pa.string()),
-        ("start_us", pa.int64()),
-        ("end_us", pa.int64()),
-        ("usd_per_gpu_hour", pa.string()),
-        ("currency", pa.string()),
-        ("pricing", pa.string()),
-        ("sku", pa.string()),
-        ("list_price", pa.string()),
-        ("contracted_price", pa.string()),
-        ("commitment_id", pa.string()),
-        ("rate", pa.string()),
-        ("card", pa.string()),
-        ("card_version", pa.int64()),
-        ("base_price", pa.string()),
-        ("base_currency", pa.string()),
-        ("fx_rate", pa.string()),
-        ("fx_from_us", pa.int64()),
-    ]
-)
+    {
+        "cluster": TEXT, "class_id": I64, "pool": TEXT, "model": TEXT, "profile": TEXT, "reporting": pa.bool_(),
+        "covered": TEXT, "start_us": I64, "end_us": I64, "usd_per_gpu_hour": TEXT, "currency": TEXT, "pricing": TEXT,
+        "sku": TEXT, "list_price": TEXT, "contracted_price": TEXT, "commitment_id": TEXT, "rate": TEXT, "card": TEXT,
+        "card_version": I64, "base_price": TEXT, "base_currency": TEXT, "fx_rate": TEXT, "fx_from_us": I64,
+    }
+)  # fmt: skip
 _WORDS = ("pool", "model", "profile", "reporting")
 _AMOUNTS = ("list_price", "contracted_price")
 
@@ -145,17 +126,22 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
         basis = json.dumps(known | {"cover": _digest(prices, cluster)}, sort_keys=True)
         wanted = (known[RATES], state.card_version("teams"), basis)
         found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)
-        if found and tuple(found[0]) == wanted and settled:
+        current = bool(found) and tuple(found[0]) == wanted
+        if current and settled:
             continue
-        if force or not found or tuple(found[0]) != wanted or not store.run("billing/classed", cluster=cluster):
+        if force or not current or not store.run("billing/classed", cluster=cluster):
             prices = prices or read_prices(store, state)
             with store.workspace() as work:
                 _reprice(work, state, cluster, prices, wanted)
-            if not force or not found or tuple(found[0]) != wanted:
-                with store.workspace() as work, work.transaction():
-                    if work.run("billing/every_finding", cluster=cluster):
-                        price_findings(work, cluster)
+            if not (force and current):
+                _reprice_findings(store, cluster)
         roll(store, cluster)
+
+
+def _reprice_findings(store: Store, cluster: str) -> None:
+    with store.workspace() as work, work.transaction():
+        if work.run("billing/every_finding", cluster=cluster):
+            price_findings(work, cluster)
 
 
 def price_findings(store: Store, cluster: str) -> None:

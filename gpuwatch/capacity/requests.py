@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from gpuwatch.rates.card import model_tokens
+from gpuwatch.rates.models import model_tokens
 from gpuwatch.store.database import Store
 
 _FIT = pa.schema([("gpu_type", pa.string()), ("model", pa.string())])

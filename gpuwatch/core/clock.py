@@ -28,6 +28,11 @@ def from_us(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)
 
 
+def day_floor(us: int) -> int:
+    """The last UTC midnight at or before an instant."""
+    return us // DAY_US * DAY_US
+
+
 def rfc3339(us: int) -> str:
     """`2026-11-21T02:08:29Z`, with a fraction only if it is not zero."""
     return f"{from_us(us).replace(tzinfo=None).isoformat()}Z"

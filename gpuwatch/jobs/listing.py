@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -15,19 +13,16 @@ import pyarrow as pa
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import (
-    CENT_PLACES,
-    EXACT_PLACES,
-    format_quantity,
-    fraction_to_decimal,
     largest_remainder,
     units_to_decimal,
 )
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import OwnerAction, read_cursor, write_cursor
 from gpuwatch.jobs import series
+from gpuwatch.jobs.amounts import NOTHING, SECOND_PLACES, JobAmount
+from gpuwatch.jobs.details import device_rows, run_row, waterfall
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.hours import HELD_BUCKETS
-from gpuwatch.rates.card import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology import jobs as topology_jobs
@@ -43,7 +38,6 @@ SPANS_MAX = 20_000
 RUNS_MAX = 1000
 """Runs listed for one job, the newest."""
 RATIO_PLACES = 6
-SECOND_PLACES = 6
 PRODUCTIVE = ("memory_roof", "compute")
 
 _JOB = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
@@ -51,49 +45,6 @@ _RUN = pa.schema([*_JOB, ("run_id", pa.int64())])
 
 Row = dict[str, Any]
 Key = tuple[str, str]
-
-
-@dataclass
-class _Amount:
-    """What a job, or one run, held: exact. Prices by currency; what no rate covers is named."""
-
-    device_seconds: Fraction = Fraction(0)
-    gpu_seconds: Fraction = Fraction(0)
-    costs: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    lacking: str | None = None
-
-    def add(self, row: Row) -> None:
-        """Adds a row of reports/job_amount."""
-        seconds = Fraction(int(row["units"]), row["share_den"] * SECOND_US)
-        self.device_seconds += Fraction(int(row["device_us"]), SECOND_US)
-        self.gpu_seconds += seconds
-        if row["price"] is not None:
-            self.costs[row["currency"]] += seconds * SECOND_US / HOUR_US * Fraction(row["price"])
-        elif self.lacking is None:
-            cluster, pool, model, profile = row["lacks"].split("\x1f")
-            self.lacking = missing_rate(cluster, pool or None, model, profile or None, row["first_us"])
-
-    @property
-    def cost(self) -> Fraction | None:
-        """None where a part has no rate, or where currencies differ."""
-        return next(iter(self.costs.values())) if len(self.costs) == 1 and self.lacking is None else None
-
-    def as_dict(self) -> Row:
-        """The amounts as JSON has them."""
-        several = f"prices in {' and '.join(sorted(self.costs))} do not add up" if len(self.costs) > 1 else None
-        known = self.cost
-        amounts: Row = {
-            "gpu_seconds": format_quantity(self.gpu_seconds),
-            "device_seconds": format_quantity(self.device_seconds),
-            "cost": None if known is None else format_quantity(known, CENT_PLACES),
-            "cost_exact": None if known is None else format_quantity(known, EXACT_PLACES),
-            "currency": next(iter(self.costs)) if known is not None else None,
-        }
-        return amounts | ({} if known is not None else {"error": self.lacking or several})
-
-
-NOTHING: Row = dict.fromkeys(("gpu_seconds", "device_seconds", "cost", "cost_exact", "currency"))
-"""The amounts of a job without known devices: unknown, not zero."""
 
 
 def jobs(
@@ -113,10 +64,9 @@ def jobs(
 ) -> dict[str, Any]:
     """The jobs that ran in a window, a page of them: the answer of GET /jobs.
 
-    Amounts and buckets are those of the window, words those of its newest run in it. `teams`: only runs of these.
-    `pool`: jobs that held a device there. `state_filter` is how the scheduler's word begins, in any case ("running",
-    "cancelled"). `q` is found in id, name, user, account, queue, namespace or team. `gpus` is the most devices held at
-    one time. Prices and teams are those of the last pricing; `state` is not read. Raises UsageError for an unknown sort
+    Amounts and buckets are those of the window; name, owner and state are those of its newest run in it. `teams` and `pool`
+    filter by owner and by where a job held a device. `state_filter` is a prefix of the scheduler's state, in any case. `q` is
+    searched in id, name, user, account, queue, namespace and team. `gpus` is the most devices held at one time. Prices and teams are those of the last pricing; `state` is not read. Raises UsageError for an unknown sort
     or a broken cursor.
     """
     if sort not in SORTS:
@@ -159,8 +109,7 @@ def job(
 ) -> dict[str, Any] | None:
     """One job over its whole life: runs, devices, placement, waterfall, findings and series; None if it is unknown.
 
-    `cluster` may be None where one cluster only has this id; else UsageError names them. Runs of teams that are not
-    asked for are as if they were not there. `state` is not read.
+    `cluster` may be None if only one cluster has this id; otherwise UsageError lists them. `teams` hides other teams' runs. `state` is not read.
     """
     found = store.rows("jobs/span", cluster=cluster, job_id=job_id, teams=_listed(teams))
     if not found:
@@ -187,9 +136,9 @@ def job(
     return item | {
         "placement_grade": None if placed is None else placed["grade"],
         "placement": placed,
-        "runs": [_run(run, amounts.get(run["run_id"])) for run in mine],
-        "devices": _devices(spans),
-        "waterfall": _waterfall(item, priced),
+        "runs": [run_row(run, amounts.get(run["run_id"])) for run in mine],
+        "devices": device_rows(spans),
+        "waterfall": waterfall(item, priced),
         "findings": [finding.as_dict() for finding in findings],
         "series": series.of_job(store, here, job_id, teams),
     }
@@ -197,7 +146,7 @@ def job(
 
 def _items(
     store: Store, keys: Sequence[Key], window: Window, teams: Collection[str] | None, user: str | None
-) -> tuple[list[Row], list[Row], dict[int, _Amount]]:
+) -> tuple[list[Row], list[Row], dict[int, JobAmount]]:
     """The jobs as GET /jobs lists them, their runs, and what each run held."""
     if not keys:
         return [], [], {}
@@ -215,8 +164,8 @@ def _items(
             buckets += store.rows("jobs/bucket_cut_sum")
     sizes, kinds = _sizes(store, runs, span), _classes(store, runs, span)
     whose = {run["run_id"]: (run["cluster"], run["job_id"]) for run in runs}
-    of_job: dict[Key, _Amount] = defaultdict(_Amount)
-    of_run: dict[int, _Amount] = defaultdict(_Amount)
+    of_job: dict[Key, JobAmount] = defaultdict(JobAmount)
+    of_run: dict[int, JobAmount] = defaultdict(JobAmount)
     for row in amounts:
         of_job[whose[row["run_id"]]].add(row)
         of_run[row["run_id"]].add(row)
@@ -225,8 +174,8 @@ def _items(
         buckets_of[whose[row["run_id"]]].append(row)
     runs_of, findings_of = _grouped(runs), _grouped(found)
     items = [
-        _words(runs_of[key])
-        | _books(of_job.get(key), buckets_of.get(key, []))
+        _identity(runs_of[key])
+        | _time_and_cost(of_job.get(key), buckets_of.get(key, []))
         | {
             "gpus": sizes.get(key),
             "workload_class": workload_class.most(kinds.get(key, {})),
@@ -265,8 +214,8 @@ def _classes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict
     return kinds
 
 
-def _words(runs: Sequence[Row]) -> Row:
-    """Who and when, in the words of the newest run."""
+def _identity(runs: Sequence[Row]) -> Row:
+    """The owner, name, state and times of a job, from its newest run."""
     newest = runs[-1]
     submitted = [run["submit_us"] for run in runs if run["submit_us"] is not None]
     ends = [run["end_us"] for run in runs]
@@ -287,7 +236,7 @@ def _words(runs: Sequence[Row]) -> Row:
     }
 
 
-def _books(amount: _Amount | None, rows: Sequence[Row]) -> Row:
+def _time_and_cost(amount: JobAmount | None, rows: Sequence[Row]) -> Row:
     """Amounts and buckets; the buckets add up to the GPU-seconds, digit by digit."""
     if amount is None:
         return NOTHING | {"effective_ratio": None, "buckets": {}}
@@ -308,67 +257,6 @@ def _books(amount: _Amount | None, rows: Sequence[Row]) -> Row:
         "effective_ratio": round(productive / seen, RATIO_PLACES) if seen and seen * SEEN_PARTS_MIN >= total else None,
         "buckets": {name: f"{seconds:f}" for name, seconds in zip(names, published, strict=True)},
     }
-
-
-def _run(run: Row, amount: _Amount | None) -> Row:
-    return {
-        "run": run["run_key"],
-        "state": run["state"],
-        "team": run["team"],
-        "team_why": run["team_why"],
-        "user": run["user_name"],
-        "declared": run["declared"],
-        "submitted_at": None if run["submit_us"] is None else rfc3339(run["submit_us"]),
-        "started_at": rfc3339(run["start_us"]),
-        "ended_at": None if run["end_us"] is None else rfc3339(run["end_us"]),
-        "gpus": run["devices"],
-        **(NOTHING if amount is None else amount.as_dict()),
-    }
-
-
-def _devices(spans: Sequence[Row]) -> list[Row]:
-    """Devices with the spans in which the job held them, in the order of node and index."""
-    devices: dict[int, Row] = {}
-    for span in spans:
-        device = devices.setdefault(
-            span["device_id"],
-            {
-                "id": span["id"],
-                "gpu": span["gpu"],
-                "gi": span["gi"],
-                "profile": span["profile"],
-                "node": span["node"],
-                "index": span["gpu_index"],
-                "gpu_model": span["model"],
-                "estimated": False,
-                "spans": [],
-            },
-        )
-        device["estimated"] = device["estimated"] or span["estimated"]
-        device["spans"].append({"start": rfc3339(span["start_us"]), "end": rfc3339(span["end_us"])})
-    return list(devices.values())
-
-
-def _waterfall(item: Row, rows: Sequence[Row]) -> list[Row]:
-    """Where the job's time and money went, bucket by bucket; both columns add up to the job's own."""
-    weights: dict[str, Fraction] = defaultdict(Fraction)
-    for row in rows:
-        weights[row["bucket"]] += Fraction(int(row["units"]), row["share_den"]) * Fraction(row["price"])
-    names = list(item["buckets"])
-    whole = sum((weights[name] for name in names), Fraction(0))
-    costs: Sequence[Decimal | None] = [None] * len(names)
-    if item["cost"] is not None:
-        exact = Fraction(item["cost_exact"])
-        shares = [weights[name] / whole * exact if whole else Fraction(0) for name in names]
-        costs = largest_remainder(shares, CENT_PLACES, names, total=Decimal(item["cost"]))
-    return [
-        {
-            "bucket": name,
-            "gpu_seconds": item["buckets"][name],
-            "cost": None if cost is None else f"{fraction_to_decimal(cost, CENT_PLACES):f}",
-        }
-        for name, cost in zip(names, costs, strict=True)
-    ]
 
 
 def _run_table(runs: Sequence[Row]) -> pa.Table:

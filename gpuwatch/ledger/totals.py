@@ -154,7 +154,7 @@ def _in_transaction(store: Store) -> bool:
 def page(
     store: Store, scale: Scale, limit: int | None, offset: int, *, largest_first: bool
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Published rows of the temporary table `booked` from `offset` on, and the offset of the next page or None."""
+    """Published rows of the temporary table `charge_group` from `offset` on, and the offset of the next page or None."""
     round_rows(store, scale)
     rows = store.rows(
         "ledger/totals/publish",
@@ -168,7 +168,7 @@ def page(
 
 
 def round_rows(store: Store, scale: Scale) -> None:
-    """Fills the temporary tables `keyed` and `rounded` from `booked`: microseconds and cents that add up to the total."""
+    """Fills the temporary tables `keyed` and `rounded` from `charge_group`: microseconds and cents that add up to the total."""
     store.run("ledger/totals/round", scale=scale.shares, cent=scale.cent)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TextIO
 
 from gpuwatch.output import render as files
@@ -46,24 +46,19 @@ def as_table(listing: Listing, width: int) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    names = list(listing.shown or listing.columns)
-    cells = {name: [visible(_word(name, item.get(name))) for item in listing.items] for name in names}
-    left_out = []
-    for name in listing.spare:
-        if _edges(names) + sum(_least(_title(one), cells[one]) for one in names) <= width:
-            break
-        names.remove(name)
-        left_out += [_title(name)] if any(cells[name]) else []
-    widths = _widths([(_title(name), cells[name]) for name in names], width - _edges(names))
+    cells = {
+        name: [visible(_word(name, item.get(name))) for item in listing.items]
+        for name in listing.shown or listing.columns
+    }
+    left_out = _drop_spare(cells, listing.spare, width)
+    widths = _widths([(_title(name), column) for name, column in cells.items()], width - _edges(cells))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, wide in zip(names, widths, strict=True):
-        table.add_column(
-            _title(name), justify="right" if name in _NUMBERS else "left", width=wide, overflow="fold", no_wrap=False
-        )
-    for row in zip(*(cells[name] for name in names), strict=True):
+    for name, wide in zip(cells, widths, strict=True):
+        table.add_column(_title(name), justify="right" if name in _NUMBERS else "left", width=wide, overflow="fold")
+    for row in zip(*cells.values(), strict=True):
         table.add_row(*row)
     stream = io.StringIO()
-    whole = max(width, sum(widths) + _edges(names))
+    whole = max(width, sum(widths) + _edges(cells))
     console = Console(file=stream, width=whole, highlight=False, markup=False, color_system=None)
     if listing.items:
         console.print(table)
@@ -72,7 +67,17 @@ def as_table(listing: Listing, width: int) -> str:
     return "\n".join([*lines, *(visible(line) for line in [*listing.foot, *hidden])]).strip("\n") + "\n"
 
 
-def _edges(names: Sequence[str]) -> int:
+def _drop_spare(cells: dict[str, list[str]], spare: Sequence[str], width: int) -> list[str]:
+    """Removes spare columns until the words fit into `width`; returns the titles of those that had content."""
+    dropped = []
+    for name in spare:
+        if _edges(cells) + sum(_least(_title(one), column) for one, column in cells.items()) <= width:
+            break
+        dropped += [_title(name)] if any(cells.pop(name)) else []
+    return dropped
+
+
+def _edges(names: Collection[str]) -> int:
     """Characters that separate the columns of a table."""
     return 3 * len(names) - 1
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
-from gpuwatch.rates.card import read_rows
+from gpuwatch.rates.csv_table import read_rows
 
 UNALLOCATED = "__unallocated__"
 """The team of held time whose owner is unknown."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
+from gpuwatch.core.clock import DAY_US, SECOND_US, day_floor, rfc3339
+from gpuwatch.rates.models import model_tokens
 
 KIND = "policies"
 """The versioned list that stores them."""
@@ -154,18 +155,30 @@ class Policies:
 
     def days(self, start_us: int, end_us: int) -> list[tuple[int, Policy]]:
         """(midnight, policy) of each UTC day that touches [start_us, end_us)."""
-        first = start_us // DAY_US * DAY_US
+        first = day_floor(start_us)
         return [(day_us, self.at(day_us)) for day_us in range(first, end_us, DAY_US)]
 
     def plain(self, start_us: int, end_us: int) -> bool:
         """Whether every day of a span is charged as it would be without a policy."""
-        first = start_us // DAY_US * DAY_US
+        first = day_floor(start_us)
         touching = [
             p
             for p in self.items
             if p.valid_from_us < end_us and (p.valid_to_us is None or p.valid_to_us > first) and not p.plain
         ]
         return not any(self.at(max(p.valid_from_us, first)) is p for p in touching)
+
+
+def matches(
+    cluster: str | None, pool: str | None, model: str | None, place: tuple[str, str | None, str | None]
+) -> bool:
+    """Whether a (cluster, pool, GPU model) of the fleet lies in a scope; a model is named by some of its words."""
+    named = model_tokens(model) if model else frozenset()
+    return (
+        cluster in (None, place[0])
+        and pool in (None, place[1])
+        and (model is None or model == place[2] or (bool(named) and named <= model_tokens(place[2] or "")))
+    )
 
 
 def methods_of(items: Sequence[Policy], default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:

@@ -61,7 +61,7 @@ ANYTHING = Known()
 
 
 class Values:
-    """Reads values; what is wrong is added to `problems`, and the reading goes on."""
+    """Reads values; adds every mistake to `problems` and continues."""
 
     def __init__(self, path: str, problems: list[Problem], known: Known) -> None:
         self.path, self.problems, self.known = path, problems, known
@@ -81,6 +81,12 @@ class Values:
         for name in row:
             if name not in known:
                 self.wrong(f"{where}.{name}", "is not known", f"known: {', '.join(known)}")
+
+    def choice(self, where: str, value: Any, known: Sequence[str], *, optional: bool = False) -> str | None:
+        if (value is None and optional) or (isinstance(value, str) and value in known):
+            return value
+        self.wrong(where, f"{shown(value)} is not known", f"use one of {', '.join(known)}")
+        return None
 
     def text(self, row: Mapping[str, Any], name: str) -> str:
         return self.name(name, row.get(name))

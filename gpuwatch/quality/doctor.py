@@ -16,7 +16,8 @@ from gpuwatch.quality import rate_checks, source_checks
 from gpuwatch.quality.check import FAIL, NAMED_MAX, OK, WARN, Check, named, place
 from gpuwatch.quality.clocks import WrongClock
 from gpuwatch.quality.status import SourceStatus
-from gpuwatch.rates.card import BEGINNING_US, model_tokens
+from gpuwatch.rates.card import BEGINNING_US
+from gpuwatch.rates.models import model_tokens
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

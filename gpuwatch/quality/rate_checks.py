@@ -11,8 +11,9 @@ from gpuwatch.policy.ownership import LABEL_KIND, TEAM_LABEL, TeamRule, parse_la
 from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.quality.check import OK, WARN, Check, named
 from gpuwatch.rates import in_force
-from gpuwatch.rates.card import Rate, match_models
+from gpuwatch.rates.card import Rate
 from gpuwatch.rates.fx import Fx
+from gpuwatch.rates.matching import match_models
 from gpuwatch.rates.models import ANY_MODEL
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

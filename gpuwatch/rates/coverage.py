@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.rates.card import BEGINNING_US, Covered, Rate, ranked
+from gpuwatch.rates.card import BEGINNING_US, Rate
+from gpuwatch.rates.matching import Covered, ranked
 
 FOREVER_US = 2**62
 

@@ -1,17 +1,13 @@
-"""A report as one table, as CSV or Parquet: every number of the page, unrounded. Pure."""
+"""A report as one flat table: every number of the page, unrounded. Pure."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 
 from gpuwatch.core.clock import rfc3339
-from gpuwatch.core.money import EXACT_PLACES, fraction_to_decimal
+from gpuwatch.core.money import EXACT_PLACES
 from gpuwatch.output.listing import BUCKET_WORDS
-from gpuwatch.output.render import FORMULA_STARTS
 from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.facts import Amount, Facts
 
@@ -48,7 +44,7 @@ COLUMNS = (
 Charges add up to the total; so do the lines of each bridge, and the rows of model.
 """
 
-SECOND_PLACES, COST_PLACES, EXACT_DIGITS = 6, 2, 38
+SECOND_PLACES, COST_PLACES = 6, 2
 PLACES = {
     "gpu_seconds": SECOND_PLACES,
     "before_gpu_seconds": SECOND_PLACES,
@@ -59,58 +55,12 @@ PLACES = {
 }
 """Columns of decimals and their places; `busy_ratio` is a float, all else text."""
 
-TEXTS = frozenset(
-    {"team", "user", "cluster", "job", "slice", "mig_profile", "gpu_model", "finding", "text", "remedy", "currency"}
-)
-
 Row = Mapping[str, object]
 
 
 def rows(facts: Facts) -> list[Row]:
     """The rows of the CSV and Parquet files."""
     return list(_rows(facts))
-
-
-def sheet(table: Sequence[Row]) -> str:
-    """The table as CSV text with a header; unknown is empty."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    columns = (_texts([row.get(name) for row in table], partial(_cell, name)) for name in COLUMNS)
-    writer.writerows(zip(*columns, strict=True))
-    return stream.getvalue()
-
-
-def parquet(table: Sequence[Row]) -> bytes:
-    """The same rows as a Parquet file: amounts are DECIMAL, a ratio is a double, unknown is NULL."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    arrays = []
-    for name in COLUMNS:
-        values = [row.get(name) for row in table]
-        if name in PLACES:
-            kind = pa.decimal128(EXACT_DIGITS, PLACES[name])
-            arrays.append(pa.array([None if v is None else _decimal(v, PLACES[name]) for v in values], kind))
-        elif name == "busy_ratio":
-            arrays.append(pa.array(values, pa.float64()))
-        else:
-            arrays.append(pa.array(_texts(values, lambda v: None if v is None else _text(v)), pa.string()))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(arrays, names=list(COLUMNS)), sink)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _texts(values: Sequence[object], text: Callable[[object], str | None]) -> list[str | None]:
-    """The text of each value; equal names are converted once. Equal decimals may have different texts."""
-    texts = {value: text(value) for value in set(values) if not isinstance(value, Decimal)}
-    return [text(value) if isinstance(value, Decimal) else texts[value] for value in values]
-
-
-def _decimal(value: object, places: int) -> Decimal:
-    if isinstance(value, Decimal) and -int(value.as_tuple().exponent) <= places:
-        return value
-    return fraction_to_decimal(Decimal(str(value)), places)
 
 
 def _rows(facts: Facts) -> Iterable[Row]:
@@ -234,31 +184,30 @@ def _corrections(facts: Facts) -> Iterable[Row]:
 def _amounts(head: Row, amount: Amount, before: Amount | None) -> Iterable[Row]:
     """One row for each currency, and one for time without a price; at least one."""
     old = {} if before is None else dict(before.costs)
-    currencies = sorted({*dict(amount.costs), *old})
+    costs = dict(amount.costs)
+    currencies = sorted({*costs, *old})
+    old_unpriced = None if before is None else before.unpriced_gpu_seconds
+    unpriced = bool(amount.unpriced_gpu_seconds or old_unpriced)
     seconds = {"gpu_seconds": amount.gpu_seconds - amount.unpriced_gpu_seconds}
     if before is not None:
         seconds["before_gpu_seconds"] = before.gpu_seconds - before.unpriced_gpu_seconds
-    costs = dict(amount.costs)
-    if len(currencies) <= 1:
-        currency = currencies[0] if currencies else None
-        cost = costs.get(currency, Decimal(0)) if currency else None
-        row: dict[str, object] = {**head, **seconds, "cost": cost, "currency": currency}
-        if before is not None and currency:
-            row["before_cost"] = old.get(currency, Decimal(0))
-        if currency or not (amount.unpriced_gpu_seconds or (before and before.unpriced_gpu_seconds)):
-            yield row
-    else:
+    if len(currencies) > 1:
         # GPU-seconds are not split by currency here; the charges are.
         yield {**head, **seconds}
         for currency in currencies:
             yield {**head, "cost": costs.get(currency), "currency": currency, "before_cost": old.get(currency)}
-    lacking = before.unpriced_gpu_seconds if before is not None else None
-    if amount.unpriced_gpu_seconds or lacking:
+    elif currencies:
+        (currency,) = currencies
+        cost_before = {} if before is None else {"before_cost": old.get(currency, Decimal(0))}
+        yield {**head, **seconds, "cost": costs.get(currency, Decimal(0)), "currency": currency, **cost_before}
+    elif not unpriced:
+        yield {**head, **seconds}
+    if unpriced:
         yield {
             **head,
             "kind": "unpriced",
             "gpu_seconds": amount.unpriced_gpu_seconds,
-            "before_gpu_seconds": lacking,
+            "before_gpu_seconds": old_unpriced,
             "text": "no rate covers this time",
         }
 
@@ -290,16 +239,13 @@ def _quality(facts: Facts) -> Iterable[Row]:
     yield from ({"section": "quality", "kind": "missing_rate", "text": text} for text in q.missing_rates)
 
 
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    text = _text(value)
-    return f"'{text}" if name in TEXTS and text.startswith(FORMULA_STARTS) else text
+def column_texts(values: Sequence[object], text: Callable[[object], str | None]) -> list[str | None]:
+    """The text of each value; equal names are converted once. Equal decimals may have different texts."""
+    texts = {value: text(value) for value in set(values) if not isinstance(value, Decimal)}
+    return [text(value) if isinstance(value, Decimal) else texts[value] for value in values]
 
 
-def _text(value: object) -> str:
+def plain_text(value: object) -> str:
     """Text that can be encoded as UTF-8; a decimal in full."""
     if type(value) is str and value.isascii() and "\0" not in value:
         return value

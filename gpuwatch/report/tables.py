@@ -76,17 +76,21 @@ def models(facts: Facts) -> Section | None:
     costs = report_text.cells([amount for _, amount, _ in shown], facts.currency)
     rows = []
     for (model, amount, uses), cost in zip(shown, costs, strict=True):
-        held = sum((u.amount.gpu_seconds for u in uses if u.kind == "allocated"), Decimal(0))
-        part = report_text.percent(report_text.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
-        shared = model is None and not amount.gpu_seconds
-        cells = ["Costs without a GPU" if shared else _model(model), cost, report_text.count(amount.gpu_hours)]
-        rows.append(row([*cells, part] if facts.team is None else cells))
+        costs_only = model is None and not amount.gpu_seconds
+        cells = ["Costs without a GPU" if costs_only else _model(model), cost, report_text.count(amount.gpu_hours)]
+        rows.append(row([*cells, _held_share(amount, uses)] if facts.team is None else cells))
     columns = [Column("Model", part=3), Column("Cost", number=True), Column("GPU-hours", number=True)]
     columns += [Column("Held", number=True)] if facts.team is None else []
     blocks: list[Block] = [Table(tuple(columns), tuple(rows))]
     if rest:
         blocks.append(Text(f"{len(rest)} {OTHERS}.", "soft"))
     return Section(f"GPU models: {_model(shown[0][0])} costs the most", tuple(blocks))
+
+
+def _held_share(amount: Amount, uses: Sequence[ModelUse]) -> str:
+    """The held part of the GPU time of a model."""
+    held = sum((use.amount.gpu_seconds for use in uses if use.kind == "allocated"), Decimal(0))
+    return report_text.percent(report_text.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
 
 
 def _model(model: str | None) -> str:

@@ -14,13 +14,12 @@ from typing import Generic, TypeVar
 from gpuwatch.billing import chargeback, records
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.money import CENT_PLACES, largest_remainder
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
+from gpuwatch.report.bucket_costs import Buckets, bucket_amounts
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import (
-    PLATFORM,
     SPECIAL,
     Amount,
     Charge,
@@ -28,26 +27,20 @@ from gpuwatch.report.facts import (
     SliceHold,
     Versions,
     Waited,
-    added,
     amount_of,
 )
 from gpuwatch.report.idle_while_waiting import idle_while_waiting
 from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.slice_listing import slice_holds
+from gpuwatch.report.week_charges import WeekCharges
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 WEEK_US = 7 * DAY_US
-CENT = Decimal(1).scaleb(-CENT_PLACES)
-FINE = ("team", "user", "cluster", "job")
 OWN = ("allocated", "platform")
 """Kinds of charges for GPU time itself, which buckets add up to. Others are passed on, or of another period."""
 JOBS_SHOWN = 20
 """Jobs of a team that its report lists."""
-ROUNDING_CENTS = 2
-"""Cents by which two roundings of one bucket may differ."""
-
-Buckets = Mapping[str, Amount]
 _Owned = TypeVar("_Owned", Charge, ModelUse, Finding, SliceHold)
 
 
@@ -119,9 +112,9 @@ def gather(
     earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
     compared = earlier if earlier.start_us >= books.start_us else None
     closing = frozen(state, window, teams)
-    books_ = _Books(store, state, window, teams, closing.whole)
+    week_charges = WeekCharges(store, state, window, teams, closing.whole)
     before = _Before(store, state, compared, teams)
-    charges = Rows(books_.charges())
+    charges = Rows(week_charges.charges())
     actions = {} if now_us is None else Actions(state).current(now_us)
     stale = store.sql(
         "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
@@ -135,10 +128,10 @@ def gather(
         compared=compared,
         books_from_us=books.start_us,
         charges=charges,
-        models=Rows(books_.models()),
+        models=Rows(week_charges.models()),
         users_before=before.users(),
         teams_before=before.teams(),
-        buckets=_bucket_amounts(store, state, window, teams, _by_team(charges.of(None))),
+        buckets=bucket_amounts(store, state, window, teams, _by_team(charges.of(None))),
         buckets_before=before.buckets(),
         user_buckets=_user_buckets(store, state, window, teams),
         job_uses=job_uses(store, window, _top_jobs(charges)),
@@ -193,131 +186,6 @@ def _top_jobs(charges: Rows[Charge]) -> list[Job]:
     return found
 
 
-Paid = tuple[str | None, str, str | None, str | None]
-"""(team, kind, cause of a shared cost, currency)"""
-
-
-@dataclass(frozen=True)
-class _Books:
-    """Charges of a window by team, user, job and model; `closed`: as frozen for a closed period."""
-
-    store: Store
-    state: State
-    window: Window
-    teams: Collection[str] | None
-    closed: bool
-
-    def charges(self) -> list[Charge]:
-        """Charges by job, most expensive first."""
-        rows = [_row(charge, amount) for charge, amount in self._rounded(FINE)]
-        rows.sort(
-            key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str((c.team, c.user, c.cluster, c.job)))
-        )
-        return rows
-
-    def models(self) -> list[ModelUse]:
-        """Charges by GPU model and slice size."""
-        rows = [
-            ModelUse(
-                c.group["team"],
-                c.group["gpu_model"],
-                c.group["mig_profile"],
-                c.kind,
-                amount_of(c.gpu_seconds, amount, c.currency),
-            )
-            for c, amount in self._rounded(("team", "gpu_model", "mig_profile"))
-        ]
-        rows.sort(key=lambda m: (-sum((c for _, c in m.amount.costs), Decimal(0)), str((m.gpu_model, m.mig_profile))))
-        return rows
-
-    def _rounded(self, by: Sequence[str]) -> Iterable[tuple[records.Charge, Decimal | None]]:
-        """Charges rounded to cents within each team, so that a team's report and the fleet's show the same amounts.
-
-        Corrections were rounded when they were posted, and stay as they are.
-        """
-        fine: dict[Paid, list[records.Charge]] = defaultdict(list)
-        for charge in self._charges(by):
-            if charge.kind == "correction" or charge.cost_exact is None:
-                yield charge, charge.cost
-            else:
-                fine[_paid_key(charge)].append(charge)
-        for key, group in fine.items():
-            exact = [c.cost_exact for c in group if c.cost_exact is not None]
-            names = [f"{c.group}" for c in group]
-            yield from zip(
-                group, largest_remainder(exact, CENT_PLACES, names, total=self._published.get(key)), strict=True
-            )
-
-    @cached_property
-    def _published(self) -> Mapping[Paid, Decimal]:
-        """What a team pays by kind and currency, in cents: its detailed rows add up to that."""
-        return {_paid_key(c): c.cost for c in self._charges(("team",)) if c.cost is not None}
-
-    def _charges(self, by: Sequence[str]) -> Sequence[records.Charge]:
-        return chargeback.chargeback(
-            self.store, self.state, self.window, by, teams=self.teams, closed=self.closed
-        ).items
-
-
-def _paid_key(charge: records.Charge) -> Paid:
-    return charge.group["team"], charge.kind, charge.cause, charge.currency
-
-
-def _row(charge: records.Charge, amount: Decimal | None) -> Charge:
-    group = charge.group
-    return Charge(
-        team=group["team"],
-        user=group["user"],
-        cluster=group["cluster"],
-        job=group["job"],
-        kind=charge.kind,
-        gpu_seconds=charge.gpu_seconds,
-        cost=amount,
-        cost_exact=charge.cost_exact,
-        currency=charge.currency,
-        error=charge.error,
-    )
-
-
-def _bucket_amounts(
-    store: Store, state: State, window: Window, teams: Collection[str] | None, paid: Mapping[str | None, Amount]
-) -> dict[str | None, Buckets]:
-    """Buckets and their cost by team; the costs of a team's buckets add up to what it paid."""
-    found: dict[str | None, dict[str, Amount]] = defaultdict(dict)
-    for row in chargeback.ledger(store, state, window, ("team", "bucket"), teams=teams).items:
-        mine = found[row.group["team"]]
-        mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
-    settled = {team: _settled(buckets, paid.get(team, Amount())) for team, buckets in found.items()}
-    before, after = (added(a for mine in side.values() for a in mine.values()) for side in (found, settled))
-    own = dict(added(settled.get(PLATFORM, {}).values()).costs)
-    if own != dict(paid.get(PLATFORM, Amount()).costs):
-        # A policy lets others pay for it: cents that moved to them are taken from it, so that the total is unchanged.
-        gap = {currency: cost - dict(after.costs).get(currency, Decimal(0)) for currency, cost in before.costs}
-        whole = Amount(costs=tuple((currency, cost + gap.get(currency, Decimal(0))) for currency, cost in own.items()))
-        settled[PLATFORM] = _settled(settled.get(PLATFORM, {}), whole, sum(len(mine) for mine in found.values()))
-    return settled
-
-
-def _settled(buckets: Buckets, paid: Amount, rows: int = 0) -> Buckets:
-    """Adds the cents by which rounded rows differ from the rounded team total, one each to the largest buckets.
-
-    `rows` is how many rows were rounded, if more than these. A larger difference comes from a policy: then the buckets
-    stay at their price, and the report shows the difference to the charges.
-    """
-    settled = dict(buckets)
-    for currency, total in paid.costs:
-        mine = [(dict(a.costs)[currency], bucket) for bucket, a in buckets.items() if currency in dict(a.costs)]
-        mine.sort(key=lambda pair: (-pair[0], pair[1]))
-        missing = total - sum((amount for amount, _ in mine), Decimal(0))
-        step = CENT if missing > 0 else -CENT
-        cents = int(abs(missing) / CENT)
-        most = ROUNDING_CENTS * max(rows, len(mine)) if mine else 0
-        for number in range(cents if cents <= most else 0):
-            bucket = mine[number % len(mine)][1]
-            settled[bucket] += Amount(costs=((currency, step),))
-    return settled
-
-
 def _user_buckets(
     store: Store, state: State, window: Window, teams: Collection[str] | None
 ) -> dict[tuple[str | None, str | None], Buckets]:
@@ -360,7 +228,7 @@ class _Before:
         for (team, kind), amount in self.teams().items():
             if kind in OWN:
                 paid[team] += amount
-        return _bucket_amounts(self.store, self.state, self.window, self.only, paid)
+        return bucket_amounts(self.store, self.state, self.window, self.only, paid)
 
     @cached_property
     def _teams(self) -> Sequence[records.Charge]:

@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 
 from gpuwatch.billing import budgets
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.report.facts import (
     PLATFORM,
     SPECIAL,
-    UNOWNED,
-    Amount,
     Budget,
-    Charge,
     Facts,
-    Payer,
-    Quality,
-    Waited,
-    added,
 )
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
-from gpuwatch.report.idle_while_waiting import rounded
-from gpuwatch.report.job_use import Job
+from gpuwatch.report.report_facts import report_facts
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.week_facts import OWN, Buckets, Week, books_of, gather, overlap, week_window
+from gpuwatch.report.week_facts import books_of, gather, overlap, week_window
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-
-ORDER = ("allocated", "shared", "correction", "platform")
-"""Kinds of charges in the order in which they are listed."""
 
 PATIENCE_US = DAY_US
 """How long a due report waits for the ledger of its week; then it is written with what there is."""
@@ -149,9 +135,9 @@ def facts_of(
             raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
     named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
     if teams is None:
-        yield _facts(known, None, _budget(store, state, known.window, None))
+        yield report_facts(known, None, _budget(store, state, known.window, None))
     for team in named:
-        yield _facts(known, team, _budget(store, state, known.window, team))
+        yield report_facts(known, team, _budget(store, state, known.window, team))
 
 
 def _budget(store: Store, state: State, window: Window, team: str | None) -> Budget | None:
@@ -196,126 +182,3 @@ class Written:
     week: str
     paths: tuple[Path, ...]
     notes: tuple[Summary, ...]
-
-
-def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
-    """The facts of the fleet (None) or of one team, without anything about other teams."""
-    charges = week.charges.of(team)
-    buckets = week.buckets if team is None else {team: week.buckets.get(team, {})}
-    priced = {t: _sum_amounts(found.values()) for t, found in buckets.items()}
-    now = _sum_buckets(buckets.values())
-    before = [amount for (owner, _), amount in week.teams_before.items() if team in (None, owner)]
-    old = week.buckets_before if team is None else {team: week.buckets_before.get(team, {})}
-    compared = week.compared is not None
-    payers = _payers(week, team, charges)
-    waited = None if week.waited is None else {t: rounded(w) for t, w in week.waited.items()}
-    return Facts(
-        week=week.name,
-        window=week.window,
-        covered=week.covered,
-        compared=week.compared,
-        team=team,
-        total=_sum_amounts(payer.amount for payer in payers),
-        total_before=_sum_amounts(before) if compared else None,
-        corrections=_sum_amounts(payer.amount for payer in payers if payer.kind == "correction"),
-        buckets=now,
-        buckets_before=_sum_buckets(old.values()) if compared else None,
-        findings=week.findings.of(team),
-        slices=week.slices.of(team),
-        payers=payers,
-        jobs=() if team is None else _jobs(week, team),
-        charges=charges,
-        quality=_quality(week, team, charges, now),
-        versions=week.versions,
-        books_from_us=week.books_from_us,
-        priced=priced,
-        models=week.models.of(team),
-        waited=_waited(waited, team),
-        waited_by=waited if team is None and waited is not None else {},
-        budget=budget,
-        closed=week.frozen.closing,
-        corrected=week.frozen.of(team),
-    )
-
-
-def _waited(waited: Mapping[str, Waited] | None, team: str | None) -> Waited | None:
-    if waited is None:
-        return None
-    if team is not None:
-        return waited.get(team, Waited(Amount(), 0))
-    whole = _sum_amounts(w.amount for w in waited.values())
-    return Waited(whole, max((w.requests for w in waited.values()), default=0))
-
-
-def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer, ...]:
-    """Teams of the fleet, or users of the team; most expensive first, unallocated time last."""
-    groups: dict[tuple[str | None, str], list[Charge]] = defaultdict(list)
-    for charge in mine:
-        groups[(charge.team if team is None else charge.user, charge.kind)].append(charge)
-    rows = []
-    for (name, kind), charges in groups.items():
-        before = None
-        if week.compared is not None and kind != "correction":
-            old = week.teams_before.get((name, kind)) if team is None else week.users_before.get((team, kind, name))
-            before = old or Amount()
-        split = week.buckets.get(name, {}) if team is None else week.user_buckets.get((team, name), {})
-        # A correction belongs to another period, a shared cost to others: neither has buckets.
-        rows.append(Payer(name, _sum(charges), before, split if kind in OWN else {}, kind))
-    return tuple(sorted(rows, key=_order))
-
-
-def _jobs(week: Week, team: str) -> tuple[Payer, ...]:
-    groups: dict[Job, list[Charge]] = defaultdict(list)
-    for charge in week.charges.of(team):
-        if charge.kind == "allocated":
-            groups[charge.place].append(charge)
-    rows = [
-        Payer(job, _sum(charges), None, week.job_uses.get(key, {}), "allocated", user, cluster)
-        for key, charges in groups.items()
-        for _, user, cluster, job in (key,)
-    ]
-    return tuple(sorted(rows, key=_order))
-
-
-def _order(row: Payer) -> tuple[object, ...]:
-    last = ORDER.index(row.kind) if row.name != UNOWNED else 1
-    paid = sum((cost for _, cost in row.amount.costs), Decimal(0))
-    return (last, -paid, -row.amount.gpu_seconds, str((row.name, row.user, row.cluster)))
-
-
-def _quality(week: Week, team: str | None, charges: Sequence[Charge], buckets: Buckets) -> Quality:
-    held = sum((buckets[b].gpu_seconds for b in HELD_BUCKETS if b in buckets), Decimal(0))
-    unobserved = buckets["unobserved"].gpu_seconds if "unobserved" in buckets else Decimal(0)
-    unowned = sum((c.gpu_seconds for c in charges if c.team == UNOWNED and c.kind == "allocated"), Decimal(0))
-    return Quality(
-        unobserved_ratio=float(unobserved / held) if held else None,
-        unowned_ratio=float(unowned / held) if held and team is None else None,
-        unpriced_gpu_seconds=sum((c.gpu_seconds for c in charges if c.cost is None), Decimal(0)),
-        missing_rates=tuple(sorted({c.error for c in charges if c.error is not None})),
-        stale_hours=week.stale_hours,
-    )
-
-
-def _sum(charges: Iterable[Charge]) -> Amount:
-    """The sum of many charges, without an Amount for each."""
-    seconds, lacking = Decimal(0), Decimal(0)
-    costs: dict[str, Decimal] = {}
-    for charge in charges:
-        seconds += charge.gpu_seconds
-        if charge.cost is None or charge.currency is None:
-            lacking += charge.gpu_seconds
-        else:
-            costs[charge.currency] = costs.get(charge.currency, Decimal(0)) + charge.cost
-    return Amount(seconds, tuple(sorted(costs.items())), lacking)
-
-
-def _sum_amounts(amounts: Iterable[Amount]) -> Amount:
-    return added(amounts)
-
-
-def _sum_buckets(many: Iterable[Buckets]) -> dict[str, Amount]:
-    total: dict[str, Amount] = defaultdict(Amount)
-    for buckets in many:
-        for bucket, amount in buckets.items():
-            total[bucket] += amount
-    return dict(total)

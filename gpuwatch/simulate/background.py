@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuwatch.simulate.calendar import Calendar
 from gpuwatch.simulate.drafts import Draft
-from gpuwatch.simulate.fleet import Fleet, Node
+from gpuwatch.simulate.fleet import Device, Fleet, Node
 from gpuwatch.simulate.loads import HOUR
 from gpuwatch.simulate.owners import pick_owner
 
@@ -117,29 +117,48 @@ def _queue(
     for _ in range(tasks):
         draft = Draft(first.scheduler, owner, kind.kind, kind.load, gpus, first.pool, profile, submit, None, None, ())
         draft = replace(draft, group=group if tasks > 1 else 0)
-        tried = [nodes[int(i)] for i in rng.permutation(len(nodes))[:NODES_TRIED]]
-        gap = int(rng.integers(1, 41))
-        found = [
-            slot
-            for node in tried
-            if (slot := calendar.fit(node, gpus, length, submit + gap, gap, lambda d: d.profile == profile)) is not None
-        ]
-        if not found:
-            if submit > calendar.window_s * 0.8 and tasks == 1:
-                drafts.append(replace(draft, submit_s=max(submit, calendar.window_s - 60 - submit % (WAIT_S_MAX - 60))))
+        slot = _first_slot(nodes, calendar, draft, length, rng)
+        if slot is None:
+            drafts += _waiting(draft, calendar.window_s)
+        if slot is None or slot[0] > calendar.window_s - 6 * step_s:
             continue
-        start, devices = min(found, key=lambda slot: slot[0])
-        if start > calendar.window_s - 6 * step_s:
-            continue
-        end = start + length
-        calendar.book(devices, start, min(end, calendar.window_s))
-        end_s = end if end < calendar.window_s else None
-        submitted = max(submit, start - WAIT_S_MAX) if tasks == 1 else submit
-        held = replace(draft, submit_s=submitted, start_s=start, end_s=end_s, devices=devices)
-        if first.scheduler == "kubernetes" and kind.kind == "training" and gpus >= 4 and group % 2:
-            half = gpus // 2
-            for part in (devices[:half], devices[half:]):
-                drafts.append(replace(held, devices=part, gpus=len(part), group=group))
-        else:
-            drafts.append(held)
+        held = _started(draft, calendar, *slot, length)
+        is_gang = first.scheduler == "kubernetes" and kind.kind == "training" and gpus >= 4 and group % 2
+        drafts += _two_pods(held, group) if is_gang else [held]
     return drafts
+
+
+def _waiting(draft: Draft, window_s: int) -> list[Draft]:
+    """A single job that arrived late and still waits for a slot at the end of the window."""
+    if draft.group or draft.submit_s <= window_s * 0.8:
+        return []
+    return [replace(draft, submit_s=max(draft.submit_s, window_s - 60 - draft.submit_s % (WAIT_S_MAX - 60)))]
+
+
+def _started(draft: Draft, calendar: Calendar, start: int, devices: tuple[Device, ...], length: int) -> Draft:
+    """A draft in its slot; a single job was submitted at most WAIT_S_MAX before."""
+    end = start + length
+    calendar.book(devices, start, min(end, calendar.window_s))
+    end_s = end if end < calendar.window_s else None
+    submitted = draft.submit_s if draft.group else max(draft.submit_s, start - WAIT_S_MAX)
+    return replace(draft, submit_s=submitted, start_s=start, end_s=end_s, devices=devices)
+
+
+def _first_slot(
+    nodes: list[Node], calendar: Calendar, draft: Draft, length: int, rng: np.random.Generator
+) -> tuple[int, tuple[Device, ...]] | None:
+    """The earliest slot for a draft on some of the nodes."""
+    tried = [nodes[int(i)] for i in rng.permutation(len(nodes))[:NODES_TRIED]]
+    gap = int(rng.integers(1, 41))
+    slots = (
+        calendar.fit(node, draft.gpus, length, draft.submit_s + gap, gap, lambda d: d.profile == draft.profile)
+        for node in tried
+    )
+    return min((slot for slot in slots if slot is not None), key=lambda slot: slot[0], default=None)
+
+
+def _two_pods(held: Draft, group: int) -> list[Draft]:
+    """A gang of two pods, with half of the devices each."""
+    half = held.gpus // 2
+    parts = held.devices[:half], held.devices[half:]
+    return [replace(held, devices=part, gpus=len(part), group=group) for part in parts]

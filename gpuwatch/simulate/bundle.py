@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from gpuwatch.core.clock import SECOND_US, to_us
 from gpuwatch.core.errors import UsageError
-from gpuwatch.simulate import kubernetes, slurm, staging, tables
+from gpuwatch.simulate import kubernetes, slurm, tables
 from gpuwatch.simulate.exposition import chunk_gzip
 from gpuwatch.simulate.fleet import Fleet, build_fleet
+from gpuwatch.simulate.fleet_scenes import Staged, stage
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.schedule import schedule
-from gpuwatch.simulate.staging import Staged
 from gpuwatch.simulate.telemetry import Readings, node_readings
-from gpuwatch.simulate.truth import Truth, build_truth
+from gpuwatch.simulate.truth import Truth
+from gpuwatch.simulate.truth_builder import build_truth
 
 CLUSTER = "sim"
 DEFAULT_START = datetime(2026, 11, 9, tzinfo=UTC)
@@ -64,7 +65,7 @@ def simulate(
         raise UsageError(f"simulate: {out} is not empty; name a new directory, or remove this one")
     steps = int(days * DAY_S) // step_s
     epoch = Epoch(to_us(start or DEFAULT_START), steps * step_s)
-    staged = staging.stage(scenes, gpus, epoch, step_s, seed)
+    staged = stage(scenes, gpus, epoch, step_s, seed)
     fleet = build_fleet(gpus - staged.gpus, seed)
     runs = schedule(fleet, epoch.window_s, step_s, seed)
     return write_bundle(out, fleet, runs, epoch, steps, step_s, seed, progress, staged, Lack(tuple(without), drop))

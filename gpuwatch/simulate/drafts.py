@@ -101,30 +101,32 @@ def _place(scenario: Scenario, fleet: Fleet, calendar: Calendar, rng: np.random.
         earliest = 0 if attempt == TRIES_MAX - 1 else int(rng.integers(0, latest))
         if scenario.at_end:
             earliest, length = window - length, length if attempt == 0 else max(PLANTED_SECONDS_MIN, int(length * 0.85))
+        margin = 0 if scenario.at_end else END_MARGIN_S
         for node in order:
             found = calendar.fit(node, scenario.gpus, length, max(0, earliest), int(rng.integers(3, 50)))
-            if found is None or found[0] + length > window - (0 if scenario.at_end else END_MARGIN_S):
-                continue
-            start, devices = found
-            end = None if scenario.at_end else start + length
-            calendar.book(devices, start, window if end is None else end)
-            owner = pick_owner(node.scheduler, scenario.kind, rng)
-            if scenario.labels:
-                owner = Owner(namespace=owner.namespace, queue=owner.queue, labels=owner.labels + scenario.labels)
-            submit = max(0, start - int(rng.integers(2, 900)))
-            return _draft(
-                node,
-                owner,
-                scenario.kind,
-                scenario.load,
-                devices,
-                submit,
-                start,
-                end,
-                scenario.name,
-                scenario.idle_members,
-            )
+            if found is not None and found[0] + length <= window - margin:
+                return _placed(scenario, node, calendar, *found, length, rng)
     return None
+
+
+def _placed(
+    scenario: Scenario,
+    node: Node,
+    calendar: Calendar,
+    start: int,
+    devices: tuple[Device, ...],
+    length: int,
+    rng: np.random.Generator,
+) -> Draft:
+    """Reserves the devices, and draws the owner and the time of submission."""
+    end = None if scenario.at_end else start + length
+    calendar.book(devices, start, calendar.window_s if end is None else end)
+    owner = pick_owner(node.scheduler, scenario.kind, rng)
+    if scenario.labels:
+        owner = Owner(namespace=owner.namespace, queue=owner.queue, labels=owner.labels + scenario.labels)
+    submit = max(0, start - int(rng.integers(2, 900)))
+    kind, load, name, idle = scenario.kind, scenario.load, scenario.name, scenario.idle_members
+    return _draft(node, owner, kind, load, devices, submit, start, end, name, idle)
 
 
 def _suits(node: Node, scenario: Scenario) -> bool:

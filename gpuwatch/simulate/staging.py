@@ -1,4 +1,4 @@
-"""Staging: the building blocks of scenes."""
+"""A scene under construction: its nodes, jobs, pods, and planted cases."""
 
 from __future__ import annotations
 
@@ -7,72 +7,31 @@ import uuid
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from gpuwatch.simulate.courses import Load, course_of
 from gpuwatch.simulate.fleet import NODE_GPUS, WHOLE, Device, Node, gpu_uuid, mig_devices
-from gpuwatch.simulate.loads import HOUR, SHAPES, Course, Stretch, course
+from gpuwatch.simulate.loads import HOUR, Course
 from gpuwatch.simulate.models import H100, Model
 from gpuwatch.simulate.moments import Epoch
 from gpuwatch.simulate.owners import QUEUE_LABEL, SLURM_OWNERS, TEAM_LABEL, team_of
 from gpuwatch.simulate.patches import Patch
 from gpuwatch.simulate.runs import Owner, Run
-from gpuwatch.simulate.scene import Scene, choose
-from gpuwatch.simulate.truth import Allowed, Case, Labels
+from gpuwatch.simulate.scene import Scene
+from gpuwatch.simulate.truth import Allowed, Case
 
 Json = dict[str, object]
-Cycle = Sequence[tuple[str, float]]
-"""Levels with their durations in seconds, repeated."""
-Load = str | Course | Cycle
 
 FIRST_NUMBER = 500_000
 NUMBERS_A_SCENE = 1_000
 SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-WARM_S = 110
 SHORTER_MAX = 0.06
 """By how much a seed shortens the times of a scene."""
 SPREAD = 0.04
 """By how much a seed makes a run more or less active than its levels."""
-STRETCHES_MAX = 20_000
-
-
-@dataclass(frozen=True)
-class Staged:
-    """What the chosen scenes add to a fleet."""
-
-    nodes: tuple[Node, ...] = ()
-    runs: tuple[Run, ...] = ()
-    objects: tuple[Json, ...] = ()
-    labels: Labels = field(default_factory=Labels)
-
-    @property
-    def gpus(self) -> int:
-        """Physical GPUs of their nodes."""
-        return sum(node.gpu_count for node in self.nodes)
-
-
-def stage(wanted: str, gpus: int, epoch: Epoch, step_s: int, seed: int) -> Staged:
-    """Builds the chosen scenes deterministically. Raises UsageError."""
-    nodes: list[Node] = []
-    runs: list[Run] = []
-    objects: list[Json] = []
-    planted: list[Case] = []
-    decoys: list[Case] = []
-    allowed: list[Allowed] = []
-    for number, made in choose(wanted, gpus, epoch.window_s):
-        built = Stage(made, number, epoch, step_s, seed)
-        made.build(built)
-        nodes += built.finished()
-        if sum(node.gpu_count for node in built.finished()) != made.gpus:
-            raise ValueError(f"scene {made.name!r} has other GPUs than the {made.gpus} it says")
-        runs += built.runs
-        objects += built.objects
-        planted += built.planted
-        decoys += built.decoys
-        allowed += built.allowed
-    return Staged(tuple(nodes), tuple(runs), tuple(objects), Labels(tuple(planted), tuple(decoys), tuple(allowed)))
 
 
 class Stage:
@@ -269,21 +228,20 @@ class Stage:
         until_s: int | None = None,
         detector: str = "",
     ) -> Case:
-        run = about if isinstance(about, Run) else None
-        if run is not None and run.start_s is not None:
-            start, end = run.held(self.window_s)
-        else:
-            start, end = (self._nodes[0].from_s if run is None else run.submit_s), self.window_s
-        devices = devices or (run.devices if run is not None else ())
-        low, high = start if since_s is None else since_s, end if until_s is None else until_s
+        start, end, job_id, team, user = self._nodes[0].from_s, self.window_s, "", "", ""
         kind, subject = about if isinstance(about, tuple) else ("job", about.job_id)
+        if isinstance(about, Run):
+            start, end = (about.submit_s, end) if about.start_s is None else about.held(end)
+            job_id, team, user = about.job_id, team_of(about.owner), about.owner.user
+            devices = devices or about.devices
+        low, high = start if since_s is None else since_s, end if until_s is None else until_s
         open_end = high >= self.window_s
         return Case(
             detector or self.made.detector,
             shape,
-            run.job_id if run is not None else "",
-            team_of(run.owner) if run is not None else "",
-            run.owner.user if run is not None else "",
+            job_id,
+            team,
+            user,
             tuple(device.id for device in devices),
             tuple(dict.fromkeys(device.node for device in devices)),
             True,
@@ -304,18 +262,9 @@ class Stage:
             return ()
         length = (self.window_s if end_s is None else end_s) - start_s
         if not loads:
-            return (self._course(load, length),) * len(devices)
+            return (course_of(load, length, self.rng),) * len(devices)
         made: dict[int, Course] = {}
-        return tuple(made.setdefault(id(each), self._course(each, length)) for each in loads)
-
-    def _course(self, load: Load, length: int) -> Course:
-        if isinstance(load, str):
-            if load in SHAPES:
-                return course(load, length, self.rng)
-            return [Stretch(0, min(WARM_S, length // 3), "loading"), Stretch(min(WARM_S, length // 3), length, load)]
-        if load and isinstance(load[0], Stretch):
-            return list(load)  # type: ignore[arg-type]
-        return repeated(load, length)  # type: ignore[arg-type]
+        return tuple(made.setdefault(id(each), course_of(each, length, self.rng)) for each in loads)
 
     def _add(self, run: Run) -> Run:
         run = replace(run, factor=1.0 + SPREAD * float(self.rng.uniform(-1, 1)))
@@ -338,13 +287,3 @@ class Stage:
     @staticmethod
     def _state(start_s: int | None, end_s: int | None) -> str:
         return "PENDING" if start_s is None else "RUNNING" if end_s is None else "COMPLETED"
-
-
-def repeated(cycle: Cycle, length: int) -> Course:
-    """The levels of a cycle in turn over `length` seconds, after a short start."""
-    stretches = [Stretch(0, min(WARM_S, length // 3), "loading")]
-    while stretches[-1].end < length and len(stretches) < STRETCHES_MAX:
-        for level, seconds in cycle:
-            start = stretches[-1].end
-            stretches.append(Stretch(start, start + int(seconds), level))
-    return [replace(s, end=min(s.end, length)) for s in stretches if s.start < length]

@@ -61,11 +61,7 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
     """
     first_s = node.from_s
     rng = np.random.default_rng(list(seed))
-    by_device: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.start_s is not None:
-            for device in run.devices:
-                by_device.setdefault(device.id, []).append(run)
+    by_device = _runs_by_device(runs)
     devices = [device for device in node.devices if device.exported]
     idle_watts = {d.gpu: node.model.idle_w + float(rng.normal(0, 2.5)) for d in devices}
     loads: list[tuple[Device, Reals, NDArray[np.bool_], list[Holding]]] = []
@@ -79,8 +75,7 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
         else:
             levels, exported, holdings = _levels(device, own, steps, step_s, first_s)
             load = _scaled(_noisy(levels, rng), holdings)
-        weight = float(device.share)
-        share = load[LEVEL_FIELDS.index("power")] * weight
+        share = load[LEVEL_FIELDS.index("power")] * float(device.share)
         power[device.gpu] = power.get(device.gpu, np.zeros(steps)) + share
         loads.append((device, load, exported, holdings))
     board = {gpu: _board(node, load, idle_watts[gpu], step_s, rng) for gpu, load in power.items()}
@@ -90,12 +85,24 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
     ]
     for reading, sharing in zip(readings, shared, strict=False):
         reading.processes.update(sharing.processes)
-    seconds: Reals = first_s + (np.arange(steps, dtype=np.float64) + 0.5) * step_s
+    _patch(node, readings, first_s + (np.arange(steps, dtype=np.float64) + 0.5) * step_s)
+    return readings
+
+
+def _runs_by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    by_device: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.start_s is not None:
+            for device in run.devices:
+                by_device.setdefault(device.id, []).append(run)
+    return by_device
+
+
+def _patch(node: Node, readings: Sequence[Readings], seconds: Reals) -> None:
     for patch in node.patches:
         for reading in readings:
             if reading.device.index == patch.index and patch.instance in (-1, reading.device.gi):
                 _apply(patch, reading, seconds)
-    return readings
 
 
 def _apply(patch: Patch, reading: Readings, seconds: Reals) -> None:

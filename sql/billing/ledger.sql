@@ -40,10 +40,10 @@ set variable uncut_from_us = coalesce(getvariable('uncut').from_us, 0);
 
 set variable uncut_until_us = coalesce(getvariable('uncut').until_us, 0);
 
--- A row of piece is the time of devices of one kind that a run, a team or no run held: microseconds in each bucket. Whole days
--- come from $rolled (book_day or sums of it), whole hours from ledger_hour; billing/ledger_cut_piece.sql adds cut hours.
+-- A row of bucket_time is the time of devices of one kind that a run, a team or no run held: microseconds in each bucket. Whole days
+-- come from $rolled (book_day or sums of it), whole hours from ledger_hour; billing/ledger_cut_bucket_time.sql adds cut hours.
 -- Integers group faster than text, and runs are kept apart only where the query groups by their fields.
-create or replace temp table piece as
+create or replace temp table bucket_time as
 with fine_hour as (
     select *
     from ledger_hour

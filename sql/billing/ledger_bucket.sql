@@ -1,6 +1,6 @@
--- A row of booked is a group of the ledger and a bucket: units are device microseconds times share, in parts of
+-- A row of charge_group is a group of the ledger and a bucket: units are device microseconds times share, in parts of
 -- 1 / $scale; amount is units times the price of its kind. shown as in billing/charge.sql.
-create or replace temp table booked as
+create or replace temp table charge_group as
 with long as (
     unpivot book
     on

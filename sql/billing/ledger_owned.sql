@@ -17,7 +17,7 @@ with owned as (
         s.share_num,
         s.share_den,
         columns('^(schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
-    from piece s
+    from bucket_time s
     left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
     left join (select * from run_team where $by_team or $teams is not null) t
         on t.run_id = s.run_id and t.cluster = s.cluster

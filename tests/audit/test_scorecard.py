@@ -18,7 +18,8 @@ from gpuwatch.audit.decision import NONE, UNKNOWN, Decision
 from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.plan import actions
 from gpuwatch.audit.scheduling import scheduling
-from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, WASTE, grade, scorecard, worst
+from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, grade, scorecard, worst
+from gpuwatch.audit.waste import WASTE
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records

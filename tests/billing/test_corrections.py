@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.billing.periods.corrections.repository import Correction, Corrections
-from gpuwatch.billing.periods.repository import Frozen, PeriodConflict, Periods
+from gpuwatch.billing.periods.records import Frozen
+from gpuwatch.billing.periods.repository import PeriodConflict, Periods
 from gpuwatch.core.clock import Window
 from gpuwatch.state import State
 from tests.worlds.patience import PATIENCE_S

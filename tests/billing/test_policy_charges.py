@@ -96,10 +96,10 @@ Booked = dict[tuple[Any, ...], list[Fraction]]
 def exact(world: World, rules: Policies, window: Window, *by: str) -> Booked:
     """(words, kind, cause, external, currency) -> exact GPU-seconds and cost of the rows of a window; nothing rounded."""
     with working_tables(world.store):
-        scale, _ = policy_charges.book(world.store, rules, window, by, None, None, None)
+        scale, _ = policy_charges.fill_charges(world.store, rules, window, by, None, None, None)
         names = ", ".join((*by, "kind", "cause", "external", "currency"))
         assert all(name in chargeback.CHARGE_DIMENSIONS for name in by)
-        rows = world.store.sql(f"select {names}, sum(units), sum(amount) from booked group by all")
+        rows = world.store.sql(f"select {names}, sum(units), sum(amount) from charge_group group by all")
     found: Booked = defaultdict(lambda: [Fraction(0), Fraction(0)])
     for *key, units, amount in rows:
         found[tuple(key)][0] += Fraction(int(units), scale.shares * SECOND_US)
@@ -338,8 +338,8 @@ def test_an_amount_in_another_currency_is_that_of_the_day(day: tuple[World, Stat
     found = made(shared=[{"name": "net", "amount": "10", "per": "day", "currency": "EUR", "split": "even"}])
     exchange = Fx((Exchange("EUR", "USD", Decimal("1.1"), us(-DAY)),), "USD")
     with working_tables(world.store):
-        scale, _ = policy_charges.book(world.store, found, window, ("team",), None, None, None, exchange)
-        rows = world.store.sql("select team, currency, amount from booked where external order by 1")
+        scale, _ = policy_charges.fill_charges(world.store, found, window, ("team",), None, None, None, exchange)
+        rows = world.store.sql("select team, currency, amount from charge_group where external order by 1")
 
     assert [("a", "USD", Fraction(11, 2)), ("b", "USD", Fraction(11, 2))] == [
         (team, currency, Fraction(int(amount), scale.hour)) for team, currency, amount in rows
@@ -450,7 +450,7 @@ def test_prices_of_many_decimals_leave_room_for_large_fleets() -> None:
     places = []
     for fields in ({"preset": "share-idle"}, {"basis": {"allocated": "0.25", "used": "0.75"}}, DISCOUNTED):
         with working_tables(world.store):
-            scale, _ = policy_charges.book(world.store, made(**fields), window, ("team",), None, None, None)
+            scale, _ = policy_charges.fill_charges(world.store, made(**fields), window, ("team",), None, None, None)
         places.append(scale.places)
         found = bill(world, state, made(**fields), window)
         assert Decimal("207.69") == sum(found.values())

@@ -17,8 +17,8 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger.totals import working_tables
 from gpuwatch.policy.ownership import TeamRule
-from gpuwatch.policy.parse import matches, parse
-from gpuwatch.policy.policy import DEFAULT, Policies, Policy
+from gpuwatch.policy.parse import parse
+from gpuwatch.policy.policy import DEFAULT, Policies, Policy, matches
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
@@ -338,8 +338,8 @@ def _runs(fleet: Fleet, rules: Policies, window: Window, sums: Sums) -> None:
 
 def booked(fleet: Fleet, rules: Policies, window: Window) -> Sums:
     with working_tables(fleet.world.store):
-        scale, _ = policy_charges.book(fleet.world.store, rules, window, ("team", "cause"), None, None, None)
-        rows = fleet.world.store.sql("select team, cause, currency, sum(amount) from booked group by all")
+        scale, _ = policy_charges.fill_charges(fleet.world.store, rules, window, ("team", "cause"), None, None, None)
+        rows = fleet.world.store.sql("select team, cause, currency, sum(amount) from charge_group group by all")
     return {tuple(key): Fraction(int(amount), scale.hour) for *key, amount in rows if amount}
 
 

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
-from gpuwatch.billing.reconcile.compare import Reconciliation, reconcile
+from gpuwatch.billing.reconcile.compare import reconcile
 from gpuwatch.billing.reconcile.differences import PARTS, Side, compare
 from gpuwatch.billing.reconcile.listing import money, reconcile_answer, reconcile_listing
 from gpuwatch.billing.reconcile.names import Units, names_of
+from gpuwatch.billing.reconcile.records import Reconciliation
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import BILL, BILL_FILE, Records

@@ -13,8 +13,8 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from gpuwatch import dashboards
-from gpuwatch.audit.scorecard import WASTE
 from gpuwatch.audit.summary import STEP_WORDS
+from gpuwatch.audit.waste import WASTE
 from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.components import (
     charge_cells,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.rates.card import BEGINNING_US, Rate, price_spans, resolve
+from gpuwatch.rates.card import BEGINNING_US, Rate
 from gpuwatch.rates.coverage import Cover, FleetGpu, cover
+from gpuwatch.rates.matching import price_spans, resolve
 
 MODEL = "NVIDIA H100 80GB HBM3"
 

@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.core.model import Rejects
-from gpuwatch.rates.card import (
-    OVERLAP,
-    Rate,
-    check_rates,
-    match_models,
-    missing_rate,
-    parse_rates,
-    price_spans,
-    resolve,
-)
+from gpuwatch.rates.card import OVERLAP, Rate, check_rates, missing_rate, parse_rates
+from gpuwatch.rates.matching import match_models, price_spans, resolve
 from gpuwatch.rates.models import unknown_profile
 from gpuwatch.rates.repository import from_stored, stored
 

@@ -18,7 +18,7 @@ from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.report import corrections, tables, week_facts
+from gpuwatch.report import bucket_costs, corrections, tables
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
 from gpuwatch.report.facts import PLATFORM, Amount, Charge, Correction, Facts, Payer, added
@@ -171,7 +171,7 @@ def test_what_is_passed_on_to_no_user_is_no_unknown_user_s(fleet: Fleet) -> None
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_a_workbook_is_bounded_and_still_adds_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Beyond the bound one row a kind sums the others."""
-    monkeypatch.setattr(workbook, "ROWS_MAX", most)
+    monkeypatch.setattr("gpuwatch.report.xlsx.sheets.ROWS_MAX", most)
     told = facts(fleet, WEEK)
     rows = list(sheets(workbook.book(told))["Jobs"].iter_rows(min_row=2, values_only=True))
     kinds = {charge.kind for charge in told.charges[most:]}
@@ -255,6 +255,6 @@ def test_cents_that_settling_moves_are_the_platform_s(
     ]
     monkeypatch.setattr(billing_chargeback, "ledger", lambda *_, **__: SimpleNamespace(items=listed))
     known: dict[str | None, Amount] = {"a": money("0.99"), PLATFORM: money(paid)}
-    found = week_facts._bucket_amounts(fleet.world.store, fleet.state, week_window(WEEK), None, known)
+    found = bucket_costs.bucket_amounts(fleet.world.store, fleet.state, week_window(WEEK), None, known)
 
     assert expected == {team: f"{dict(added(mine.values()).costs)['USD']}" for team, mine in found.items()}

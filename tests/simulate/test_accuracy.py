@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.accuracy import Outcome, compare
-from bench.accuracy_report import Counts, report, wilson
+from bench.reports.accuracy import Counts, report, wilson
 
 HOURS = [f"2026-11-09T{hour:02d}:00:00Z" for hour in range(24)]
 

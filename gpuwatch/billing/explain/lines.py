@@ -1,4 +1,4 @@
-"""Lines of a charge as JSON has them: device, time, owner, share, rate, policy, buckets, amount, and the formula."""
+"""The lines of a charge as JSON: device, time, owner, share, rate, policy, buckets, amount, and the formula."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNOBSERVED = "unobserved"
 ASLEEP, ACTIVE = ("hoarded", "gap"), ("communication", "stalled", "below_roof")
-"""Buckets that a basis may leave to the platform, as in sql/billing/policy_charges/cell.sql."""
+"""Buckets whose time the platform may pay for, depending on the basis (sql/billing/policy_charges/cell.sql)."""
 RATE = ("currency", "pricing", "rate", "card", "card_version", "sku", "commitment_id", "list_price", "contracted_price")
 CONVERTED = ("base_price", "base_currency", "fx_rate")
 
@@ -30,21 +30,16 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
     """One line from a row of sql/billing/explain/page.sql; `version` is that of the policies."""
     if row["rest_key"] is not None:
         return _rest(row, scale, spans, version)
-    policy = next(one.policy for one in spans if one.number == row["policy"])
-    held, share = row["run"] is not None, Fraction(row["share_num"], row["share_den"])
-    buckets = (
-        {name: row[name] for name in HELD_BUCKETS if row[name]} if held else {row["free_bucket"]: row["device_us"]}
-    )
+    policy = next(span.policy for span in spans if span.number == row["policy"])
+    held, priced = row["run"] is not None, row["usd_per_gpu_hour"] is not None
+    gi = None if row["gi"] is None or row["gi"] < 0 else row["gi"]
     factor = PARTS if row["factor"] is None else row["factor"]
-    seen = row["device_us"] - (row[UNOBSERVED] or 0)
-    # Nobody measures this device at all, or its hours are not booked yet: what was seen is unknown, not nothing.
-    known = held and bool(buckets) and (row["measured"] or seen > 0)
     item = {
         "what": "segment",
-        "device": row["gpu"] if row["gi"] is None or row["gi"] < 0 else f"{row['gpu']}/GI-{row['gi']}",
+        "device": row["gpu"] if gi is None else f"{row['gpu']}/GI-{gi}",
         "gpu": row["gpu"],
         "gpu_index": row["gpu_index"],
-        "gi": None if row["gi"] is None or row["gi"] < 0 else row["gi"],
+        "gi": gi,
         "node": row["node"],
         "cluster": row["cluster"],
         "pool": row["pool"],
@@ -60,7 +55,7 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
         "run": row["run"],
         "scheduler": row["scheduler"],
         "bucket": row["free_bucket"],
-        "share": str(share),
+        "share": str(Fraction(row["share_num"], row["share_den"])),
         "share_method": row["method"],
         "split": row["split"],
         "conflict": bool(row["conflict"]),
@@ -71,17 +66,29 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
             "basis": {name: f"{weight.normalize():f}" for name, weight in policy.basis},
             "discount": _plain(Decimal(factor) / PARTS) if factor != PARTS else None,
         },
-        "coverage": seen / row["device_us"] if known else None,
-        "observed_seconds": seconds_text(seen) if known else None,
-        "bucket_hours": {name: _hours(us) for name, us in buckets.items()} if buckets else None,
-        "formula": formula(row, policy, factor) if row["usd_per_gpu_hour"] is not None else None,
+        **_bucket_times(row, held=held),
+        "formula": formula(row, policy, factor) if priced else None,
+        **_parts(row, scale, priced=priced),
     }
-    item |= _parts(row, scale, priced=row["usd_per_gpu_hour"] is not None)
     return item | {"text": segment_text(item)}
 
 
+def _bucket_times(row: Row, *, held: bool) -> dict[str, Any]:
+    """The time of a segment by bucket, and the part of it that was observed."""
+    held_buckets = {name: row[name] for name in HELD_BUCKETS if row[name]}
+    buckets = held_buckets if held else {row["free_bucket"]: row["device_us"]}
+    seen = row["device_us"] - (row[UNOBSERVED] or 0)
+    # No source measures this device, or its hours are not in the ledger yet: the observed time is unknown, not zero.
+    known = held and buckets and (row["measured"] or seen > 0)
+    return {
+        "coverage": seen / row["device_us"] if known else None,
+        "observed_seconds": seconds_text(seen) if known else None,
+        "bucket_hours": {name: _hours(us) for name, us in buckets.items()} if buckets else None,
+    }
+
+
 def without_pool(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A line without what there was to deal, and by what weights."""
+    """A line without the amount that was divided, and the weights."""
     hidden = {**item, "dealt": None}
     return hidden | {"text": dealt_text(hidden)}
 
@@ -89,7 +96,7 @@ def without_pool(item: Mapping[str, Any]) -> dict[str, Any]:
 def formula(row: Row, policy: Policy, factor: int = PARTS) -> str:
     """The formula of a segment's amount: seconds x share x price per hour / 3600, and the policy's factors.
 
-    With decimals, `x`, `+`, `/` and brackets only, so that it can be checked by any calculator.
+    It has only decimals, `x`, `+`, `/` and brackets, so that any calculator can check it.
     """
     parts = [
         _seconds(row, policy),
@@ -135,7 +142,7 @@ def seconds_text(micros: int) -> str:
 
 
 def _seconds(row: Row, policy: Policy) -> str:
-    """The seconds that are paid, each at its weight where the basis has several."""
+    """The paid seconds, each at its weight if the basis has several."""
     if row["run"] is None or policy.parts("allocated") == PARTS:
         return f"{_short(row['device_us'])} s"
     asleep = policy.parts("allocated")
@@ -159,7 +166,7 @@ def _rate(row: Row) -> dict[str, Any] | None:
 
 
 def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
-    """A line of a day's money that is no device's time."""
+    """A line of a day's money that is not the time of a device: a share of unallocated time or of another cost."""
     day_us = row["day_us"]
     policy = next((one.policy for one in spans if one.start_us < day_us + DAY_US and day_us < one.end_us), None)
     pool = row["pool_amount"]
@@ -198,7 +205,7 @@ def _payer(policy: Policy, row: Row) -> str | None:
 
 
 def _parts(row: Row, scale: Scale, *, priced: bool) -> dict[str, Any]:
-    """What a line adds to the rounded sums: all lines add up to the rounded whole."""
+    """The part of the rounded sums that a line adds: all lines add up to the rounded total."""
     units, amount = int(row["units_upto"]), int(row["amount_upto"])
     seconds = scale.gpu_seconds_exact(units) - scale.gpu_seconds_exact(units - int(row["units"]))
     money = scale.money_exact(amount) - scale.money_exact(amount - int(row["amount"]))

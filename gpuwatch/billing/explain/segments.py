@@ -133,7 +133,7 @@ def published(
         store.run("billing/kind", **parameters)
         store.run("billing/charge", **parameters)
     else:
-        scale, parameters = policy_charges.book(
+        scale, parameters = policy_charges.fill_charges(
             store, rules, asked.window, by, asked.cluster, teams, asked.pool, Fx.read(state)
         )
     parameters = parameters | {f"by_{CAUSE}": CAUSE in by}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuwatch.billing.opencost.idle_share import Part, deal_idle, deal_shared
+from gpuwatch.billing.opencost.idle_share import Part, divide_idle, divide_shared
 from gpuwatch.billing.opencost.query import Query
 from gpuwatch.billing.opencost.subject import WORDS, Subject, Subjects, name_of
 from gpuwatch.core.clock import Window
@@ -22,11 +22,16 @@ ROWS_MAX = 100_000
 UUIDS_MAX = 64
 """UUIDs that a row names; `gpuDevices` counts all."""
 IDLE, SHARED = "__idle__", "__shared__"
+SUMS = (
+    "units", "priced_units", "amount", "idle_amount", "waste_amount", "shared_idle_units", "shared_idle_amount",
+    "shared_amount",
+)  # fmt: skip
+"""Fields of parts that add up in rows."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What a row tells of a device."""
+    """The columns of a row that describe a device."""
 
     uuid: str
     """The GPU's, also of a slice."""
@@ -38,7 +43,7 @@ class Device:
 
 @dataclass
 class Row:
-    """One allocation: sums of the parts of one name in one set. Amounts are those of books.Scale."""
+    """One allocation: sums of the parts with one name in one set. Amounts are in units of ledger.totals.Scale."""
 
     name: str
     subject: Subject
@@ -57,21 +62,15 @@ class Row:
     buckets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BUCKETS, 0))
     devices: set[int] = field(default_factory=set)
     pools: dict[tuple[str, str | None], int] = field(default_factory=lambda: defaultdict(int))
-    """Its own amount in each pool."""
+    """Its own amount in each pool of GPUs."""
 
     def add(self, part: Part) -> None:
         """Adds a part; words that differ are dropped from the subject, as OpenCost does."""
         if part.subject != self.subject:
             self.subject = _common(self.subject, part.subject)
         self.first_us, self.last_us = min(self.first_us, part.first_us), max(self.last_us, part.last_us)
-        self.units += part.units
-        self.priced_units += part.priced_units
-        self.amount += part.amount
-        self.idle_amount += part.idle_amount
-        self.waste_amount += part.waste_amount
-        self.shared_idle_units += part.shared_idle_units
-        self.shared_idle_amount += part.shared_idle_amount
-        self.shared_amount += part.shared_amount
+        for name in SUMS:
+            setattr(self, name, getattr(self, name) + getattr(part, name))
         self.is_shared |= part.is_shared
         for bucket, units in part.buckets.items():
             self.buckets[bucket] += units
@@ -80,7 +79,7 @@ class Row:
 
     @property
     def total(self) -> int:
-        """Its amount with what it shares."""
+        """Its amount with its shares of idle and shared costs."""
         return self.amount + self.shared_idle_amount + self.shared_amount
 
 
@@ -99,11 +98,11 @@ class Allocations:
 
 
 def allocations(store: Store, query: Query, teams: Collection[str] | None, now_us: int) -> Allocations:
-    """The answer to a question. With `teams` only their rows are included, with the numbers they have among all; idle and
-    shared rows have no team and are not.
+    """The allocations of a query, at the prices of the last pricing.
 
-    Prices are those of the last pricing, in one currency: the requested one, else the one with the largest sum. `now_us`
-    ends the time over which a shared cost is divided. Raises UsageError where the answer would be too large.
+    `teams` filters rows without changing their numbers; idle and shared rows have no team, so a filter drops them. All costs
+    are in one currency: the requested one, else the one with the largest sum. A shared cost is divided over the time until
+    `now_us`. Raises UsageError if the answer would be too large.
     """
     words = query.words | (set() if teams is None else {"team"})
     by = {
@@ -189,7 +188,7 @@ def _parts(query: Query, rows: Iterable[Mapping[str, Any]], currency: str | None
                 units=units,
                 priced_units=units if priced else 0,
                 amount=int(row["amount"]) if priced else 0,
-                # A minute that an edge cuts may tell a little more than was charged.
+                # The idle time of a minute that a window cuts may slightly exceed the charged time.
                 idle_amount=min(int(row["idle_amount"]), int(row["amount"])) if priced else 0,
                 waste_amount=min(int(row["waste_amount"]), int(row["amount"])) if priced else 0,
                 is_shared=row["shared"],
@@ -206,30 +205,32 @@ def _with_shared_costs(
     """The parts to report with their shared costs, under the names of their rows."""
     by_step: dict[int, list[Part]] = defaultdict(list)
     for part in parts:
-        part.kept = query.filter.matches(part.subject) if part.held else True
+        part.kept = not part.held or query.filter.matches(part.subject)
         part.sharing = part.held and query.shared.matches(part.subject)
         by_step[part.step].append(part)
     reported: list[Part] = []
     for step, members in sorted(by_step.items()):
-        idle = deal_idle(query, members)
+        idle = divide_idle(query, members)
         start_us = query.window.start_us + step * query.sets.step_us
         end_us = min(start_us + query.sets.step_us, query.window.end_us, now_us)
-        left = deal_shared(query, members, scale, max(end_us - start_us, 0))
-        reported += [part for part in members if part.held and part.kept and not part.sharing]
-        for part in idle:
-            # Idle lasts as long as the pool that it is of.
-            same = [other for other in members if other.pool == part.pool]
-            part.first_us, part.last_us = min(o.first_us for o in same), max(o.last_us for o in same)
-            cluster, node = part.pool
-            where = cluster if node is None else f"{cluster}/{node}"
-            part.name = f"{where}/{IDLE}" if query.split_idle else IDLE
-            reported.append(part)
+        left = divide_shared(query, members, scale, max(end_us - start_us, 0))
+        _name_idle(idle, members, split=query.split_idle)
         for part in left:
             part.name = SHARED
-            reported.append(part)
+        reported += [*(part for part in members if part.held and part.kept and not part.sharing), *idle, *left]
     if teams is None:
         return reported
     return [part for part in reported if part.held and not part.sharing and part.subject.team in teams]
+
+
+def _name_idle(idle: Iterable[Part], members: Sequence[Part], *, split: bool) -> None:
+    """Assigns idle parts to their row, with the times of the pool that they belong to."""
+    for part in idle:
+        same = [other for other in members if other.pool == part.pool]
+        part.first_us, part.last_us = min(other.first_us for other in same), max(other.last_us for other in same)
+        cluster, node = part.pool
+        where = cluster if node is None else f"{cluster}/{node}"
+        part.name = f"{where}/{IDLE}" if split else IDLE
 
 
 def _sets(query: Query, parts: Iterable[Part]) -> tuple[tuple[Window, tuple[Row, ...]], ...]:

@@ -1,4 +1,4 @@
-"""Windows, steps and sets as OpenCost words them: other roundings than contract.md section 2 has for everything else."""
+"""Windows, steps and sets of OpenCost's API, which rounds windows differently from the rest of gpuwatch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.core.errors import UsageError
 
 UNITS_US = {"s": SECOND_US, "m": MINUTE_US, "h": HOUR_US, "d": DAY_US, "w": 7 * DAY_US}
 STEPS_MAX = 2000
-"""Sets that one question may be cut into before they are accumulated."""
+"""Sets of one query before they are accumulated."""
 STEP_US_MIN = MINUTE_US
 LATEST_S = 253_402_300_799
 """Last second of the year 9999."""
@@ -33,8 +33,8 @@ GRAMMAR = (
 def parse_window(text: str, now_us: int) -> Window:
     """The window of OpenCost's `window` parameter; all times are UTC.
 
-    Days begin at midnight and weeks on Sunday. `week` and `month` end now, `7d` ends with the day that runs and `24h`
-    with the hour that runs (rounded outward); an `offset` is exact. Raises UsageError.
+    Days begin at midnight and weeks on Sunday. `week` and `month` end now, `7d` ends with the current day and `24h`
+    with the current hour (rounded outward); an `offset` is exact. Raises UsageError.
     """
     try:
         found = _named(text, now_us) or _duration(text, now_us) or _pair(text)
@@ -103,12 +103,12 @@ def parse_duration(text: str, name: str = "step") -> int:
 
 @dataclass(frozen=True)
 class Sets:
-    """A window cut into steps of one length (the last may be shorter), and which of them make a set of the answer."""
+    """A window cut into steps of one length (the last may be shorter), and the steps of each set of the answer."""
 
     window: Window
     step_us: int
     of_step: tuple[int, ...]
-    """Number of the set that a step belongs to, in order."""
+    """The number of the set that each step belongs to."""
 
     def windows(self) -> list[Window]:
         """Start and end of each set."""
@@ -132,26 +132,21 @@ CALENDAR: dict[str, tuple[int, Callable[[datetime], object]]] = {
     "month": (DAY_US, lambda t: (t.year, t.month)),
     "quarter": (DAY_US, lambda t: (t.year, (t.month - 1) // 3)),
 }
-"""What sets are accumulated to, by the longest step that it may be made of, and what tells two of them apart."""
+"""Calendar periods that sets are accumulated to: the longest step allowed, and the key of a period."""
 
 
 def cut(window: Window, step: str | None, accumulate: str) -> Sets:
-    """The sets of a window. `step` is a duration or a word of CALENDAR, None the whole window, or a day (an hour) where
-    `accumulate` needs one; `accumulate` is none, all, or a word of CALENDAR. Raises UsageError.
+    """The sets of a window. Raises UsageError.
+
+    `step` is a duration or a period of CALENDAR; None means the whole window, or the day or hour that `accumulate` needs.
+    `accumulate` is none, all, or a period of CALENDAR.
     """
     if step in CALENDAR:
         # A set of a calendar's length is made of days, since months differ.
         accumulate = step if accumulate == "none" else accumulate
         step = None if accumulate in CALENDAR else ("1h" if step == "hour" else "1d")
-    length_us = window.end_us - window.start_us
-    if step is not None:
-        step_us = min(parse_duration(step), length_us)
-    else:
-        implied_us = HOUR_US if accumulate == "hour" or window.start_us % DAY_US else DAY_US
-        step_us = min(implied_us, length_us) if accumulate in CALENDAR else length_us
-    if step_us < min(STEP_US_MIN, length_us):
-        raise UsageError(f"step {step}: shorter than a minute")
-    count = -(-length_us // step_us)
+    step_us = _step_us(window, step, accumulate)
+    count = -(-(window.end_us - window.start_us) // step_us)
     if count > STEPS_MAX:
         raise UsageError(f"step {step}: cuts the window into {count} sets, more than {STEPS_MAX}; use a longer step")
     if accumulate == "none":
@@ -164,3 +159,17 @@ def cut(window: Window, step: str | None, accumulate: str) -> Sets:
     periods = [period(from_us(window.start_us + i * step_us)) for i in range(count)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(periods))}
     return Sets(window, step_us, tuple(numbers[name] for name in periods))
+
+
+def _step_us(window: Window, step: str | None, accumulate: str) -> int:
+    """The length of a step, at most that of the window."""
+    length_us = window.end_us - window.start_us
+    if step is not None:
+        step_us = min(parse_duration(step), length_us)
+    elif accumulate in CALENDAR:
+        step_us = min(HOUR_US if accumulate == "hour" or window.start_us % DAY_US else DAY_US, length_us)
+    else:
+        step_us = length_us
+    if step_us < min(STEP_US_MIN, length_us):
+        raise UsageError(f"step {step}: shorter than a minute")
+    return step_us

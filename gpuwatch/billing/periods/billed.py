@@ -1,4 +1,4 @@
-"""Charges of windows with closed periods: the frozen rows of the period itself, and corrections billed in the window."""
+"""Charges of closed periods: their frozen rows, and the corrections billed in a window."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from gpuwatch.billing.periods.frozen import (
     pico,
     rounded,
 )
-from gpuwatch.billing.periods.repository import FINE, Periods
+from gpuwatch.billing.periods.repository import FINE, Closing, Periods
 from gpuwatch.billing.records import Charge, Chargeback
 from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, largest_remainder
 from gpuwatch.ledger.totals import CAUSE, SECOND_PLACES, Totals
 from gpuwatch.state import State
 
-CORRECTION = "correction"
-PLATFORM = "__platform__"
+CORRECTION, PLATFORM = "correction", "__platform__"
 CORRECTIONS_FROM = 2**40
 """Offset of the first correction row: no answer has that many other rows."""
 LACKING = ("gpu_model", "mig_profile", "cluster", "pool")
@@ -39,7 +38,7 @@ LACKING = ("gpu_model", "mig_profile", "cluster", "pool")
 
 @dataclass
 class _Group:
-    """Frozen rows that are one row of an answer; `error` of the first that has one."""
+    """Frozen rows that make one row of an answer; `error` is the first one found."""
 
     words: dict[str, str | None]
     kind: str
@@ -64,29 +63,20 @@ def frozen_answer(
     limit: int | None = None,
     offset: int = 0,
 ) -> Chargeback | None:
-    """The charges of a closed period whose window is exactly this, from its frozen rows, with the corrections that are
-    billed in it. None where no period of this window is closed, and where its rows do not have what is asked for: slices,
-    and of a period that an earlier release closed all but COARSE. The live books then answer.
+    """The charges of the closed period with exactly this window, from its frozen rows, with the corrections billed in it.
 
-    Cents are divided as in chargeback: over all rows of a currency, by largest remainder, so that every caller gets the
-    same numbers; by team they are the published ones.
+    None if no period with this window is closed, or if its rows lack a requested dimension (slices; everything but COARSE
+    in periods that earlier releases closed). The caller then uses the live ledger. Cents are divided as in chargeback: over
+    all rows of a currency, by largest remainder, so every caller gets the same numbers; by team they are the published ones.
     """
     periods = Periods(state)
-    if not set(by) <= {*WORDS, CAUSE} or (found := periods.at(window)) is None:
-        return None
-    fine = found.level == FINE
-    if not fine and (not set(by) <= set(COARSE) or pool is not None):
+    if not set(by) <= {*WORDS, CAUSE} or (found := periods.at(window)) is None or not _answers(found, by, pool):
         return None
     content = periods.rows(found)
-    rows = content["rows"] if fine else coarse(content["rows"])
-    rows = [
-        row for row in rows if (cluster is None or row["cluster"] == cluster) and (pool is None or row["pool"] == pool)
-    ]
-    groups = _grouped(rows, by, teams)
-    whole = cluster is None and pool is None
-    published = content.get("published", ()) if whole and tuple(by) == ("team",) else ()
-    published_rows = [one for one in _rounded_groups(groups, _known(published)) if one[0].shown]
-    published_rows.sort(key=lambda one: (not one[0].held, -one[2], one[0].place))
+    rows = content["rows"] if found.level == FINE else coarse(content["rows"])
+    groups = _grouped((row for row in rows if _in_scope(row, cluster, pool)), by, teams)
+    by_team_only = cluster is None and pool is None and tuple(by) == ("team",)
+    published_rows = _published_rows(groups, content.get("published", ()) if by_team_only else ())
     totals = Totals.of(
         {
             "currency": group.currency,
@@ -115,6 +105,21 @@ def frozen_answer(
     return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset, own=found.name)
 
 
+def _published_rows(groups: Sequence[_Group], published: Iterable[Mapping[str, Any]]) -> list[tuple[_Group, int, int]]:
+    """The visible groups with microseconds and cents: most expensive first, unallocated time last."""
+    shown = [one for one in _rounded_groups(groups, _known(published)) if one[0].shown]
+    return sorted(shown, key=lambda one: (not one[0].held, -one[2], one[0].place))
+
+
+def _answers(found: Closing, by: Sequence[str], pool: str | None) -> bool:
+    """Whether the rows of a closing have these dimensions."""
+    return found.level == FINE or (pool is None and set(by) <= set(COARSE))
+
+
+def _in_scope(words: Mapping[str, Any], cluster: str | None, pool: str | None) -> bool:
+    return cluster in (None, words["cluster"]) and pool in (None, words["pool"])
+
+
 def corrections_in(
     state: State,
     window: Window,
@@ -125,39 +130,40 @@ def corrections_in(
     pool: str | None = None,
     own: str | None = None,
 ) -> list[Charge]:
-    """Corrections of closed periods in a window (Corrections.billed), as charges of kind `correction`, the largest first.
+    """Corrections of closed periods billed in a window, as charges of kind `correction`, the largest first.
 
-    With `teams` those of these teams only. `cost` is the sum of cents as they were posted. A slice is not known: None.
+    `teams` filters them. `cost` is the sum of the posted cents. Corrections have no slice.
     """
     groups: dict[Key, tuple[dict[str, str | None], Amounts, Amounts]] = {}
     for line in Corrections(state).billed(window, own):
-        words = line.words
-        if teams is not None and words["team"] not in teams:
+        if not (teams is None or line.words["team"] in teams) or not _in_scope(line.words, cluster, pool):
             continue
-        if (cluster is not None and words["cluster"] != cluster) or (pool is not None and words["pool"] != pool):
-            continue
-        group = {name: words.get(name) for name in by}
+        group = {name: line.words.get(name) for name in by}
         key = (*group.values(), line.currency)
         _, exact, posted = groups.get(key, (group, NOTHING, NOTHING))
         amounts = Amounts(pico(f"{line.gpu_seconds:f}"), _pico(line.cost_exact))
         groups[key] = group, exact.plus(amounts), posted.plus(Amounts(0, _pico(line.cost)))
     found = [
-        Charge(
-            group=group,
-            kind=CORRECTION,
-            gpu_seconds=rounded(exact.gpu_seconds, SECOND_PLACES),
-            cost=None if posted.cost is None else rounded(posted.cost, CENT_PLACES),
-            cost_exact=None if exact.cost is None else rounded(exact.cost, EXACT_PLACES),
-            currency=key[-1],
-            error=None,
-            cause=group.get(CAUSE),
-            gpu_seconds_exact=rounded(exact.gpu_seconds, EXACT_PLACES),
-        )
+        _correction(group, key[-1], exact, posted)
         for key, (group, exact, posted) in groups.items()
         if exact.gpu_seconds or exact.cost or posted.cost
     ]
     found.sort(key=lambda charge: (-abs(charge.cost or Decimal(0)), canonical(charge.group), charge.currency or ""))
     return found
+
+
+def _correction(group: dict[str, str | None], currency: str | None, exact: Amounts, posted: Amounts) -> Charge:
+    return Charge(
+        group=group,
+        kind=CORRECTION,
+        gpu_seconds=rounded(exact.gpu_seconds, SECOND_PLACES),
+        cost=_rounded(posted.cost, CENT_PLACES),
+        cost_exact=_rounded(exact.cost, EXACT_PLACES),
+        currency=currency,
+        error=None,
+        cause=group.get(CAUSE),
+        gpu_seconds_exact=rounded(exact.gpu_seconds, EXACT_PLACES),
+    )
 
 
 def corrected(
@@ -171,38 +177,39 @@ def corrected(
     offset: int = 0,
     own: str | None = None,
 ) -> Chargeback:
-    """An answer with the corrections that are billed in its window: behind its last row, and in its totals on every page."""
+    """An answer with the corrections billed in its window: after its last row, and in the totals of every page."""
     found = corrections_in(state, answer.window, answer.by, teams, cluster=cluster, pool=pool, own=own)
     if not found:
         return answer
-    start = max(offset - CORRECTIONS_FROM, 0)
-    room = None if limit is None else max(limit - len(answer.items), 0)
-    shown: list[Charge] = (
-        [] if answer.next_offset is not None else found[start : None if room is None else start + room]
-    )
-    following = answer.next_offset
-    if following is None and start + len(shown) < len(found):
-        following = CORRECTIONS_FROM + start + len(shown)
-    priced = {charge.currency for charge in found if charge.cost is not None} | (
-        {answer.currency} if answer.currency is not None else set()
-    )
-    several = answer.cost is None and answer.gpu_seconds != answer.unpriced_gpu_seconds
-    known = len(priced) == 1 and not several
-    money = sum((charge.cost or Decimal(0) for charge in found), answer.cost or Decimal(0))
+    shown, following = answer.items, answer.next_offset
+    if following is None:
+        start = max(offset - CORRECTIONS_FROM, 0)
+        end = len(found) if limit is None else min(start + max(limit - len(shown), 0), len(found))
+        shown = (*shown, *found[start:end])
+        following = CORRECTIONS_FROM + end if end < len(found) else None
+    currency = _common_currency(answer, found)
+    unpriced = [charge for charge in found if charge.currency is None]
     return replace(
         answer,
-        items=(*answer.items, *shown),
-        gpu_seconds=answer.gpu_seconds + sum((charge.gpu_seconds for charge in found), Decimal(0)),
-        cost=money if known else None,
-        currency=next(iter(priced)) if known else None,
-        unpriced_gpu_seconds=answer.unpriced_gpu_seconds
-        + sum((charge.gpu_seconds for charge in found if charge.currency is None), Decimal(0)),
+        items=shown,
+        gpu_seconds=sum((charge.gpu_seconds for charge in found), answer.gpu_seconds),
+        cost=sum((charge.cost or Decimal(0) for charge in found), answer.cost or Decimal(0)) if currency else None,
+        currency=currency,
+        unpriced_gpu_seconds=sum((charge.gpu_seconds for charge in unpriced), answer.unpriced_gpu_seconds),
         next_offset=following,
     )
 
 
+def _common_currency(answer: Chargeback, corrections: Iterable[Charge]) -> str | None:
+    """The currency of an answer and its corrections; None where they have several, or none."""
+    several = answer.cost is None and answer.gpu_seconds != answer.unpriced_gpu_seconds
+    currencies = {charge.currency for charge in corrections if charge.cost is not None} | {answer.currency}
+    known = currencies - {None}
+    return known.pop() if len(known) == 1 and not several else None
+
+
 def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collection[str] | None) -> list[_Group]:
-    """Rows by what is asked for, in the order in which the books publish them."""
+    """Rows by dimension, in the order in which the live ledger publishes them."""
     groups: dict[Key, _Group] = {}
     for row in rows:
         lacks, held, origin = row["cost_exact"] is None, row["team"] != PLATFORM, row.get("origin")
@@ -231,8 +238,8 @@ def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collec
 
 
 def _rounded_groups(groups: Sequence[_Group], known: Mapping[Key, tuple[int, int]]) -> list[tuple[_Group, int, int]]:
-    """Each group with its GPU microseconds and cents: those that were published, else by largest remainder, where money
-    that no device costs is divided separately.
+    """Each group with its GPU microseconds and cents: the published ones, else by largest remainder. Money that is not the
+    cost of a device is divided separately.
     """
     if known and all(_published_key(group) in known for group in groups):
         return [(group, *known[_published_key(group)]) for group in groups]
@@ -255,7 +262,7 @@ def _published_key(group: _Group) -> Key:
 
 
 def _known(published: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[int, int]]:
-    """Microseconds and cents of rows by team, as they were published at the closing; {} where two are of one key."""
+    """Microseconds and cents of rows by team, as published at the closing; {} where two have the same key."""
     found: dict[Key, tuple[int, int]] = {}
     for row in published:
         key = (row["team"], row["kind"], row["currency"], row.get("origin"), row.get(CAUSE))
@@ -267,23 +274,26 @@ def _known(published: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[int, int]]
 
 
 def _charge(group: _Group, micros: int, cents: int) -> Charge:
-    cost = group.amounts.cost
+    amounts = group.amounts
     return Charge(
         group=group.words,
         kind=group.kind,
         gpu_seconds=rounded(micros * 10 ** (EXACT_PLACES - SECOND_PLACES), SECOND_PLACES),
-        cost=None if cost is None else rounded(cents * CENT_PICO, CENT_PLACES),
-        cost_exact=None if cost is None else rounded(cost, EXACT_PLACES),
+        cost=None if amounts.cost is None else rounded(cents * CENT_PICO, CENT_PLACES),
+        cost_exact=_rounded(amounts.cost, EXACT_PLACES),
         currency=group.currency,
         error=group.error,
         cause=group.cause,
-        gpu_seconds_exact=rounded(group.amounts.gpu_seconds, EXACT_PLACES),
+        gpu_seconds_exact=rounded(amounts.gpu_seconds, EXACT_PLACES),
     )
 
 
 def _place(key: Key) -> Key:
-    """Words in the order of the books: what is absent comes last."""
     return tuple("\U0010ffff" if word is None else word for word in key)
+
+
+def _rounded(units: int | None, places: int) -> Decimal | None:
+    return None if units is None else rounded(units, places)
 
 
 def _pico(amount: Decimal | None) -> int | None:

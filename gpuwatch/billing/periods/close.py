@@ -27,7 +27,8 @@ from gpuwatch.billing.periods.frozen import (
     summary,
     sums_of,
 )
-from gpuwatch.billing.periods.repository import Closing, Frozen, InForce, PeriodConflict, Periods, finished
+from gpuwatch.billing.periods.records import Frozen, InForce
+from gpuwatch.billing.periods.repository import Closing, PeriodConflict, Periods, finished
 from gpuwatch.core.clock import DAY_US, Window, rfc3339
 from gpuwatch.core.errors import LedgerDoesNotClose, StoreBusy
 from gpuwatch.ledger import hours as ledger_hours

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from gpuwatch.billing.periods.corrections import repository as corrections
 from gpuwatch.billing.periods.frozen import Row, content_of, digest_of, takes_back
+from gpuwatch.billing.periods.records import Frozen, InForce, Signature
 from gpuwatch.billing.periods.tables import MAX_PERIODS, card, closing, correction, signature
 from gpuwatch.core.clock import Window, parse_window, rfc3339
 from gpuwatch.core.errors import StoreError, UsageError
@@ -22,52 +23,24 @@ from gpuwatch.state.core import State, record
 MAX_ROWS = 1_000_000
 """Rows of one closed period."""
 MAX_CONTENT = 1 << 29
-"""Bytes of a content, not compressed."""
+"""Bytes of a closing's content before compression."""
 MAX_SIGNATURES = 1000
 MAX_TEXT = 500
 """Characters of a reason, a note or a signer."""
 FINE, COARSE = "fine", "coarse"
-"""Levels of rows: with every word, or as releases before froze them."""
+"""Levels of rows: with all dimensions, or with those of earlier releases."""
 
 _NAME = re.compile(r"\d{4}-(W\d{2}|\d{2})", re.ASCII)
 _HEAD = [column for column in closing.c if column.name != "content"]
 
 
 class PeriodConflict(UsageError):
-    """It cannot be done as things stand: unfinished, closed already, overlapping a closed one, changed, or open."""
+    """The state of a period forbids it: not over, closed already, overlapping a closed one, changed, or open."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message}; {hint}")
         self.message = message
         self.hint = hint
-
-
-@dataclass(frozen=True)
-class Frozen:
-    """What a closing freezes: fine rows, cents as they were published by team, a summary, and what it was priced with.
-
-    `versions` are those of the cards when the rows were read; `context` is shown next to the content, which it does not
-    change: forced, time without a price, how many days have no (whole) books and which.
-    """
-
-    rows: Sequence[Row]
-    published: Sequence[Row]
-    summary: Sequence[Row]
-    versions: Mapping[str, int]
-    context: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Who signed a closing, when, and with which note; the digest is that of the content they saw."""
-
-    name: str
-    number: int
-    digest: str
-    signer: str
-    note: str
-    at_us: int
-    actor: str
 
 
 @dataclass(frozen=True)
@@ -89,24 +62,12 @@ class Closing:
 
     @property
     def forced(self) -> bool:
-        """Whether it was closed in spite of what was missing."""
+        """Whether it was closed although something was missing."""
         return bool(self.context.get("forced", False))
 
 
-@dataclass(frozen=True)
-class InForce:
-    """Which closing of a period is in force, without what it says."""
-
-    name: str
-    number: int
-    window: Window
-    level: str
-    versions: Mapping[str, int]
-    """Of the cards that it was priced with; {} where that was not noted."""
-
-
 class Periods:
-    """The periods of a state. Every method is one transaction and raises StoreError where it cannot be reached."""
+    """The periods of a state. Every method is one transaction, and raises StoreError if the state is unreachable."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -129,7 +90,7 @@ class Periods:
             parts = {
                 "rows": frozen.rows,
                 "published": frozen.published,
-                "corrections": [_correction_dict(one) for one in billed],
+                "corrections": [one.as_dict() for one in billed],
             }
             content = content_of(name, rfc3339(window.start_us), rfc3339(window.end_us), frozen.versions, parts)
             packed = zlib.compress(content.encode())
@@ -157,9 +118,9 @@ class Periods:
             return _one(connection, name, number)
 
     def reopen(self, name: str, actor: str, reason: str, at_us: int) -> Closing:
-        """Opens a closed period again, audited; what was posted as its corrections is taken back by lines of now.
+        """Opens a closed period again, audited; new lines reverse the corrections posted for it.
 
-        Raises UsageError without a reason, PeriodConflict where it is not closed.
+        Raises UsageError without a reason, PeriodConflict if it is not closed.
         """
         _text("reason", reason)
         with self._state.transaction(write=True) as connection:
@@ -178,7 +139,7 @@ class Periods:
             return _one(connection, name, found.number)
 
     def sign(self, name: str, signer: str, note: str, actor: str, at_us: int) -> Signature:
-        """Notes that somebody stands up for the closing in force, audited. Raises UsageError, PeriodConflict."""
+        """Adds a signature to the closing in force, audited. Raises UsageError, PeriodConflict."""
         _text("name", signer)
         if len(note) > MAX_TEXT:
             raise UsageError(f"note: {len(note)} characters; {MAX_TEXT} are the most")
@@ -224,7 +185,7 @@ class Periods:
         return next(iter(self._read(closing.c.reopened_us.is_(None), *exact)), None)
 
     def content(self, name: str, number: int) -> str:
-        """The text of a closing, whose SHA-256 is its digest. Raises UsageError for none, StoreError for a broken one."""
+        """The text of a closing; its SHA-256 is the digest. Raises UsageError if there is none, StoreError if it is damaged."""
         query = sa.select(closing.c.content).where(closing.c.name == name, closing.c.number == number)
         with self._state.transaction(write=False) as connection:
             packed: bytes | None = connection.scalar(query)
@@ -242,21 +203,21 @@ class Periods:
             ) from error
 
     def rows(self, found: Closing | InForce) -> dict[str, list[Row]]:
-        """The lists of a content: `rows`, `published` and `corrections`; of a coarse one `rows` only."""
+        """The lists of a content: `rows`, `published` and `corrections`; coarse closings have only `rows`."""
         content = json.loads(self.content(found.name, found.number))
         if isinstance(content, list):
             return {"rows": content}
         return {part: content[part] for part in ("rows", "published", "corrections")}
 
     def signatures(self, name: str) -> list[Signature]:
-        """Who signed a period, of every closing, in their order."""
+        """The signatures of all closings of a period, oldest first."""
         columns = [column for column in signature.c if column.name != "id"]
         query = sa.select(*columns).where(signature.c.name == name).order_by(signature.c.id).limit(MAX_SIGNATURES)
         with self._state.transaction(write=False) as connection:
             return [Signature(**row) for row in connection.execute(query).mappings()]
 
     def versions(self) -> dict[str, int]:
-        """The version in force of every card: what prices and owners follow from."""
+        """The current version of every card that prices and owners depend on."""
         with self._state.transaction(write=False) as connection:
             return _versions(connection)
 
@@ -320,21 +281,6 @@ def _versions(connection: Connection) -> dict[str, int]:
     query = sa.select(card.c.kind, sa.func.max(card.c.version)).group_by(card.c.kind)
     found = {kind: int(version) for kind, version in connection.execute(query)}
     return {kind: found[kind] for kind in sorted(found) if kind not in ("budgets", "recipients")}
-
-
-def _correction_dict(one: corrections.Correction) -> dict[str, Any]:
-    """A correction as the period that it is billed in writes it down."""
-    return {
-        "id": one.id,
-        "corrects": one.period,
-        "closing": one.number,
-        "posted": rfc3339(one.posted_us),
-        **one.words,
-        "currency": one.currency,
-        "gpu_seconds": f"{one.gpu_seconds:f}",
-        "cost_exact": None if one.cost_exact is None else f"{one.cost_exact:f}",
-        "cost": None if one.cost is None else f"{one.cost:f}",
-    }
 
 
 def _text(name: str, value: str) -> None:

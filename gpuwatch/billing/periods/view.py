@@ -1,8 +1,8 @@
-"""Closed periods as answers tell them: the head with few words, the frozen rows, the lines of corrections."""
+"""Closed periods as JSON: the summary of a period, its frozen rows, and the lines of its corrections."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +14,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
 
 Teams = Collection[str] | None
-"""The row filter: None is everybody."""
+"""The row filter: None shows every team."""
 
 
 def history(state: State, name: str) -> list[Closing]:
@@ -33,8 +33,6 @@ def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
     closings = history(state, name)
     newest = closings[0]
     shown = [row for row in newest.summary if _mine(row, teams)]
-    currencies = {row["currency"] for row in shown if row["currency"] is not None}
-    costs = [Decimal(row["cost"]) for row in shown if row["cost"] is not None]
     return {
         "period": name,
         "state": "closed" if newest.reopened_us is None else "reopened",
@@ -46,9 +44,7 @@ def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
         "forced": newest.forced,
         "forced_why": forced_why(newest, teams),
         "versions": newest.context.get("versions", {}),
-        "gpu_seconds": f"{sum((Decimal(row['gpu_seconds']) for row in shown), Decimal(0)):f}",
-        "cost": f"{sum(costs, Decimal(0)):f}" if len(currencies) <= 1 else None,
-        "currency": next(iter(currencies)) if len(currencies) == 1 else None,
+        **_sums(shown),
         "rows": shown,
         "corrections": _by_few(line for line in Corrections(state).of(name) if _mine(line.words, teams)),
         "signatures": [
@@ -62,6 +58,17 @@ def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
             for one in Periods(state).signatures(name)
         ],
         "closings": [closing_words(one, teams) for one in closings],
+    }
+
+
+def _sums(shown: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """GPU-seconds and cost of rows; the cost is None where currencies differ."""
+    currencies = {row["currency"] for row in shown} - {None}
+    cost = sum((Decimal(row["cost"]) for row in shown if row["cost"] is not None), Decimal(0))
+    return {
+        "gpu_seconds": f"{sum((Decimal(row['gpu_seconds']) for row in shown), Decimal(0)):f}",
+        "cost": f"{cost:f}" if len(currencies) <= 1 else None,
+        "currency": currencies.pop() if len(currencies) == 1 else None,
     }
 
 
@@ -81,7 +88,7 @@ def closing_words(one: Closing, teams: Teams = None) -> dict[str, Any]:
 
 
 def forced_why(one: Closing, teams: Teams = None) -> str | None:
-    """What was missing when a closing was forced, in words; None where it was not. With `teams` without amounts."""
+    """What was missing when a closing was forced, in words; None if it was not. With `teams`, without amounts."""
     if not one.forced:
         return None
     problems = []
@@ -94,14 +101,14 @@ def forced_why(one: Closing, teams: Teams = None) -> str | None:
 
 
 def rows(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:
-    """Frozen rows of the newest closing with every word; of one that an earlier release made, the words that it knew."""
+    """Frozen rows of the newest closing with all dimensions; rows of earlier releases have only those that existed then."""
     blank: dict[str, Any] = dict.fromkeys((*WORDS, "cause", "origin"))
     frozen = Periods(state).rows(history(state, name)[0])["rows"]
     return [blank | {"cost_exact": row.get("cost")} | dict(row) for row in frozen if _mine(row, teams)]
 
 
 def lines(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:
-    """Every line that was posted of a period, in the order of posting."""
+    """Every correction line posted for a period, oldest first."""
     return [
         {
             **line.words,
@@ -119,7 +126,7 @@ def lines(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:
 
 
 def _by_few(found: Iterable[Correction]) -> list[dict[str, Any]]:
-    """Corrections by COARSE and kind; what was taken back is gone."""
+    """Corrections by COARSE and kind, without those that were reversed."""
     sums: dict[str, tuple[dict[str, Any], Decimal, Decimal | None]] = {}
     for line in found:
         cause = line.words.get("cause") if line.words.get("origin") else None

@@ -1,16 +1,16 @@
-"""The bills of clouds beside the books: what both say of a day, and why they differ."""
+"""Compares cloud bills with the ledger day by day, and explains the differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from gpuwatch.billing.reconcile.differences import PLACES, Parts, Side, compare, only
 from gpuwatch.billing.reconcile.names import Node, Units
-from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
+from gpuwatch.billing.reconcile.records import GROUPS, Prices, Reconciliation, Row, Suggestion, Unit
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, day_floor, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import fraction_to_decimal
 from gpuwatch.ledger.totals import Scale, scale_of
@@ -18,86 +18,20 @@ from gpuwatch.rates.fx import Fx, exchanged
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
-GROUPS = {
-    "day": ("day", "provider", "cluster", "currency"),
-    "node": ("cluster", "node", "provider", "resource", "currency"),
-    "account": ("provider", "account", "sub_account", "currency"),
-}
-"""What `by` groups, and the words of its rows."""
 COSTS = ("effective", "billed")
-"""Which cost of the bill is compared: purchases spread over what they cover, or what the invoice says."""
+"""The cost of the bill that is compared: effective spreads purchases over what they cover, billed is the invoice."""
 PROVIDERS = ("aws", "azure", "gcp", "oci")
-"""Providers that bills are read of whether or not one was imported; FOCUS brings others by their name."""
+"""Providers with a bill importer; FOCUS files may name others."""
 FINAL_AFTER_US = 36 * HOUR_US
-"""Clouds go on changing the bill of a day for about this long after its end (peers.md section 3.4)."""
+"""Clouds change the bill of a day for about this long after its end."""
 NAMED_MAX = 5
 """Nodes that a note names."""
 PRICE_APART = Fraction(1, 200)
-"""A card that is within this share of the bill's price is right."""
+"""A rate this close to the billed price counts as right."""
 UNIT_PRICE_PLACES = 6
 PRICINGS = {"Standard": "on_demand", "Committed": "reserved", "Dynamic": "spot"}
 REASONS = {"tax": "taxes", "discount": "discounts", "commitment": "commitments", "not_gpu": "not_gpu"}
 _BILL_UNITS = 10**PLACES
-
-
-@dataclass(frozen=True)
-class Row:
-    """A group: the bill, the books, and the parts of their difference. final: the cloud changes it no more."""
-
-    group: dict[str, str | None]
-    sums: Parts
-    final: bool
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """A price of the bill beside that of the card, per whole GPU-hour; `card` None: several or no rates."""
-
-    gpu_model: str
-    pricing: str
-    provider: str
-    gpu_hours: Decimal
-    billed: Decimal
-    card: Decimal | None
-    currency: str
-    line: str
-    """For rates.csv with the columns of RATE_COLUMNS."""
-
-
-RATE_COLUMNS = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to,currency"
-
-
-@dataclass(frozen=True)
-class Reconciliation:
-    """Rows by group, sums by currency, prices to correct, and what is to be known beside them."""
-
-    rows: tuple[Row, ...]
-    totals: dict[str, Parts]
-    suggestions: tuple[Suggestion, ...]
-    notes: tuple[str, ...]
-    window: Window
-    by: str
-    cost: str
-    unpriced_gpu_hours: Decimal
-
-
-@dataclass
-class _Unit:
-    """What is known of nodes and resources that belong together."""
-
-    nodes: set[Node] = field(default_factory=set)
-    resources: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
-    accounts: set[tuple[str, str | None, str | None]] = field(default_factory=set)
-
-
-@dataclass
-class _Prices:
-    """Sums of one model and pricing over days that both sides have."""
-
-    billed: Fraction = Fraction(0)
-    billed_hours: Fraction = Fraction(0)
-    books: Fraction = Fraction(0)
-    books_hours: Fraction = Fraction(0)
 
 
 def reconcile(
@@ -110,11 +44,11 @@ def reconcile(
     provider: str | None = None,
     cost: str = "effective",
 ) -> Reconciliation:
-    """Bills and books of the whole UTC days that the window touches; the parts of a difference add up to it exactly.
+    """Bills and ledger of the whole UTC days that the window touches; the parts of a difference add up to it exactly.
 
-    Books are rates x capacity at the prices of the last pricing (price_all), as gpuwatch charges it without a policy.
-    `provider` keeps the rows of one. With a reporting currency set, bills are converted at the rate of each day; what
-    has no rate stays in its own currency. Raises UsageError for an unknown `by`, `cost` or `provider`.
+    The ledger side is rates x capacity at the prices of the last pricing (price_all), without policies. `provider` filters
+    rows. With a reporting currency, bills are converted at the rate of each day; amounts without a rate keep their currency.
+    Raises UsageError for an unknown `by`, `cost` or `provider`.
     """
     if by not in GROUPS:
         raise UsageError(f"--by {by}: use {', '.join(GROUPS)}")
@@ -122,7 +56,7 @@ def reconcile(
         raise UsageError(f"--cost {cost}: use {', '.join(COSTS)}")
     if provider is not None:
         provider = _known(store, provider)
-    days = Window(window.start_us // DAY_US * DAY_US, -(-window.end_us // DAY_US) * DAY_US)
+    days = Window(day_floor(window.start_us), -day_floor(-window.end_us))
     scale = scale_of(store, days)
     span = {"start_us": days.start_us, "end_us": days.end_us}
     billed = store.rows("billing/reconcile/bill", effective=cost == "effective", **span)
@@ -150,7 +84,7 @@ def reconcile(
 
 
 class _Work:
-    """The sums while they are made."""
+    """A comparison in progress: sums by unit and day of both sides."""
 
     def __init__(self, units: Units, fx: Fx, scale: Scale, by: str, days: Window, now_us: int) -> None:
         self._units, self._fx, self._scale, self._by, self._days, self._now_us = units, fx, scale, by, days, now_us
@@ -158,16 +92,16 @@ class _Work:
         self._books: dict[tuple[int, str], dict[str | None, Side]] = {}
         self._sorts: dict[tuple[int, str], set[tuple[str, str]]] = {}
         self._models: dict[tuple[int, str], set[str]] = {}
-        self._known: dict[str, _Unit] = {}
+        self._known: dict[str, Unit] = {}
         self._groups: dict[tuple[str | None, ...], tuple[Parts, str | None, int]] = {}
-        self._prices: dict[tuple[str, str, str, str], _Prices] = {}
+        self._prices: dict[tuple[str, str, str, str], Prices] = {}
         self._matched = self._gpu_lines = 0
         self._unconverted: set[str] = set()
         self.unpriced = Fraction(0)
         self.providers: dict[int, str | None] = {}
 
     def bills(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Takes the bill: GPU lines by unit, the others to their reason at once."""
+        """Adds the bill: GPU lines by unit, other lines directly to their reason."""
         converted = [(row, *self._converted(row)) for row in rows]
         for row, _, _ in converted:
             if row["class"] == "gpu":
@@ -180,7 +114,7 @@ class _Work:
                 self._add(row["day_us"], None, None, account, None, currency, sums)
                 continue
             name = self._units.of_resource(row)
-            unit = self._known.setdefault(name, _Unit())
+            unit = self._known.setdefault(name, Unit())
             unit.accounts.add(account)
             unit.resources.setdefault((row["provider"], None), set()).add(row["resource"] or row["resource_name"] or "")
             key = row["day_us"], name
@@ -191,11 +125,11 @@ class _Work:
                 self._sorts.setdefault(key, set()).add((row["provider"], row["pricing"] or "Standard"))
 
     def books(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Takes the books by unit."""
+        """Adds the ledger by unit."""
         for row in rows:
             node = row["cluster"], row["node"] or ""
             name = self._units.of_node(node)
-            self._known.setdefault(name, _Unit()).nodes.add(node)
+            self._known.setdefault(name, Unit()).nodes.add(node)
             key = row["day_us"], name
             hours = Fraction(int(row["units"]), self._scale.shares * HOUR_US)
             lacks = row["amount"] is None
@@ -208,7 +142,7 @@ class _Work:
                 side.money += Fraction(int(row["amount"]), self._scale.hour)
 
     def compare(self) -> None:
-        """Puts both sides of each unit and day side by side."""
+        """Compares both sides of each unit and day."""
         for key in sorted(self._bill.keys() | self._books.keys()):
             day_us, name = key
             unit, bill, books = self._known[name], self._bill.get(key, {}), self._books.get(key, {})
@@ -227,9 +161,7 @@ class _Work:
         if not side.hours:
             return
         own = books.get(currency)
-        found = self._prices.setdefault(
-            (min(models), PRICINGS.get(pricing, "on_demand"), provider, currency), _Prices()
-        )
+        found = self._prices.setdefault((min(models), PRICINGS.get(pricing, "on_demand"), provider, currency), Prices())
         found.billed += side.money
         found.billed_hours += side.hours
         if own is not None and own.hours:
@@ -246,7 +178,7 @@ class _Work:
         return rows
 
     def suggestions(self) -> list[Suggestion]:
-        """Prices of the bill that the card does not have."""
+        """Prices of the bill that differ from the rate card."""
         found = []
         for (model, pricing, provider, currency), sums in sorted(self._prices.items()):
             billed = sums.billed / sums.billed_hours
@@ -269,7 +201,7 @@ class _Work:
         return found
 
     def notes(self, provider: str | None) -> list[str]:
-        """What a reader must know to believe the numbers."""
+        """Notes on the limits of the numbers."""
         notes = []
         if not self._groups:
             notes.append("neither a bill nor a priced GPU in this window; import one: gpuwatch import bill-focus FILE")
@@ -307,7 +239,7 @@ class _Work:
             return money, currency
         return Fraction(exchanged(fraction_to_decimal(money, PLACES), found.by)), found.currency
 
-    def _resource(self, unit: _Unit) -> str | None:
+    def _resource(self, unit: Unit) -> str | None:
         names = sorted(name for found in unit.resources.values() for name in found if name)
         return None if not names else names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
@@ -315,7 +247,7 @@ class _Work:
         self,
         day_us: int,
         node: Node | None,
-        unit: _Unit | None,
+        unit: Unit | None,
         account: tuple[str | None, str | None, str | None],
         resource: str | None,
         currency: str,
@@ -339,7 +271,7 @@ class _Work:
 
 
 def _known(store: Store, provider: str) -> str:
-    """The provider as bills name it. Raises UsageError for one that no bill is of."""
+    """The provider in lower case. Raises UsageError for one without bills."""
     billed = {name for (name,) in store.sql("select distinct provider from bill where provider is not null")}
     if provider.lower() not in billed.union(PROVIDERS):
         bills = f"bills are of {', '.join(sorted(billed)[:NAMED_MAX])}" if billed else "no bill was imported"

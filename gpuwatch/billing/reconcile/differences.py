@@ -1,4 +1,4 @@
-"""Why a bill and the books differ: one difference as named parts that add up to it exactly."""
+"""Why a bill and the ledger differ: named parts that add up exactly to the difference."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PARTS = (
 """Reasons of a difference, in the order of the columns."""
 PLACES = 18
 EDGE_HOURS = 2
-"""Hours of each GPU and day that bills and books may differ by because bills count whole hours: one at either end."""
+"""Hours by which bill and ledger may differ for each GPU and day, because bills count whole hours: one at either end."""
 DAY_HOURS = 24
 ZERO = Decimal(0)
 
 
 @dataclass
 class Side:
-    """GPU-hours and money of one side, of one unit, day and currency; hours None: the bill tells no hours."""
+    """GPU-hours and money of one side, for one unit, day and currency; hours None: the bill has no hours."""
 
     money: Fraction = Fraction(0)
     hours: Fraction | None = Fraction(0)
@@ -40,7 +40,7 @@ class Side:
 
 @dataclass
 class Parts:
-    """A bill, what the books say, and the parts of bill - books."""
+    """The billed amount, the ledger amount, and the parts of their difference."""
 
     bill: Decimal = ZERO
     gpuwatch: Decimal = ZERO
@@ -68,10 +68,10 @@ def only(name: str, *, bill: Fraction = Fraction(0), books: Fraction = Fraction(
 
 
 def compare(bills: dict[str, Side], books: dict[str | None, Side]) -> dict[str, Parts]:
-    """The parts of one unit and day by currency; books of currency None have no rate.
+    """The parts of one unit and day by currency; time without a rate has currency None.
 
-    With hours H_b and H_g and prices p of the books: price = B - p H_b; of p (H_b - H_g), up to EDGE_HOURS a GPU are
-    boundaries, the rest is time that only one side has (untracked, unbilled). They add up to B - G whatever they are.
+    With billed money B and hours H_b, ledger hours H_g and ledger price p: price = B - p H_b. Of p (H_b - H_g), up to
+    EDGE_HOURS for each GPU are boundaries; the rest is time that only one side has (untracked, unbilled).
     """
     unrated = (books.get(None) or Side()).hours or Fraction(0)
     priced: dict[str, Side] = {name: side for name, side in books.items() if name is not None}
@@ -94,7 +94,7 @@ def _both(bill: Side, own: Side, unrated: Fraction) -> Parts:
     owned = own.hours or Fraction(0)
     hours = bill.hours
     if unrated:
-        # The bill of GPUs without a rate has nothing to stand beside.
+        # GPUs without a rate have no ledger amount to compare with.
         parts.parts["no_rate"] = _exact(bill.money * unrated / (unrated + owned))
         hours = None if hours is None else hours * owned / (unrated + owned)
     if hours is None or not hours or not owned:
@@ -112,7 +112,7 @@ def _both(bill: Side, own: Side, unrated: Fraction) -> Parts:
 
 
 def _rest(parts: Parts) -> Decimal:
-    """What the other parts leave of the difference."""
+    """The difference minus the other parts."""
     return _exact(Fraction(parts.difference) - sum((Fraction(a) for a in parts.parts.values()), Fraction(0)))
 
 

@@ -1,4 +1,4 @@
-"""The answer of a reconciliation as records: the same for the API, the command line and files."""
+"""A reconciliation as JSON and as a listing, for the API, the command line and files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.billing.listings import window_dict
-from gpuwatch.billing.reconcile.compare import GROUPS, RATE_COLUMNS, Reconciliation
 from gpuwatch.billing.reconcile.differences import PARTS, Parts
+from gpuwatch.billing.reconcile.records import GROUPS, RATE_COLUMNS, Reconciliation
 from gpuwatch.core.money import fraction_to_decimal, largest_remainder
 from gpuwatch.output.listing import Listing
 

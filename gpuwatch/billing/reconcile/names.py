@@ -1,4 +1,4 @@
-"""Which nodes a line of a bill is about: names that both sides know."""
+"""Matches lines of a bill with nodes, by names that both sides know."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Node = tuple[str, str]
 
 _SCALE_SET = re.compile(r"(.*vmss)(?:_[0-9]+|[0-9a-z]{6})")
 MIN_NAME = 2
-"""Characters of a name that may join two things; shorter ones are no names."""
+"""Shortest name that may match two things."""
 
 
 def names_of(text: str | None) -> set[str]:
-    """A resource id or host name in the forms in which others may write it, in lower case.
+    """The forms in which other sources may write a resource id or host name, in lower case.
 
     `arn:aws:ec2:us-east-1:1:instance/i-0abc`, `aws:///us-east-1a/i-0abc` and `i-0abc` have `i-0abc` in common; a node of
     an Azure scale set (`aks-gpu-1-vmss00000a`) has the scale set's name too, which is what Azure bills.
@@ -31,11 +31,11 @@ def names_of(text: str | None) -> set[str]:
 
 
 class Units:
-    """What is compared: nodes and resources that a name joins, directly or through others (a scale set's nodes)."""
+    """Groups of nodes and resources joined by a name, directly or through others (a scale set's nodes)."""
 
     def __init__(self, nodes: Iterable[Mapping[str, Any]]) -> None:
         self.ambiguous: set[str] = set()
-        """Names of nodes of several clusters by which a resource was joined to all of them."""
+        """Node names that exist in several clusters and joined a resource to all of them."""
         self._parent: dict[str, str] = {}
         self._named: dict[str, list[Node]] = {}
         for row in nodes:
@@ -44,9 +44,9 @@ class Units:
                 self._named.setdefault(name, []).append(node)
 
     def join(self, resource: Mapping[str, Any]) -> bool:
-        """Joins a resource of the bill with the nodes that share a name with it; whether there are any.
+        """Joins a resource of the bill with the nodes that share a name with it; returns whether there are any.
 
-        Its id decides before its name and tags, which machines of several clusters may have alike.
+        Its id takes precedence over its name and tags, which machines of several clusters may share.
         """
         for words in ((resource["resource"],), (resource["resource_name"], resource["tagged"])):
             found = [node for word in words for name in names_of(word) for node in self._named.get(name, ())]
@@ -59,7 +59,7 @@ class Units:
         return False
 
     def of_resource(self, resource: Mapping[str, Any]) -> str:
-        """The unit of a resource: its own where no node is joined to it."""
+        """The unit of a resource; without a matching node it has its own."""
         return self._root(resource_key(resource))
 
     def of_node(self, node: Node) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from reportlab.lib.pagesizes import A4, LETTER  # type: ignore[import-untyped]
-from reportlab.lib.styles import ParagraphStyle  # type: ignore[import-untyped]
 from reportlab.pdfbase.pdfmetrics import stringWidth  # type: ignore[import-untyped]
 from reportlab.platypus import (  # type: ignore[import-untyped]
     BaseDocTemplate,
@@ -23,8 +22,9 @@ from reportlab.platypus import (  # type: ignore[import-untyped]
 )
 
 from gpuwatch.report import document as doc
-from gpuwatch.report.pdf.draw import INK, LINE, PANEL, SEVERITIES, SOFT, WHOLE, BarDrawing, Mark, NumberedCanvas, Swatch
-from gpuwatch.report.pdf.fonts import BOLD, REGULAR, Fonts, fonts
+from gpuwatch.report.pdf.draw import LINE, PANEL, SEVERITIES, WHOLE, BarDrawing, Mark, NumberedCanvas, Swatch
+from gpuwatch.report.pdf.fonts import BOLD, REGULAR, fonts
+from gpuwatch.report.pdf.styles import CELLS, NESTED, PADDING, TIGHT, text_styles
 
 SIZES = {"a4": A4, "letter": LETTER}
 MARGIN, TOP, BOTTOM = 40.0, 42.0, 40.0
@@ -52,7 +52,7 @@ class _Printer:
         self._size = SIZES[paper]
         self._width = self._size[0] - 2 * MARGIN
         self._fonts = fonts()
-        self._styles = _styles()
+        self._styles = text_styles()
 
     def print(self) -> bytes:
         """The bytes of the file."""
@@ -130,11 +130,11 @@ class _Printer:
             case doc.Notice(title, points):
                 rows = [[self._text(title, "bold")], *([self._text(f"• {point}", "body")] for point in points)]
                 style = [("BOX", (0, 0), (-1, -1), 0.5, LINE), ("LINEBEFORE", (0, 0), (0, -1), 3, SEVERITIES["medium"])]
-                return [Table(rows, colWidths=[self._width], style=TableStyle([*style, *_TIGHT])), Spacer(0, 4)]
+                return [Table(rows, colWidths=[self._width], style=TableStyle([*style, *TIGHT])), Spacer(0, 4)]
             case doc.Terms(items):
                 rows = [[self._text(term, "small bold"), self._text(text, "small")] for term, text in items]
                 widths = [self._width * 0.19, self._width * 0.81]
-                return [Table(rows, colWidths=widths, style=TableStyle(_TIGHT)), Spacer(0, 2)]
+                return [Table(rows, colWidths=widths, style=TableStyle(TIGHT)), Spacer(0, 2)]
 
     def _numbers(self, numbers: doc.Numbers) -> Flowable:
         """Tiles side by side, with a little room between them."""
@@ -143,7 +143,7 @@ class _Printer:
         wide = (self._width - gap * (count - 1)) / count
         rows: list[list[Any]] = [[], [], []]
         widths: list[float] = []
-        style: list[tuple[Any, ...]] = [*_PADDING, ("VALIGN", (0, 0), (-1, -1), "TOP")]
+        style: list[tuple[Any, ...]] = [*PADDING, ("VALIGN", (0, 0), (-1, -1), "TOP")]
         for number, item in enumerate(numbers.items):
             if number:
                 for row in rows:
@@ -178,19 +178,15 @@ class _Printer:
         widths = [self._width * column.part / parts for column in table.columns]
         headed = any(column.head for column in table.columns)
         rows = [[self._text(c.head, "head right" if c.number else "head") for c in table.columns]] if headed else []
-        style: list[tuple[Any, ...]] = [*_CELLS, ("LINEBELOW", (0, 0), (-1, -1), 0.4, LINE)]
-        if small:
-            style += _TIGHT
+        style: list[tuple[Any, ...]] = [*CELLS, ("LINEBELOW", (0, 0), (-1, -1), 0.4, LINE), *(TIGHT if small else ())]
         for row in table.rows:
-            bold = row.kind == "sum"
-            if bold:
-                at = len(rows)
-                style.append(("LINEABOVE", (0, at), (-1, at), 1, WHOLE))
-            kinds = ("small" if small else "cell", "bold" if bold else "soft" if row.kind == "other" else "")
+            if row.kind == "sum":
+                style.append(("LINEABOVE", (0, len(rows)), (-1, len(rows)), 1, WHOLE))
+            text_style = ("small" if small else "cell") + {"sum": " bold", "other": " soft"}.get(row.kind, "")
             rows.append(
                 [
-                    self._cell(c, cell, " ".join(k for k in kinds if k), width)
-                    for c, cell, width in zip(table.columns, row.cells, widths, strict=True)
+                    self._cell(column, cell, text_style, width)
+                    for column, cell, width in zip(table.columns, row.cells, widths, strict=True)
                 ]
             )
         drawn = Table(rows, colWidths=widths, repeatRows=1 if headed else 0, style=TableStyle(style))
@@ -204,7 +200,7 @@ class _Printer:
         text = self._text(cell.text, f"{style} right" if column.number else style)
         if cell.swatch is None:
             return text if cell.text else ""
-        return Table([[Swatch(cell.swatch), text]], colWidths=[12, None], style=TableStyle(_NESTED))
+        return Table([[Swatch(cell.swatch), text]], colWidths=[12, None], style=TableStyle(NESTED))
 
     def _card(self, card: doc.Card) -> Flowable:
         colour = SEVERITIES.get(card.severity, SEVERITIES["info"])
@@ -222,7 +218,7 @@ class _Printer:
             ("BOX", (0, 0), (-1, -1), 0.5, LINE),
             ("LINEBEFORE", (0, 0), (0, -1), 3.5, colour),
             *spans,
-            *_TIGHT,
+            *TIGHT,
             ("LEFTPADDING", (0, 0), (-1, -1), 9),
             ("TOPPADDING", (0, 0), (-1, 0), 3),
             ("BOTTOMPADDING", (0, -1), (-1, -1), 4),
@@ -233,90 +229,6 @@ class _Printer:
     def _text(self, text: str, style: str) -> Flowable:
         chosen = self._styles[style]
         return Paragraph(self._fonts.markup(text, chosen.fontName == BOLD) or "&nbsp;", chosen)
-
-
-_PADDING = [
-    ("LEFTPADDING", (0, 0), (-1, -1), 6),
-    ("RIGHTPADDING", (0, 0), (-1, -1), 4),
-    ("TOPPADDING", (0, 0), (-1, -1), 1),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 1),
-    ("TOPPADDING", (0, 0), (-1, 0), 5),
-    ("BOTTOMPADDING", (0, -1), (-1, -1), 6),
-]
-_CELLS = [
-    ("LEFTPADDING", (0, 0), (-1, -1), 3),
-    ("RIGHTPADDING", (0, 0), (-1, -1), 3),
-    ("TOPPADDING", (0, 0), (-1, -1), 1.6),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 2.2),
-    ("VALIGN", (0, 0), (-1, -1), "MIDDLE"),
-]
-_TIGHT = [
-    ("LEFTPADDING", (0, 0), (-1, -1), 6),
-    ("RIGHTPADDING", (0, 0), (-1, -1), 4),
-    ("TOPPADDING", (0, 0), (-1, -1), 0.7),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 0.9),
-    ("VALIGN", (0, 0), (-1, -1), "TOP"),
-]
-_NESTED = [
-    ("LEFTPADDING", (0, 0), (-1, -1), 0),
-    ("RIGHTPADDING", (0, 0), (-1, -1), 0),
-    ("TOPPADDING", (0, 0), (-1, -1), 0),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 0),
-    ("VALIGN", (0, 0), (-1, -1), "MIDDLE"),
-]
-
-
-def _styles() -> dict[str, ParagraphStyle]:
-    """Every style by name; `right` and `bold` and `soft` come after the size they change."""
-    sizes = {"body": (9, 12), "cell": (8.3, 10.4), "small": (7.4, 9.2)}
-    made = {
-        "title": _style("title", 17, 20, bold=True, after=1),
-        "h2": _style("h2", 11.5, 14.5, bold=True, before=9, after=3, keep=True),
-        "h3": _style("h3", 9.5, 12, bold=True, before=6, after=2),
-        "lead": _style("lead", 11, 14.5, before=4, after=6),
-        "soft": _style("soft", 8.3, 10.8, colour=SOFT, after=3),
-        "bold": _style("bold", 9, 12, bold=True),
-        "bold right": _style("bold right", 9, 12, bold=True, right=True),
-        "head": _style("head", 7.6, 9.4, bold=True, colour=SOFT),
-        "head right": _style("head right", 7.6, 9.4, bold=True, colour=SOFT, right=True),
-        "tile": _style("tile", 7.6, 9.6, colour=SOFT),
-        "value": _style("value", 13, 17, bold=True),
-    }
-    for name, (size, leading) in sizes.items():
-        made[name] = _style(name, size, leading, after=3 if name == "body" else 0)
-        for extra in ("bold", "soft", ""):
-            for right in ("right", ""):
-                full = " ".join(word for word in (name, extra, right) if word)
-                if full not in made:
-                    colour = SOFT if extra == "soft" else INK
-                    made[full] = _style(full, size, leading, bold=extra == "bold", right=bool(right), colour=colour)
-    return made
-
-
-def _style(
-    name: str,
-    size: float,
-    leading: float,
-    *,
-    bold: bool = False,
-    right: bool = False,
-    colour: Any = INK,
-    before: float = 0,
-    after: float = 0,
-    keep: bool = False,
-) -> ParagraphStyle:
-    return ParagraphStyle(
-        name,
-        fontName=BOLD if bold else REGULAR,
-        fontSize=size,
-        leading=leading,
-        textColor=colour,
-        alignment=2 if right else 0,
-        spaceBefore=before,
-        spaceAfter=after,
-        keepWithNext=1 if keep else 0,
-        splitLongWords=1,
-    )
 
 
 def _flat(flowables: Iterable[Flowable]) -> Iterable[Flowable]:
@@ -339,6 +251,3 @@ def _cut(text: str) -> str:
     """Text for where there is no room for more, of characters that can be encoded."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-__all__ = ["SIZES", "Fonts", "pdf"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,6 +20,7 @@ from gpuwatch.report.document import (
     Document,
     Heading,
     Numbers,
+    Row,
     Section,
     Table,
     Text,
@@ -155,30 +156,9 @@ def _card(card: Json, action: Json) -> Card:
 def _where(card: Json) -> Section:
     """The buckets of the ledger, with the total waste below."""
     buckets = {one["bucket"]: one for one in card["waste"]["buckets"]}
-    whole = sum((Fraction(one["gpu_hours"]) for one in buckets.values()), Fraction(0))
-    priced = [None if one["cost"] is None else Decimal(one["cost"]) for one in buckets.values()]
-    places = report_text.places_of(priced)
+    places = report_text.places_of([None if one["cost"] is None else Decimal(one["cost"]) for one in buckets.values()])
     figures = _figures(buckets, places)
-    rows, start = [], Fraction(0)
-    for bucket in BUCKET_WORDS:
-        if bucket not in buckets:
-            continue
-        hours = Fraction(buckets[bucket]["gpu_hours"])
-        length = hours / whole if whole else Fraction(0)
-        label = f"{BUCKET_WORDS[bucket]}: {report_text.percent(length)}"
-        rows.append(
-            row(
-                [
-                    Cell(BUCKET_WORDS[bucket], swatch=bucket),
-                    Cell(bar=Bar(bucket, start, length, label)),
-                    _figure(figures[bucket], places, card["currency"]),
-                    report_text.count(hours),
-                    report_text.percent(length),
-                    "waste" if buckets[bucket]["waste"] else "",
-                ]
-            )
-        )
-        start += length
+    rows = [*_bucket_rows(buckets, {name: _figure(one, places, card["currency"]) for name, one in figures.items()})]
     waste = card["waste"]
     lost = [figures[bucket] for bucket, one in buckets.items() if one["waste"]]
     whole_cost = None if None in lost else sum((one for one in lost if one is not None), Decimal(0))
@@ -203,6 +183,20 @@ def _where(card: Json) -> Section:
         f"Where the GPU time went: {report_text.percent(ratio)} of it is waste",
         (Table(columns, tuple(rows), "fall"), Text(note, "soft")),
     )
+
+
+def _bucket_rows(buckets: Mapping[str, Json], costs: Mapping[str, str]) -> Iterator[Row]:
+    """A row with a bar for each bucket; the bars follow each other."""
+    whole = sum((Fraction(one["gpu_hours"]) for one in buckets.values()), Fraction(0))
+    start = Fraction(0)
+    for bucket in filter(buckets.__contains__, BUCKET_WORDS):
+        hours = Fraction(buckets[bucket]["gpu_hours"])
+        length = hours / whole if whole else Fraction(0)
+        share, label = report_text.percent(length), BUCKET_WORDS[bucket]
+        bar = Cell(bar=Bar(bucket, start, length, f"{label}: {share}"))
+        waste = "waste" if buckets[bucket]["waste"] else ""
+        yield row([Cell(label, swatch=bucket), bar, costs[bucket], report_text.count(hours), share, waste])
+        start += length
 
 
 def _figures(buckets: Mapping[str, Json], places: int) -> dict[str, Decimal | None]:

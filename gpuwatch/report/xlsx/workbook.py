@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -12,28 +11,18 @@ from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.listing import BUCKET_WORDS, visible
 from gpuwatch.output.render import CREATED, XLSX_ROWS_MAX, XLSX_TEXT_MAX
 from gpuwatch.report.compose import budgeted, lead, title
-from gpuwatch.report.cost_bridge import bridges, needed
-from gpuwatch.report.data_quality import MEANINGS, quality, terms
-from gpuwatch.report.document import Notice, Text
-from gpuwatch.report.facts import HOUR_S, PRODUCTIVE, Amount, Facts, added, amount_of
+from gpuwatch.report.facts import HOUR_S, Facts
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.html import chart
+from gpuwatch.report.xlsx.sheets import HOURS, MONEY, RATIO, WHOLE, Cells, Columns, sheets
 
-MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
-"""Kinds of numbers in a sheet; every other cell is text."""
 _FORMATS = {MONEY: "#,##0.00", HOURS: "#,##0.000", RATIO: "0.0%", WHOLE: "#,##0"}
-ROWS_MAX = 2_000
-"""Jobs, slices and findings of a workbook, the most expensive; one more row sums the others. The file is for e-mail."""
 WIDTH_MIN, WIDTH_MAX = 9, 60
 WIDTH_ROWS = 1000
 """Rows that set the width of a column."""
 INK, PANEL = "#1C2326", "#F5F7F8"
 
 _SPACES = {ord("\u00a0"): " ", ord("\u202f"): " "}
-
-Columns = Sequence[tuple[str, str]]
-"""(title, kind or "")"""
-Cells = Sequence[object]
 
 
 def book(facts: Facts) -> bytes:
@@ -45,99 +34,10 @@ def book(facts: Facts) -> bytes:
     workbook.set_properties({"created": CREATED, "title": title(facts), "company": "gpuwatch"})
     writer = _Writer(workbook)
     writer.summary(facts)
-    writer.sheet("Buckets", _BUCKETS, _buckets(facts), swatches=list(BUCKET_WORDS))
-    if facts.team is None:
-        writer.sheet("Teams", (("Team", ""), *_OWNER), _teams(facts))
-    writer.sheet("Users", (("Team", ""), ("User", ""), *_PAID), _users(facts))
-    writer.sheet("Jobs", (("Team", ""), ("User", ""), ("Cluster", ""), ("Job", ""), *_PAID), _jobs(facts))
-    writer.sheet("GPU models", (("Team", ""), ("Model", ""), ("MIG profile", ""), *_PAID), _models(facts))
-    writer.sheet("MIG slices", _SLICES, _slices(facts))
-    writer.sheet("Findings", _FINDINGS, _findings(facts))
-    if facts.corrected:
-        writer.sheet("Corrections", _CORRECTIONS, _corrections(facts))
-    if needed(facts):
-        writer.sheet("Policy bridge", _BRIDGE, _bridge(facts))
-    writer.sheet("Idle while waiting", _WAITED, _waited(facts))
-    writer.sheet("Data quality", (("What", ""), ("To do", "")), _quality(facts))
-    writer.sheet("Method", (("Term", ""), ("Meaning", "")), [*terms(facts).items(), *_meanings()])
+    for name, columns, rows in sheets(facts):
+        writer.sheet(name, columns, rows, swatches=list(BUCKET_WORDS) if name == "Buckets" else ())
     workbook.close()
     return stream.getvalue()
-
-
-_PAID: Columns = (("Kind", ""), ("GPU-hours", HOURS), ("Cost", MONEY), ("Currency", ""))
-_OWNER: Columns = (*_PAID, ("Cost one week earlier", MONEY), ("Productive", RATIO), ("Held idle", RATIO))
-_BUCKETS: Columns = (
-    ("Bucket", ""),
-    ("GPU-hours", HOURS),
-    ("Cost", MONEY),
-    ("Currency", ""),
-    ("Cost one week earlier", MONEY),
-    ("Meaning", ""),
-)
-_SLICES: Columns = (
-    ("Team", ""),
-    ("User", ""),
-    ("Cluster", ""),
-    ("Job", ""),
-    ("Slice", ""),
-    ("Profile", ""),
-    ("GPU model", ""),
-    ("Share", ""),
-    ("Start (UTC)", ""),
-    ("End (UTC)", ""),
-    ("Hours held", HOURS),
-    ("Hours idle", HOURS),
-    ("Busy", RATIO),
-    ("GPU-hours", HOURS),
-    ("Cost", MONEY),
-    ("Currency", ""),
-)
-_FINDINGS: Columns = (
-    ("Severity", ""),
-    ("State", ""),
-    ("Finding", ""),
-    ("Team", ""),
-    ("User", ""),
-    ("Subject", ""),
-    ("Since (UTC)", ""),
-    ("Until (UTC)", ""),
-    ("GPU-hours", HOURS),
-    ("Wasted", MONEY),
-    ("Currency", ""),
-    ("What", ""),
-    ("To do", ""),
-    ("Key", ""),
-)
-_BRIDGE: Columns = (
-    ("Owner", ""),
-    ("At its price", MONEY),
-    ("Policy", MONEY),
-    ("Passed on", MONEY),
-    ("Corrections", MONEY),
-    ("Charged", MONEY),
-    ("Currency", ""),
-)
-_CORRECTIONS: Columns = (
-    ("Corrects", ""),
-    ("Why", ""),
-    ("Posted (UTC)", ""),
-    ("Team", ""),
-    ("User", ""),
-    ("Cluster", ""),
-    ("Job", ""),
-    ("Model", ""),
-    ("MIG profile", ""),
-    ("GPU-hours", HOURS),
-    ("Cost", MONEY),
-    ("Currency", ""),
-)
-_WAITED: Columns = (
-    ("Team", ""),
-    ("GPU-hours, at least", HOURS),
-    ("Cost, at least", MONEY),
-    ("Currency", ""),
-    ("Waiting requests", WHOLE),
-)
 
 
 class _Writer:
@@ -223,125 +123,3 @@ def _shown(text: str) -> str:
     text = text.translate(_SPACES)
     plain = text.isascii() and text.isprintable()
     return (text if plain else visible(text))[:XLSX_TEXT_MAX]
-
-
-def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]]:
-    """(GPU-hours, cost, currency) by currency, then time without a price. Hours are listed with the first currency."""
-    hours = (amount.gpu_seconds - amount.unpriced_gpu_seconds) / HOUR_S
-    for currency, cost in amount.costs:
-        yield hours, cost, currency
-        hours = Decimal(0)
-    if amount.unpriced_gpu_seconds or not amount.costs:
-        yield amount.unpriced_gpu_seconds / HOUR_S, None, None
-
-
-def _buckets(facts: Facts) -> Iterable[Cells]:
-    for bucket, words in BUCKET_WORDS.items():
-        amount = facts.of(bucket)
-        hours = amount.gpu_seconds / HOUR_S
-        cost = amount.cost_in(facts.currency)
-        before = facts.of(bucket, before=True).cost_in(facts.currency) if facts.compared is not None else None
-        yield words, hours, cost, facts.currency, before, MEANINGS[bucket]
-
-
-def _teams(facts: Facts) -> Iterable[Cells]:
-    for payer in facts.payers:
-        held = payer.amount.gpu_seconds if payer.kind == "allocated" else Decimal(0)
-        before = None if payer.before is None else payer.before.cost_in(facts.currency)
-        shares: tuple[Decimal | None, Decimal | None] = (None, None)
-        if held:
-            shares = payer.of(*PRODUCTIVE).gpu_seconds / held, payer.of("hoarded").gpu_seconds / held
-        for number, paid in enumerate(_paid(payer.amount)):
-            yield payer.name, payer.kind, *paid, before if number == 0 else None, *shares
-
-
-def _users(facts: Facts) -> Iterable[Cells]:
-    groups: dict[tuple[str | None, ...], list[Amount]] = defaultdict(list)
-    for charge in facts.charges:
-        amount = amount_of(charge.gpu_seconds, charge.cost, charge.currency)
-        groups[(charge.team, charge.user, charge.kind)].append(amount)
-    for (team, user, kind), amounts in groups.items():
-        for paid in _paid(added(amounts)):
-            yield team, user, kind, *paid
-
-
-def _jobs(facts: Facts) -> Iterable[Cells]:
-    for c in facts.charges[:ROWS_MAX]:
-        yield c.team, c.user, c.cluster, c.job, c.kind, c.gpu_seconds / HOUR_S, c.cost, c.currency
-    rest: dict[str, list[Amount]] = defaultdict(list)
-    for c in facts.charges[ROWS_MAX:]:
-        rest[c.kind].append(amount_of(c.gpu_seconds, c.cost, c.currency))
-    for kind, amounts in rest.items():
-        for paid in _paid(added(amounts)):
-            yield None, None, None, _more(len(amounts)), kind, *paid
-
-
-def _more(count: int) -> str:
-    return f"{count:,} smaller ones: in the CSV and Parquet files"
-
-
-def _models(facts: Facts) -> Iterable[Cells]:
-    for use in facts.models:
-        for paid in _paid(use.amount):
-            yield use.team, use.gpu_model, use.mig_profile, use.kind, *paid
-
-
-def _slices(facts: Facts) -> Iterable[Cells]:
-    for h in facts.slices[:ROWS_MAX]:
-        words = (h.team, h.user, h.cluster, h.job, h.slice, h.profile, h.gpu_model, h.share, h.start, h.end)
-        times = (h.device_seconds / HOUR_S, h.idle_seconds / HOUR_S, h.busy_ratio)
-        for paid in _paid(h.amount):
-            yield *words, *times, *paid
-    if rest := facts.slices[ROWS_MAX:]:
-        held = sum((h.device_seconds for h in rest), Decimal(0)) / HOUR_S
-        idle = sum((h.idle_seconds for h in rest), Decimal(0)) / HOUR_S
-        for paid in _paid(added(h.amount for h in rest)):
-            yield None, None, None, _more(len(rest)), *[None] * 6, held, idle, None, *paid
-
-
-def _findings(facts: Facts) -> Iterable[Cells]:
-    for f in facts.findings[:ROWS_MAX]:
-        subject = f"{f.subject['kind']} {f.subject['id']}"
-        cost = None if f.wasted_cost is None else Decimal(f.wasted_cost)
-        hours = Decimal(f.wasted_gpu_seconds) / HOUR_S
-        words = (f.severity, f.state, f.title, f.team, f.user, subject, f.started_at, f.ended_at)
-        yield *words, hours, cost, f.currency, f.summary, f.remedy, f.key
-    if rest := facts.findings[ROWS_MAX:]:
-        yield None, None, _more(len(rest))
-
-
-def _bridge(facts: Facts) -> Iterable[Cells]:
-    for b in bridges(facts):
-        yield b.owner, b.at_price, b.policy, b.shared, b.correction, b.charged, facts.currency
-
-
-def _corrections(facts: Facts) -> Iterable[Cells]:
-    for c in facts.corrected[:ROWS_MAX]:
-        words = (c.period, c.why, rfc3339(c.billed_us), c.team, c.user, c.cluster, c.job, c.gpu_model, c.mig_profile)
-        for paid in _paid(c.amount):
-            yield *words, *paid
-    if rest := facts.corrected[ROWS_MAX:]:
-        for paid in _paid(added(c.amount for c in rest)):
-            yield None, _more(len(rest)), *[None] * 7, *paid
-
-
-def _waited(facts: Facts) -> Iterable[Cells]:
-    if facts.waited is None:
-        yield ("unknown: no scheduler reported waiting requests",)
-        return
-    by_team = facts.waited_by if facts.team is None else {facts.team: facts.waited}
-    for team, waited in sorted(by_team.items(), key=lambda item: -item[1].amount.gpu_seconds):
-        for paid in _paid(waited.amount):
-            yield team, *paid, waited.requests
-
-
-def _quality(facts: Facts) -> Iterable[Cells]:
-    for block in quality(facts).blocks:
-        if isinstance(block, Text):
-            yield block.text, None
-        elif isinstance(block, Notice):
-            yield from (("", item) for item in block.items)
-
-
-def _meanings() -> Iterable[Cells]:
-    return ((BUCKET_WORDS[bucket], text) for bucket, text in MEANINGS.items())

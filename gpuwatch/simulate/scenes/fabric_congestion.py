@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from gpuwatch.simulate.courses import Load
 from gpuwatch.simulate.models import A100, H100, Model
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.slurm import leaf_name
-from gpuwatch.simulate.staging import Load, Stage
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "fabric-congestion"
 HOUR = 3600

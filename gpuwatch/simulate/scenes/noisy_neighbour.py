@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gpuwatch.simulate.courses import Cycle
 from gpuwatch.simulate.models import A30, A100, L40S
 from gpuwatch.simulate.scene import scene
-from gpuwatch.simulate.staging import Cycle, Stage
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "noisy-neighbour"
 MINUTE = 60

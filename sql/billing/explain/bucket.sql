@@ -1,5 +1,5 @@
 -- A row of line_bucket is a line of held time and its device microseconds in each bucket. Whole hours come from ledger_hour, cut
--- hours from piece, which billing/ledger and billing/ledger_cut_piece fill with these alone.
+-- hours from bucket_time, which billing/ledger and billing/ledger_cut_bucket_time fill with these alone.
 create or replace temp table line_bucket as
 with near as (
     select t.key, t.kind_id, t.run_id, t.share_num, t.share_den, t.start_us, t.end_us, u.cluster, u.device_id, u.profile
@@ -32,7 +32,7 @@ part as (
         n.key,
         columns('^(unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
     from near n
-    join piece p
+    join bucket_time p
         on p.kind_id = n.kind_id
         and p.run_id = n.run_id
         and p.share_num = n.share_num

@@ -24,7 +24,7 @@ with counted as (
         sum(s.stranded_us::hugeint * (s.share_num * ($scale // s.share_den))) as stranded_units,
         sum(s.out_of_service_us::hugeint * (s.share_num * ($scale // s.share_den))) as out_of_service_units,
         sum(s.mig_remainder_us::hugeint * (s.share_num * ($scale // s.share_den))) as mig_remainder_units
-    from piece s
+    from bucket_time s
     join policy_day y on y.day_us = s.step * 86400000000
     left join (select * from run where $by_word) r on r.run_id = s.run_id
     left join run_team t on t.run_id = s.run_id

@@ -1,5 +1,5 @@
--- Adds to bit the time that a run which is over lacks to whole increments of billing, at its last microsecond.
-insert into bit by name
+-- Adds to run_adjustment the time that rounds an ended run up to whole billing increments, at its last microsecond.
+insert into run_adjustment by name
 with increment as (
     select
         t.run_id,
@@ -8,7 +8,7 @@ with increment as (
         y.policy,
         y.day_us,
         (y.minimum_us - (t.end_us - t.start_us) % y.minimum_us) % y.minimum_us as pad_us
-    from torn t
+    from ended_run t
     join policy_day y on y.day_us = (t.end_us - 1) // 86400000000 * 86400000000
     where y.minimum_us > 0 and t.end_us - 1 >= $start_us and t.end_us - 1 < $end_us
 )

@@ -1,5 +1,5 @@
--- Adds to line what single runs bring, at one instant each and so alike in every window. A row is paid by one and taken from
--- the other. part 3: counted as it is.
+-- Adds the adjustments of single runs to line. Each has one instant, so it is the same in every window. What a team pays is
+-- taken from the platform, and the reverse. part 3: always counted.
 create or replace temp table run_sum as
 with placed as (
     select
@@ -9,7 +9,7 @@ with placed as (
         a.cause,
         p.kind_id,
         sum(a.units) as units
-    from bit a
+    from run_adjustment a
     join unit u on u.device_id = a.device_id and u.profile is not distinct from a.profile
     join priced_unit p on p.unit_id = u.unit_id and p.start_us <= a.at_us and p.end_us > a.at_us
     group by all

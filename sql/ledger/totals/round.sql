@@ -1,7 +1,7 @@
--- A row of keyed is a row of booked, ordered by its dimensions; its rowid breaks ties between equal remainders.
+-- A row of keyed is a row of charge_group, ordered by its dimensions; its rowid breaks ties between equal remainders.
 create or replace temp table keyed as
 select *
-from booked
+from charge_group
 order by
     step, team, user, queue, namespace, account, job, gpu_model, mig_profile, slice, cluster, pool, bucket_place,
     held desc, lacks, currency, kind, external, cause, shown desc;

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.opencost.allocation import Allocations, Row, allocations
-from gpuwatch.billing.opencost.idle_share import deal
+from gpuwatch.billing.opencost.idle_share import divide
 from gpuwatch.billing.opencost.query import parse_query
 from gpuwatch.billing.opencost.response import allocation_answer, listing, summary_answer, topline_answer
 from gpuwatch.core.clock import rfc3339
@@ -323,9 +323,9 @@ def test_what_has_no_rate_has_no_cost() -> None:
 
 
 def test_parts_are_whole_and_lose_nothing() -> None:
-    assert [3, 4, 3] == list(deal(10, [1, 1, 1]))
-    assert [0, 10] == list(deal(10, [0, 5]))
-    assert [] == list(deal(10, []))
+    assert [3, 4, 3] == list(divide(10, [1, 1, 1]))
+    assert [0, 10] == list(divide(10, [0, 5]))
+    assert [] == list(divide(10, []))
 
 
 def test_one_currency_is_told() -> None:

@@ -1,4 +1,4 @@
-"""Correction lines: what changed in closed periods, posted once to a period that is open."""
+"""Correction lines: later changes to closed periods, each posted once to an open period."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.state.core import State, record
 
 MAX_LINES = 1_000_000
-"""Lines that one posting, or one answer, has."""
+"""Lines of one posting, or of one answer."""
 REOPENED = "reopened"
-"""Why lines take back what was posted of a period that is open again."""
+"""The reason of lines that reverse the corrections of a reopened period."""
 
 Line = Mapping[str, Any]
 """`words` (a row's words), `currency`, and the differences `gpu_seconds`, `cost_exact` and `cost` as decimal text."""
@@ -29,7 +29,7 @@ Line = Mapping[str, Any]
 class Correction:
     """A posted difference of one frozen row: exact, and in cents; both None where the time has no price.
 
-    `period` and `number` say which closing it corrects, `posted_us` in which window it is billed.
+    `period` and `number` identify the corrected closing; it is billed in the window that contains `posted_us`.
     """
 
     id: int
@@ -43,31 +43,45 @@ class Correction:
     cost_exact: Decimal | None
     cost: Decimal | None
 
+    def as_dict(self) -> dict[str, Any]:
+        """The correction in the content of the period that it is billed in."""
+        return {
+            "id": self.id,
+            "corrects": self.period,
+            "closing": self.number,
+            "posted": rfc3339(self.posted_us),
+            **self.words,
+            "currency": self.currency,
+            "gpu_seconds": f"{self.gpu_seconds:f}",
+            "cost_exact": None if self.cost_exact is None else f"{self.cost_exact:f}",
+            "cost": None if self.cost is None else f"{self.cost:f}",
+        }
+
 
 class Corrections:
-    """The corrections of a state. Every method is one transaction and raises StoreError where it cannot be reached."""
+    """The corrections of a state. Every method is one transaction, and raises StoreError if the state is unreachable."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def of(self, period: str) -> list[Correction]:
-        """All lines ever posted of a period, in the order of posting."""
+        """All lines ever posted for a period, oldest first."""
         return self._read(correction.c.name == period)
 
     def posted(self, window: Window) -> list[Correction]:
-        """The lines that are billed in a window, of whatever period they are, in the order of posting."""
+        """The lines billed in a window, for any period, oldest first."""
         return self._read(inside(window))
 
     def billed(self, window: Window, own: str | None = None) -> list[Correction]:
-        """What corrections add to the live books of a window, so that windows add up to what was billed, however they cut."""
+        """The corrections to add to the live ledger of a window, so that any windows add up to the billed total."""
         with self._state.transaction(write=False) as connection:
             return billed(connection, window, own)
 
     def post(self, period: str, number: int, seen: int, lines: Sequence[Line], why: str, at_us: int) -> int:
-        """Posts lines to `at_us`, or to the first instant after it that is in no closed period. Returns how many.
+        """Posts lines at `at_us`, or at the first later instant outside closed periods. Returns the number of lines.
 
-        `seen` is the id of the newest line of the period (0: none) that the lines follow from. Where another one was
-        posted since, or the closing is no longer in force, nothing is posted: the next look finds what is left.
+        `seen` is the id of the newest line of the period (0: none) that the lines are based on. If another line was posted
+        since, or the closing is no longer in force, nothing is posted; the next comparison finds the difference again.
         """
         if not lines:
             return 0

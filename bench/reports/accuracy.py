@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Z = 1.959963984540054
-"""Of a two-sided interval of 95 %."""
+"""Standard deviations of a two-sided 95 % interval."""
 HEADLINE = ("false-utilization", "idle-hoarding", "topology-blind-placement", "fragmentation")
 WRONG_MAX = 12
 """False findings listed per variant."""
@@ -16,7 +16,7 @@ PRECISION_GOAL, RECALL_GOAL = 0.95, 0.90
 
 
 class Summed(Protocol):
-    """What one detector did on all fleets."""
+    """The results of one detector on all fleets."""
 
     planted: int
     found: int
@@ -29,7 +29,7 @@ class Summed(Protocol):
 
 @dataclass(frozen=True)
 class Counts:
-    """Sums over `fleets` fleets; on `failed` of them some rule failed."""
+    """Sums over `fleets` fleets; `failed` of them had a failing rule."""
 
     fleets: int
     failed: int
@@ -37,7 +37,7 @@ class Counts:
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
-    """The Wilson score interval of a rate at 95 %; (0, 1) where nothing was tried.
+    """The 95 % Wilson score interval of a rate; (0, 1) without any tries.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
     """
@@ -52,7 +52,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 def report(
     counts: Mapping[str, Counts], titles: Mapping[str, str], seeds: Sequence[int], shapes: Sequence[str] = ()
 ) -> str:
-    """docs/understand/accuracy.md as text; `shapes` are rows of a table of what is planted."""
+    """docs/understand/accuracy.md as text; `shapes` are the rows of the table of planted cases."""
     parts = [_HEAD.format(seeds=_range(seeds))]
     for variant, summed in counts.items():
         parts.append(f"## {titles[variant]} (`{variant}`)\n\n{summed.fleets} fleets.{_failed(summed.failed)}\n")
@@ -67,20 +67,20 @@ def _table(counts: Counts) -> str:
         "| Detector | Planted | Found | Recall (95 %) | Findings right | False | Precision (95 %) | Decoys | Hit |",
         "| --- | --: | --: | --- | --: | --: | --- | --: | --: |",
     ]
-    for name, told in sorted(counts.detectors.items()):
+    for name, one in sorted(counts.detectors.items()):
         lines.append(
-            f"| `{name}` | {told.planted} | {told.found} | {_rate(told.found, told.planted, RECALL_GOAL)} | {told.right} | "
-            f"{told.false} | {_rate(told.right, told.right + told.false, PRECISION_GOAL)} | {told.decoys} | "
-            f"{told.decoys_hit} |"
+            f"| `{name}` | {one.planted} | {one.found} | {_rate(one.found, one.planted, RECALL_GOAL)} | {one.right} | "
+            f"{one.false} | {_rate(one.right, one.right + one.false, PRECISION_GOAL)} | {one.decoys} | "
+            f"{one.decoys_hit} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def _wrong(counts: Counts) -> list[str]:
     """The summary of every false finding, so that a reader can check it."""
-    told = [f"- `{name}`, {text}" for name, mine in sorted(counts.detectors.items()) for text in mine.wrong]
-    more = [f"- and {len(told) - WRONG_MAX} more"] if len(told) > WRONG_MAX else []
-    return ["False findings:\n\n" + "\n".join([*told[:WRONG_MAX], *more]) + "\n"] if told else []
+    listed = [f"- `{name}`, {text}" for name, mine in sorted(counts.detectors.items()) for text in mine.wrong]
+    more = [f"- and {len(listed) - WRONG_MAX} more"] if len(listed) > WRONG_MAX else []
+    return ["False findings:\n\n" + "\n".join([*listed[:WRONG_MAX], *more]) + "\n"] if listed else []
 
 
 def _rate(hits: int, of: int, goal: float) -> str:

@@ -1,5 +1,5 @@
--- Adds to piece what cut_segment holds, divided into buckets by cut_bucket.
-insert into piece by name
+-- Adds to bucket_time what cut_segment holds, divided into buckets by cut_bucket.
+insert into bucket_time by name
 -- Stranded time within free time that an edge cuts: rounded from the start of each state, as the hourly ledger does.
 with cut_stranded as (
     select

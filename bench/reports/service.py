@@ -6,8 +6,8 @@ from typing import Any
 
 from bench import live, push
 from bench import serve as served
+from bench.reports.tables import short, table, target
 from bench.stages import MONTH_DAYS, MONTH_STEP_S
-from bench.tables import short, table, target
 
 Facts = dict[str, Any]
 PROGRAMS = (("gpuwatch", "gpuwatch"), ("Prometheus", "prometheus"), ("VictoriaMetrics", "victoria"))

@@ -1,6 +1,6 @@
--- A row of booked is a group of charges, as in billing/charge.sql: the whole days of the window, less what lies before its start,
+-- A row of charge_group is a group of charges, as in billing/charge.sql: the whole days of the window, less what lies before its start,
 -- and what its last day has up to its end.
-create or replace temp table booked as
+create or replace temp table charge_group as
 with signed as (
     select
         *,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import analyzer_report, money_report, peers, service_report, sources_report
+from bench import peers
+from bench.reports import analyzer, money, service, sources
+from bench.reports.tables import table, target
 from bench.stages import DAYS, QUERY_RUNS, TEXT_DAYS, TEXT_GPUS
-from bench.tables import table, target
 
 FLEETS = (100, 1000)
 
@@ -50,10 +51,10 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
                 target("weekly chargeback, slowest p95", 50, slowest, "ms"),
                 target("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
                 target("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
-                *service_report.targets(facts),
-                *sources_report.targets(facts),
-                *analyzer_report.targets(facts),
-                *money_report.targets(facts),
+                *service.targets(facts),
+                *sources.targets(facts),
+                *analyzer.targets(facts),
+                *money.targets(facts),
             ],
         ),
         "",
@@ -107,11 +108,11 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         "",
         *_peers(facts["peers"]),
         "",
-        *service_report.sections(facts),
-        *sources_report.sections(facts),
+        *service.sections(facts),
+        *sources.sections(facts),
         "",
-        *analyzer_report.sections(facts),
-        *money_report.sections(facts),
+        *analyzer.sections(facts),
+        *money.sections(facts),
     ]
     return "\n".join(lines)
 

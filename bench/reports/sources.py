@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.tables import short, table, target
+from bench.reports.tables import short, table, target
 
 Facts = dict[str, Any]
 PROTOCOLS = (

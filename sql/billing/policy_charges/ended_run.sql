@@ -1,5 +1,5 @@
--- A row of torn is a run that is over and the span in which something held it; failed: a node or a preemption ended it.
-create or replace temp table torn as
+-- A row of ended_run is a run that is over and the span in which it held GPUs; failed: a node failure or a preemption ended it.
+create or replace temp table ended_run as
 select
     r.run_id,
     r.cluster,
@@ -11,9 +11,9 @@ join segment s on s.run_id = r.run_id and s.cluster = r.cluster
 where r.ended and r.start_us < $end_us and r.end_us > $start_us - $before_us
 group by r.run_id, r.cluster;
 
--- A row of bit is device time of a run at one instant that moves money: units that its team pays beside what it held, or less
--- than that.
-create or replace temp table bit (
+-- A row of run_adjustment is device time at one instant that its team pays in addition to what a run held (units above 0), or
+-- does not pay although the run held it (below 0).
+create or replace temp table run_adjustment (
     day_us bigint,
     policy integer,
     run_id bigint,
