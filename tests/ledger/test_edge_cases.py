@@ -372,6 +372,23 @@ def test_a_reclaimed_spot_node_is_billed_to_its_reclaim_with_the_reason_kept() -
     assert ["PREEMPTED"] == [row["state"] for row in world.rows("run")]
 
 
+ENDINGS = {
+    "a later poll that was late does not make it run again": (
+        [claim("7", 0, 1500, state="COMPLETED"), claim("7", 0, None, state="RUNNING", evidence=1520, kind="scontrol")],
+        "COMPLETED",
+    ),
+    "an end without a word for it is unknown": ([claim("7", 0, 1500, state="Running")], None),
+    "a job without an end runs": ([claim("7", 0, None, state="RUNNING", evidence=1520)], "RUNNING"),
+}
+
+
+@pytest.mark.parametrize(("records", "expected"), ENDINGS.values(), ids=ENDINGS)
+def test_an_ended_job_is_never_shown_as_running(records: list[dict[str, Any]], expected: str | None) -> None:
+    world = World().add(samples(Gpu(), minutes(0, HOUR), BUSY), *records).book()
+
+    assert [expected] == [row["state"] for row in world.rows("run")]
+
+
 def test_a_suspended_job_hoards_its_gpu_and_pays_for_it() -> None:
     world = World().add(
         samples(A, minutes(0, 1200), BUSY, job="7"),

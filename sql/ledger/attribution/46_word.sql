@@ -12,7 +12,8 @@ with words as (
         max(qos) as qos,
         max(name) as name,
         max(labels) as labels,
-        arg_max(state, coalesce(evidence_us, end_us, start_us)) as state,
+        arg_max(state, coalesce(evidence_us, end_us, start_us)) as last_state,
+        arg_max(state, coalesce(evidence_us, end_us, start_us)) filter (where end_us is not null) as end_state,
         min(submit_us) as submit_us
     from claim
     where cluster = $cluster
@@ -24,6 +25,9 @@ queued as (
     where cluster = $cluster and queue is not null and job_id is not null
     group by job_id
 )
-select w.* exclude (job_id) replace (coalesce(w.queue, q.queue) as queue), null::varchar as own
+select
+    w.* exclude (job_id) replace (coalesce(w.queue, q.queue) as queue),
+    coalesce(w.end_state, w.last_state) as ended_state,
+    null::varchar as own
 from words w
 left join queued q using (job_id);

@@ -95,7 +95,17 @@ with declared as (
     from wanted w
     group by w.run_id
 )
-select $cluster as cluster, d.*, true as declared, w.* exclude (run_id)
+select
+    $cluster as cluster,
+    d.*,
+    true as declared,
+    w.* exclude (run_id, last_state, end_state, ended_state),
+    -- A record of the end that still reads "running" shows that the run ended, and not how.
+    case
+        when not d.ended then w.last_state
+        when lower(w.ended_state) not in ('running', 'suspended', 'stopped', 'configuring', 'signaling', 'pending')
+            then w.ended_state
+    end as state
 from declared d
 join run_word w using (run_id)
 union all by name
