@@ -27,7 +27,8 @@ Counts = dict[str, float | int | None]
 def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> dict[str, Any]:
     """GPUs and MIG slices by cluster, pool and model: the answer of GET /fleet.
 
-    `gpus` counts whole GPUs and `slices` MIG slices; a partitioned GPU is in `partitioned` and its slices. A device that
+    `gpus` counts whole GPUs and `slices` MIG slices; a partitioned GPU is in `partitioned` and its slices, or
+    only its slices where no exporter shows which GPU they are on. A device that
     several share counts in parts. `reporting` is evaluated at now_us; the rest comes from the ledger at `as_of`: held at
     that instant, and on average over the RECENT_US before how many were not idle (active) and how many worked at a
     roof of the GPU (effective): None where none of the held ones gives SM, tensor or DRAM activity, and otherwise of the

@@ -131,7 +131,8 @@ select
     c.cluster,
     d.pool,
     d.model as gpu_model,
-    d.gi >= 0 as slice,
+    -- A slice that only its scheduler reports has no GPU instance and a profile; which GPU it is on is not known.
+    d.gi >= 0 or d.profile is not null as slice,
     any_value(e.as_of_us) as as_of_us,
     coalesce(sum(c.total), 0)::double as total,
     coalesce(
@@ -145,7 +146,7 @@ select
     case when sum(c.allocated) > 0 then sum(c.active) else 0 end::double as active,
     case when sum(c.allocated) > 0 then sum(c.effective) else 0 end::double as effective,
     case when sum(c.allocated) > 0 then coalesce(sum(c.effective_known), 0) else 0 end::double as effective_known,
-    count(distinct d.parent_id) filter (where c.total is not null) as boards
+    count(distinct d.parent_id) filter (where c.total is not null and d.gi >= 0) as boards
 from counted c
 join seen d on d.device_id = c.device_id and d.cluster = c.cluster
 join cluster_end e on e.cluster = c.cluster

@@ -228,6 +228,19 @@ def test_slices_are_counted_apart_from_whole_gpus() -> None:
     assert 1 == found["total"]["partitioned"]
 
 
+def test_slices_that_only_the_scheduler_reports_are_no_whole_gpus() -> None:
+    """Seven slices and two whole GPUs of a node without an exporter; which GPU the slices are on is not known."""
+    world = World().add(
+        node("n1", {"": 1}),
+        samples(Gpu(), minutes(0, HOUR)),
+        node("dark", {"": 2, "1g.10gb": 7}, at=0),
+        node("dark", {"": 2, "1g.10gb": 7}, at=HOUR),
+    )
+    total = look(world)["total"]
+
+    assert (3, 7, 0) == (total["gpus"]["total"], total["slices"]["total"], total["partitioned"])
+
+
 def test_a_gpu_that_two_share_is_one_gpu() -> None:
     """Time slices: two pods on one GPU."""
     world = World().add(
