@@ -28,6 +28,7 @@ from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 if TYPE_CHECKING:
     from gpuwatch.service.service import Service
 
+TITLE = "gpuwatch"
 OPENAPI = "/api/openapi.json"
 ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text with a separate
 currency. Lists return `items` and `next`; errors return `error` with `code`, `message`, `hint` and optionally `field`."""
@@ -46,7 +47,7 @@ def create_app(
     request may have: those that the server is bound to. `clock` gives seconds, for rates of requests.
     """
     app = FastAPI(
-        title="gpuwatch",
+        title=TITLE,
         version=service.version,
         description=ABOUT,
         openapi_url=None,
@@ -62,11 +63,11 @@ def create_app(
     found = _routers()
     app.state.methods = [(route.path_regex, route.methods) for router in found for route in _own(router)]
     app.state.parameters = {route.endpoint: _parameters(route) for router in found for route in _own(router)}
+    # The routes themselves: include_router would analyze the parameters of each a second time.
     for router in found:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)
     app.router.routes.extend(browse.routes())
-    # Made on the first request: it takes longer than everything else here.
-    app.openapi = cache(partial(_described, app, service.version))  # type: ignore[method-assign]
+    app.openapi = partial(_described, service.version)  # type: ignore[method-assign]
 
     def openapi(request: Request) -> Response:
         return JSONResponse(app.openapi())
@@ -96,9 +97,14 @@ def _parameters(route: APIRoute) -> frozenset[str]:
     return frozenset(f.alias for f in get_flat_params(route.dependant) if isinstance(f.field_info, params.Query))
 
 
-def _described(app: FastAPI, version: str) -> dict[str, Any]:
-    """OpenAPI with our errors instead of the framework's, the bodies that routes read themselves, and the token."""
-    document = get_openapi(title=app.title, version=version, description=ABOUT, routes=app.routes)
+@cache
+def _described(version: str) -> dict[str, Any]:
+    """OpenAPI with our errors instead of the framework's, the bodies that routes read themselves, and the token.
+
+    It is made on the first request, because that takes a second, and is the same for every application.
+    """
+    routes = [route for router in _routers() for route in router.routes]
+    document = get_openapi(title=TITLE, version=version, description=ABOUT, routes=routes)
     parts: dict[str, Any] = document.setdefault("components", {})
     _, definitions = models_json_schema(
         [(model, "validation") for model in body_models()], ref_template="#/components/schemas/{model}"
