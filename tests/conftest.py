@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,42 @@ def one_thread() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb, "connect", with_one_thread)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Stores and states in memory copy the empty tables of the first ones: migrating each takes twice as long."""
+    from gpuwatch.state import State
+    from gpuwatch.store.database import Store
+
+    folder = tmp_path_factory.mktemp("migrated")
+    store, state = str(folder / "empty.duckdb"), folder / "empty.sqlite"
+    with Store.open(None) as first:
+        first.copy_to(Path(store))
+    with State.open("sqlite://") as first_state:
+        first_state.copy_to(state)
+    migrate_store, migrate_state = Store._migrate, State._migrate
+
+    def copy_store(opened: Store) -> None:
+        if opened.path is not None:
+            migrate_store(opened)
+            return
+        opened._connection.execute(f"attach '{store}' as empty (read_only)")
+        opened._connection.execute("copy from database empty to memory")
+        opened._connection.execute("detach empty")
+
+    def copy_state(opened: State) -> None:
+        if opened._name or opened._engine.dialect.name != "sqlite":
+            migrate_state(opened)
+            return
+        with opened._engine.connect() as connection, closing(sqlite3.connect(state)) as saved:
+            raw: Any = connection.connection.driver_connection
+            saved.backup(raw)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "_migrate", copy_store)
+        patch.setattr(State, "_migrate", copy_state)
         yield
 
 
