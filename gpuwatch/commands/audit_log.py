@@ -9,7 +9,7 @@ import typer
 
 from gpuwatch.commands import remote
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, moment_us, names, show
+from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, moment_us, names, show, state_only
 from gpuwatch.core.errors import StoreError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
@@ -41,12 +41,11 @@ def audit_log(
         parameters = {"since": since, "what": ",".join(words) or None, "limit": limit}
         items = json.loads(remote.get(note, "/api/v1/audit", parameters))["items"]
     else:
-        from gpuwatch.state import State
         from gpuwatch.state.audit_log import entries, entry_words
 
         if not data.is_dir():
             raise StoreError(f"no gpuwatch data in {data}: import something first, or pass --data DIR")
-        with State.open(data) as state:
+        with state_only(data) as state:
             items = [entry_words(entry) for entry in entries(state, since_us=since_us, what=words, limit=limit)]
     rows = [{**item, "change": _change(item)} for item in items]
     show(Listing(COLUMNS, rows, shown=SHOWN, foot=[] if rows else ["No changes recorded."]), form)

@@ -15,6 +15,7 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     DataOption,
     FormatOption,
+    NewStateOption,
     moment_us,
     now_us,
     opened,
@@ -46,6 +47,7 @@ def import_(
         str, typer.Option("--timezone", metavar="TZ", help="Time zone of local times without an offset.")
     ] = "UTC",
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if any row was rejected.")] = False,
+    new_state: NewStateOption = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -70,7 +72,7 @@ def import_(
         if note is not None:
             report = send_bills(note, kind, paths, step)
         else:
-            with opened(data, config, create=True, instead=STOP_FIRST) as (store, state, _):
+            with opened(data, config, create=True, instead=STOP_FIRST, new_state=new_state) as (store, state, _):
                 report = import_paths(
                     store,
                     state,
@@ -127,6 +129,7 @@ def analyze(
     ] = None,
     detector: Annotated[list[str] | None, typer.Option("--detector", metavar="ID", help="Only these rules.")] = None,
     retain: Annotated[bool, typer.Option("--retain", help="Afterwards delete data past its retention.")] = False,
+    new_state: NewStateOption = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -138,7 +141,7 @@ def analyze(
     since_us, until_us = moment_us(since, "--since"), moment_us(until, "--until")
     if since_us is not None and until_us is not None:
         Window(since_us, until_us)
-    with opened(data, config) as (store, state, settings), progress("analyze") as step:
+    with opened(data, config, new_state=new_state) as (store, state, settings), progress("analyze") as step:
         report = run_analysis(
             store,
             state,

@@ -15,6 +15,7 @@ from gpuwatch.commands import remote
 from gpuwatch.commands.shared import in_folder, opened, print_stderr
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.store import lockfile
+from gpuwatch.store.private_files import users_umask
 
 if TYPE_CHECKING:
     from gpuwatch.core.clock import Window
@@ -80,8 +81,9 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
                 shutil.copyfileobj(whole, sys.stdout.buffer, COPY_BYTES)
             sys.stdout.flush()
         else:
-            mask = os.umask(0)
-            os.umask(mask)
+            with users_umask():
+                mask = os.umask(0)
+                os.umask(mask)
             os.chmod(file.name, 0o666 & ~mask)  # normal permissions; the temporary file is private
             os.replace(file.name, out)
     except OSError as error:

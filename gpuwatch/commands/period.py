@@ -25,6 +25,7 @@ from gpuwatch.commands.shared import (
     opened,
     print_stderr,
     show,
+    state_only,
     write,
 )
 from gpuwatch.core.errors import StoreError
@@ -254,11 +255,9 @@ def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _state(data: Path) -> Iterator[State]:
     """Only the state database: frozen periods do not need the ledger."""
-    from gpuwatch.state import State
-
     if not data.is_dir():
         raise StoreError(f"no gpuwatch data in {data}: import something first, or pass --data DIR")
-    with State.open(data) as state:
+    with state_only(data) as state:
         yield state
 
 

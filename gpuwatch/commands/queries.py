@@ -32,6 +32,7 @@ from gpuwatch.commands.shared import (
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import FORMATS, Listing, choose
 from gpuwatch.store import lockfile
+from gpuwatch.store.private_files import users_umask
 
 if TYPE_CHECKING:
     from gpuwatch.core.clock import Window
@@ -194,7 +195,8 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
         return
     try:
         in_folder(out)
-        out.write_bytes(content)
+        with users_umask():
+            out.write_bytes(content)
     except OSError as error:
         raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
 

@@ -1,4 +1,4 @@
-"""The commands serve and backup."""
+"""The command serve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, opened, print_stderr, program, write
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    NewStateOption,
+    print_stderr,
+    program,
+    write,
+)
 from gpuwatch.core.errors import SourceUnreachable, StoreError, UnreadableInput, UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +54,7 @@ def serve(
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration, print what would run, and exit.")
     ] = False,
+    new_state: NewStateOption = False,
 ) -> None:
     """Run the service. Collectors, analysis, alerts, API and pages run in one process; SIGHUP reloads --config."""
     if data.exists() and not data.is_dir():
@@ -61,10 +70,12 @@ def serve(
             write(described(plan))
             return
         from gpuwatch.service.service import Service
+        from gpuwatch.store.private_files import private_umask
 
-        service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj)
-        again.call = lambda: service.reload(lambda: read_again(config, os.environ))
-        run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
+        with private_umask():
+            service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj, new_state=new_state)
+            again.call = lambda: service.reload(lambda: read_again(config, os.environ))
+            run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
     finally:
         # While shutting down, ignore SIGHUP: there is nothing to reload.
         signal.signal(signal.SIGHUP, signal.SIG_IGN if before == signal.SIG_DFL else before)
@@ -102,27 +113,6 @@ def described(plan: Plan) -> str:
     )
     lines.append(f"The configuration is valid: {', '.join(counts)}.")
     return "\n".join(lines) + "\n"
-
-
-def backup(
-    data: DataOption = DEFAULT_DATA,
-    config: ConfigOption = None,
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="An empty or new directory.")] = Path("gpuwatch-backup"),
-) -> None:
-    """Back up a data directory. Works while it is served; to restore, use the copy as --data."""
-    from gpuwatch.commands.remote import post
-    from gpuwatch.service.backup import backup as copy
-    from gpuwatch.store import lockfile
-
-    note = lockfile.find(data)
-    if note is not None:
-        answer = post(note, "/api/v1/backup", {"directory": str(target.absolute())})
-        total = int(answer["telemetry_bytes"]) + int(answer["state_bytes"])
-    else:
-        with opened(data, config) as (store, state, _):
-            done = copy(store, state, target)
-        total = done.telemetry_bytes + done.state_bytes
-    write(f"{target}: {total} bytes; to restore, pass it as --data\n")
 
 
 def run(
@@ -272,4 +262,3 @@ def _taken(host: str, port: int, error: OSError) -> SourceUnreachable:
 
 
 command("serve", serve, place=20)
-command("backup", backup, place=150)

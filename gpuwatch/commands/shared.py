@@ -18,6 +18,7 @@ from gpuwatch.output.listing import Listing, choose, visible
 from gpuwatch.output.terminal import as_text, terminal_width
 from gpuwatch.state.actor import typed_by, user
 from gpuwatch.store import lockfile
+from gpuwatch.store.private_files import users_umask
 
 if TYPE_CHECKING:
     from gpuwatch.core.clock import Window
@@ -37,6 +38,12 @@ FormatOption = Annotated[
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings file, e.g. gpuwatch.toml; see docs/reference/settings.md."),
+]
+NewStateOption = Annotated[
+    bool,
+    typer.Option(
+        "--new-state", help="Go on with a new or another state (tokens, prices, policies) if the store's is lost."
+    ),
 ]
 WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
 WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
@@ -76,35 +83,51 @@ def settings_of(config: Path | None) -> Settings:
 
 @contextmanager
 def opened(
-    data: Path, config: Path | None = None, create: bool = False, instead: str = "stop it, or use its API"
+    data: Path,
+    config: Path | None = None,
+    create: bool = False,
+    instead: str = "stop it, or use its API",
+    new_state: bool = False,
 ) -> Iterator[tuple[Store, State, Settings]]:
-    """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, or if a
-    server holds it; `instead` is the advice for that case.
+    """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, if its
+    state is missing or another one, or if a server holds it; `instead` is the advice for that case.
     """
-    from gpuwatch.state import State
+    from gpuwatch.state.pairing import open_state_of
     from gpuwatch.store.database import Store
+    from gpuwatch.store.private_files import private_umask
 
     settings = settings_of(config)
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
-    try:
-        store = Store.open(
-            data,
-            memory_limit=settings.memory_limit,
-            threads=settings.threads,
-            temp_directory=settings.temp_directory,
-            create=create,
-        )
-    except StoreError as error:
-        if (note := lockfile.find(data)) is None:
-            raise
-        raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
-    with store, State.open(data) as state:
-        if settings.detectors_dir is not None:
-            from gpuwatch.findings import custom_rules
+    with private_umask():
+        try:
+            store = Store.open(
+                data,
+                memory_limit=settings.memory_limit,
+                threads=settings.threads,
+                temp_directory=settings.temp_directory,
+                create=create,
+            )
+        except StoreError as error:
+            if (note := lockfile.find(data)) is None:
+                raise
+            raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
+        with store, open_state_of(store, data, new_state) as state:
+            if settings.detectors_dir is not None:
+                from gpuwatch.findings import custom_rules
 
-            custom_rules.load(settings.detectors_dir, store)
-        yield store, state, settings
+                custom_rules.load(settings.detectors_dir, store)
+            yield store, state, settings
+
+
+@contextmanager
+def state_only(data: Path) -> Iterator[State]:
+    """The state without the store, which a server may hold. Raises StoreError if it is missing or another one."""
+    from gpuwatch.state.pairing import open_state_only
+    from gpuwatch.store.private_files import private_umask
+
+    with private_umask(), open_state_only(data) as state:
+        yield state
 
 
 def window_of(text: str, context: typer.Context) -> Window:
@@ -146,7 +169,8 @@ def write(text: str, out: Path | None = None) -> None:
         return
     try:
         in_folder(out)
-        out.write_text(text, "utf-8")
+        with users_umask():
+            out.write_text(text, "utf-8")
     except OSError as error:
         raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
 

@@ -23,6 +23,7 @@ from gpuwatch.commands.shared import (
     print_stderr,
     program,
     show,
+    state_only,
 )
 from gpuwatch.core.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
@@ -117,15 +118,13 @@ def revoke(
 @contextmanager
 def _state(data: Path, create: bool = False) -> Iterator[State]:
     """Only the state database, which can be opened while a server runs on the directory, or before the first start."""
-    from gpuwatch.state import State
-
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
     if not data.exists() and not create:
         raise StoreError(
             f"no gpuwatch data in {data}: import something or start gpuwatch serve first, or pass --data DIR"
         )
-    with State.open(data) as state:
+    with state_only(data) as state:
         yield state
 
 

@@ -46,8 +46,9 @@ def slug(team: str) -> str:
     return f"{readable}--{digest}"
 
 
-def write(files: Sequence[ReportFile], out: Path) -> list[Path]:
-    """Writes files below `out`, each whole or not at all; returns their paths.
+def write(files: Sequence[ReportFile], out: Path, private: bool = False) -> list[Path]:
+    """Writes files below `out`, each whole or not at all; returns their paths. Only their owner reads `private` ones,
+    which are those inside the data directory.
 
     1. All go to temporary files beside their places. 2. Each is renamed. What an earlier run left under the same name
     is replaced. Raises UnreadableInput where `out` cannot be written; then nothing was renamed, or some were and all
@@ -57,14 +58,14 @@ def write(files: Sequence[ReportFile], out: Path) -> list[Path]:
     try:
         for file in files:
             target = out / file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent, 0o700 if private else 0o755)
             handle, temporary = mkstemp(prefix=".report-", dir=target.parent)
             pending.append((temporary, target))
             with os.fdopen(handle, "wb") as stream:
                 stream.write(file.content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(temporary, 0o640)
+            os.chmod(temporary, 0o600 if private else 0o640)
         written = []
         while pending:
             temporary, target = pending[0]
@@ -78,6 +79,14 @@ def write(files: Sequence[ReportFile], out: Path) -> list[Path]:
         for temporary, _ in pending:
             Path(temporary).unlink(missing_ok=True)
     return written
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    """Creates a folder and the missing ones above it with a mode, whatever the umask."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        os.chmod(one, mode)
 
 
 def mailed_files(directory: Path | None, stem: str) -> dict[str, bytes]:

@@ -166,7 +166,8 @@ def write_due(
         return None
     reports = list(facts_of(store, state, week, None, now_us, method=method))
     files = [file for made in _written(store, state, reports, chosen_formats(None), paper) for file in made]
-    return Written(week, tuple(write(files, out)), tuple(summary(facts, _stem(facts)) for facts in reports))
+    private = store.path is not None and out.resolve().is_relative_to(store.path.resolve())
+    return Written(week, tuple(write(files, out, private)), tuple(summary(facts, _stem(facts)) for facts in reports))
 
 
 def notes_of(store: Store, state: State, week: str, now_us: int, *, method: str | None = None) -> tuple[Summary, ...]:

@@ -12,6 +12,7 @@ from gpuwatch.state import FILE as STATE_FILE
 from gpuwatch.state import State
 from gpuwatch.store.database import FILE_NAME as STORE_FILE
 from gpuwatch.store.database import Store
+from gpuwatch.store.private_files import DIRECTORY_MODE, close_to_others
 
 PARTIAL = ".partial"
 
@@ -25,14 +26,14 @@ class Backup:
 
 
 def backup(store: Store, state: State, target: Path) -> Backup:
-    """Copies telemetry and state into `target`, which must be empty or absent. To restore, copy the files back.
+    """Copies telemetry and state into `target`, which must be empty or absent. `gpuwatch restore` copies them back.
 
     The telemetry copy is one snapshot, without later commits. Raises UsageError if `target` has files or is the data
     directory, UnreadableInput if it cannot be written, StoreError if the disk is full. An interrupted copy leaves only
     *.partial files.
     """
-    if store.path is not None and target.resolve() == store.path.resolve():
-        raise UsageError(f"backup {target}: is the data directory itself; use another directory")
+    if store.path is not None and target.resolve().is_relative_to(store.path.resolve()):
+        raise UsageError(f"backup {target}: is inside the data directory {store.path}; use a directory outside it")
     try:
         _prepare(target)
     except OSError as error:
@@ -41,6 +42,7 @@ def backup(store: Store, state: State, target: Path) -> Backup:
     # State first, so that the telemetry it refers to (e.g. acknowledged findings) is in the later copy.
     state.copy_to(settings)
     store.copy_to(telemetry)
+    close_to_others(telemetry)
     os.replace(settings, target / STATE_FILE)
     os.replace(telemetry, target / STORE_FILE)
     return Backup((target / STORE_FILE).stat().st_size, (target / STATE_FILE).stat().st_size)
@@ -50,7 +52,8 @@ def _prepare(target: Path) -> None:
     """Makes sure the directory is empty and writable. Raises OSError or UsageError."""
     if target.exists() and (not target.is_dir() or any(p for p in target.iterdir() if not p.name.endswith(PARTIAL))):
         raise UsageError(f"backup {target}: is not an empty directory; use a new one")
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    close_to_others(target)
     for leftover in target.glob(f"*{PARTIAL}*"):
         leftover.unlink()
     with tempfile.TemporaryFile(dir=target):

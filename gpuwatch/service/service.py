@@ -36,6 +36,7 @@ from gpuwatch.service.priority import threads, yield_to_others
 from gpuwatch.service.read_pool import Readers
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
+from gpuwatch.state.pairing import open_state_of
 from gpuwatch.store.database import Store
 
 BODIES_QUEUED_MAX = 64
@@ -126,9 +127,10 @@ class Service:
         *,
         now_us: Callable[[], int],
         live: bool = True,
+        new_state: bool = False,
     ) -> Service:
         """Opens store and state of a directory (None: in memory). `config` is a parsed configuration, or the other tables
-        of gpuwatch.toml. Raises UsageError with every problem, StoreError for a directory in use.
+        of gpuwatch.toml. Raises UsageError with every problem, StoreError for a directory in use or without its state.
         """
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
@@ -143,7 +145,7 @@ class Service:
         try:
             # An in-memory state would differ per thread, so use a temporary file.
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
-            state = State.open(scratch or directory or "")
+            state = open_state_of(store, directory, new_state) if directory else State.open(scratch or "")
             try:
                 return cls(store, state, plan, now_us, directory, live, scratch)
             except BaseException:

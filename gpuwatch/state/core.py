@@ -16,12 +16,17 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.state.sqlite_log import check_log
+from gpuwatch.store.private_files import make_private
 
 FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""
 
-SCHEMA = "0005"
+SCHEMA = "0006"
 """The newest migration in state_migrations/versions."""
+
+IDENTITY = "state_id"
+"""Name of the setting with the random id of this state."""
 
 BUSY_TIMEOUT_MS = 10_000
 """How long a writer waits for another writer before it gives up."""
@@ -67,6 +72,10 @@ class AuditEntry:
     after: str | None
 
 
+class StateMissing(StoreError):
+    """There is no state where one was expected, or only an empty database."""
+
+
 class State:
     """The state database, migrated to SCHEMA. Methods are thread-safe; each is one transaction.
 
@@ -75,16 +84,17 @@ class State:
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
-        self._name = name
+        self.name = name
 
     @classmethod
-    def open(cls, where: str | os.PathLike[str]) -> Self:
-        """Opens and migrates the state in a data directory (created if absent) or at a SQLAlchemy URL.
+    def open(cls, where: str | os.PathLike[str], create: bool = True) -> Self:
+        """Opens and migrates the state in a data directory or at a SQLAlchemy URL; `create` makes an absent one.
 
-        Raises StoreError: not writable, not a database, no driver, unreachable, or written by a newer gpuwatch.
+        Raises StoreError: not writable, not a database, no driver, unreachable, or written by a newer gpuwatch, and
+        StateMissing if it is absent or empty and `create` is not set.
         """
         text = os.fspath(where)
-        url = _parsed(text) if "://" in text else _file_url(Path(text))
+        url = _parsed(text) if "://" in text else _file_url(Path(text), create)
         name = url.database or "" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
         try:
             engine = sa.create_engine(url, pool_pre_ping=url.get_backend_name() != "sqlite")
@@ -96,7 +106,7 @@ class State:
             sa.event.listen(engine, "begin", _begin_sqlite)
         state = cls(engine, name)
         try:
-            state._migrate()
+            state._migrate(create)
         except BaseException:
             engine.dispose()
             raise
@@ -120,20 +130,27 @@ class State:
         Raises UsageError for a state on a server: use the backup tools of that server.
         """
         if self._engine.dialect.name != "sqlite":
-            raise UsageError(f"backup: state {self._name} is on a server; back it up there (PostgreSQL: pg_dump)")
+            raise UsageError(f"backup: state {self.name} is on a server; back it up there (PostgreSQL: pg_dump)")
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 raw: Any = connection.connection.driver_connection
                 raw.execute("vacuum into ?", (str(path),))
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            raise StoreError(f"state {self._name}: {_cause(error)}") from error
+            raise StoreError(f"state {self.name}: {_cause(error)}") from error
 
     def card_version(self, kind: str) -> int:
         """The current version of a versioned list: 0 before the first."""
         with self.transaction(write=False) as connection:
             card = newest_version(connection, kind)
         return 0 if card is None else int(card.version)
+
+    def identity(self) -> str:
+        """The random id of this state. Copies of it have the same."""
+        found = self.setting(IDENTITY)
+        if found is None:
+            raise StoreError(f"state {self.name}: has no id; restore it from a backup")
+        return found
 
     def setting(self, name: str, default: str | None = None) -> str | None:
         """A stored value by name, else `default`."""
@@ -175,22 +192,25 @@ class State:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
                 yield connection
         except sa.exc.IntegrityError as error:
-            raise StoreError(f"state {self._name}: another process changed it at the same time; repeat") from error
+            raise StoreError(f"state {self.name}: another process changed it at the same time; repeat") from error
         except (sa.exc.SQLAlchemyError, ImportError) as error:
-            raise StoreError(f"state {self._name}: {_cause(error)}") from error
+            raise StoreError(f"state {self.name}: {_cause(error)}") from error
 
-    def _migrate(self) -> None:
+    def _migrate(self, create: bool) -> None:
         """1. Read the recorded schema. 2. If it is outdated, read it again as the only writer and run the missing migrations."""
         with self.transaction(write=False) as connection:
-            if _schema(connection) == SCHEMA:
+            found = _schema(connection)
+            if found == SCHEMA:
                 return
+            if found is None and not create:
+                raise StateMissing(f"state {self.name}: is empty")
         with self.transaction(write=True) as connection:
             found = _schema(connection)
             if found == SCHEMA:
                 return
             if found is not None and found > SCHEMA:
                 raise StoreError(
-                    f"state {self._name}: written by a newer gpuwatch (schema {found}, this one knows {SCHEMA}); upgrade"
+                    f"state {self.name}: written by a newer gpuwatch (schema {found}, this one knows {SCHEMA}); upgrade"
                 )
             # Imported here: a database that is up to date opens without Alembic's start-up time.
             from alembic import command
@@ -209,11 +229,14 @@ def _parsed(text: str) -> URL:
         raise StoreError("state: not a database URL; expected one like postgresql://user@host/gpuwatch") from error
 
 
-def _file_url(directory: Path) -> URL:
+def _file_url(directory: Path, create: bool) -> URL:
     """The SQLite file of a data directory, readable by its owner only because it stores secrets."""
     path = directory / FILE
+    if not create and not (path.exists() and path.stat().st_size):
+        raise StateMissing(f"state {path}: is {'empty' if path.exists() else 'missing'}")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
+        check_log(path)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         fix = "choose another --data directory or its permissions"
@@ -276,11 +299,15 @@ def _json(value: object) -> str | None:
     return None if value is None else dumps(value)
 
 
+RESTORE = "restore it from a backup with gpuwatch restore BACKUP --state-only"
+
+
 def _cause(error: BaseException) -> str:
     """The driver's message on one line, and a fix."""
     message = " ".join(str(getattr(error, "orig", None) or error).split())
     fixes = {
-        "not a database": "move the file away; an empty one is made",
+        "not a database": f"it is damaged; {RESTORE}",
+        "malformed": f"it is damaged; {RESTORE}",
         "locked": "another process writes for long; wait for it, or stop it",
         "readonly": "give this user write permission to the file and its directory",
         "full": "free space on its disk",

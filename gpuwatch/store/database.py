@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from gpuwatch.core import sqlfile
 from gpuwatch.core.errors import StoreError
 from gpuwatch.core.model import TABLES, Points, Records
 from gpuwatch.store.connection import Connection, identifier
+from gpuwatch.store.damage import ChangeLog, cannot_open, check_replayed, warn_if_cut
+from gpuwatch.store.private_files import close_to_others, make_private, private_umask
 from gpuwatch.store.sealing import seal
 from gpuwatch.store.wide_rows import wide
 
@@ -47,36 +48,61 @@ class Store(Connection):
     ) -> Store:
         """Opens or creates the store in `directory`; None is a store in memory. Migrates it.
 
-        Raises StoreError when the directory is missing (create=False), not writable, held by another process,
+        Raises StoreError when the directory is missing (create=False), not writable, held by another process, damaged,
         or written by a newer gpuwatch.
         """
         config: dict[str, Any] = {"memory_limit": memory_limit, "wal_autocheckpoint": WAL_BYTES}
         if threads:
             config["threads"] = min(threads, THREADS_MAX)
         path: Path | None = None
+        file: Path | None = None
+        changes: ChangeLog | None = None
         target = ":memory:"
         if directory is not None:
             path = Path(directory)
             if not (path / FILE_NAME).exists() and not create:
                 raise StoreError(f"no gpuwatch data in {path}: import something first, or give --data DIR")
             try:
-                path.mkdir(parents=True, exist_ok=True)
+                make_private(path)
             except OSError as error:
                 raise StoreError(f"data directory {path}: {error.strerror}; choose another with --data") from error
             config["temp_directory"] = temp_directory or str(path / "tmp")
             config["storage_compatibility_version"] = STORAGE_VERSION
-            target = str(path / FILE_NAME)
-        try:
-            connection = duckdb.connect(target, config=config)
-        except duckdb.Error as error:
-            raise _cannot_open(error, path) from error
-        store = cls(connection, path)
-        try:
-            store._migrate()
-        except BaseException:
-            connection.close()
-            raise
+            file = path / FILE_NAME
+            target, changes = str(file), ChangeLog.of(file)
+        with private_umask() if path else nullcontext():
+            try:
+                connection = duckdb.connect(target, config=config)
+            except duckdb.Error as error:
+                raise cannot_open(error, path, file, changes) from error
+            store = cls(connection, path)
+            try:
+                if path is not None and file is not None and changes is not None:
+                    check_replayed(connection, path, file, changes)
+                    warn_if_cut(connection, file, changes, store._newest_us)
+                store._migrate()
+            except BaseException:
+                connection.close()
+                raise
         return store
+
+    # The state that belongs to it ------------------------------------------------------------------------------
+
+    def linked_state(self) -> str | None:
+        """The id of the state that belongs to this store; None for a new store and for one of an older version."""
+        found = self.sql("select state_id from state_link")
+        return str(found[0][0]) if found else None
+
+    def link_state(self, state_id: str) -> None:
+        """Remembers the id of the state."""
+        with self.transaction():
+            self.sql("delete from state_link")
+            self.sql("insert into state_link values ($state_id)", state_id=state_id)
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever imported, scraped or sent."""
+        kept = ("import_file", "sample", "sample_tail", *TABLES)
+        return not any(self.sql(f"select exists(from {identifier(name)})")[0][0] for name in dict.fromkeys(kept))
 
     # Writing ---------------------------------------------------------------------------------------------------
 
@@ -138,6 +164,7 @@ class Store(Connection):
         try:
             self._execute("attach $path as copy_target (storage_version 'v1.5.0')", {"path": str(path)}).fetchall()
             try:
+                close_to_others(path)
                 self._execute(f'copy from database "{own}" to copy_target').fetchall()
                 self._execute("checkpoint copy_target").fetchall()
             finally:
@@ -148,6 +175,15 @@ class Store(Connection):
     def seal(self, before_us: int) -> int:
         """Sorts samples older than `before_us`, without duplicates; returns rows sealed."""
         return seal(self, before_us)
+
+    def _newest_us(self) -> int | None:
+        """The time of the newest stored sample."""
+        with suppress(duckdb.CatalogException):  # a store that was being created
+            found = self.sql(
+                "select max(newest) from (select max(observed_us) as newest from sample union all select max(observed_us) from sample_tail)"
+            )
+            return None if found[0][0] is None else int(found[0][0])
+        return None
 
     # Opening ---------------------------------------------------------------------------------------------------
 
@@ -174,11 +210,11 @@ class Store(Connection):
                 )
 
 
-def _cannot_open(error: duckdb.Error, path: Path | None) -> StoreError:
-    text = str(error)
-    if "lock" in text.lower():
-        pid = re.search(r"PID (\d+)", text)
-        holder = f"process {pid[1]}" if pid else "another process"
-        return StoreError(f"{path} is in use by {holder}: stop it, or ask it instead of opening its files")
-    first = text.splitlines()[0] if text else type(error).__name__
-    return StoreError(f"cannot open the store in {path}: {first}")
+def linked_state(directory: Path) -> str | None:
+    """The id of the state that a closed store remembers; None if it remembers none or another process has it open."""
+    try:
+        with duckdb.connect(str(directory / FILE_NAME), read_only=True) as connection:
+            found = connection.execute("select state_id from state_link").fetchone()
+    except duckdb.Error:
+        return None  # in use, of an older version, or damaged: opening the store explains it
+    return None if found is None else str(found[0])

@@ -28,6 +28,7 @@ from gpuwatch.simulate.live import Exporters, LiveFleet
 from gpuwatch.simulate.live_demo import Schedulers, start_of
 from gpuwatch.simulate.runs import Run
 from gpuwatch.state import State
+from gpuwatch.state.pairing import open_state_of
 from gpuwatch.store.database import Store
 from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import Gpu, batch, samples
@@ -209,7 +210,7 @@ def test_a_directory_of_a_real_service_is_never_replaced(
     tmp_path: Path, leave: Callable[[Store, State], object]
 ) -> None:
     """Nothing was ever imported into it: that does not make it a demo's."""
-    with Store.open(tmp_path) as store, State.open(tmp_path) as state:
+    with Store.open(tmp_path) as store, open_state_of(store, tmp_path) as state:
         leave(store, state)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     app = typer.Typer()
