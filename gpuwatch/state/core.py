@@ -16,20 +16,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.core.errors import StoreError, UsageError
-from gpuwatch.state.sqlite_log import check_log
-from gpuwatch.store.private_files import make_private
-
-FILE = "state.sqlite"
-"""Name of the SQLite file in the data directory."""
+from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
 
 SCHEMA = "0006"
 """The newest migration in state_migrations/versions."""
 
 IDENTITY = "state_id"
 """Name of the setting with the random id of this state."""
-
-BUSY_TIMEOUT_MS = 10_000
-"""How long a writer waits for another writer before it gives up."""
 
 MAX_AUDIT_ROWS = 1000
 """Audit rows that one call returns at most."""
@@ -72,14 +65,10 @@ class AuditEntry:
     after: str | None
 
 
-class StateMissing(StoreError):
-    """There is no state where one was expected, or only an empty database."""
-
-
 class State:
     """The state database, migrated to SCHEMA. Methods are thread-safe; each is one transaction.
 
-    Every method raises StoreError when the database cannot be reached or is busy for longer than BUSY_TIMEOUT_MS.
+    Every method raises StoreError when the database cannot be reached or is busy for longer than sqlite_file.BUSY_TIMEOUT_MS.
     """
 
     def __init__(self, engine: Engine, name: str) -> None:
@@ -94,7 +83,7 @@ class State:
         StateMissing if it is absent or empty and `create` is not set.
         """
         text = os.fspath(where)
-        url = _parsed(text) if "://" in text else _file_url(Path(text), create)
+        url = _parsed(text) if "://" in text else file_url(Path(text), create)
         name = url.database or "" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
         try:
             engine = sa.create_engine(url, pool_pre_ping=url.get_backend_name() != "sqlite")
@@ -102,8 +91,8 @@ class State:
             fix = "install its driver (PostgreSQL: pip install 'psycopg[binary]') or correct the URL"
             raise StoreError(f"state {name}: no driver ({error}); {fix}") from error
         if engine.dialect.name == "sqlite":
-            sa.event.listen(engine, "connect", _set_pragmas)
-            sa.event.listen(engine, "begin", _begin_sqlite)
+            sa.event.listen(engine, "connect", set_pragmas)
+            sa.event.listen(engine, "begin", begin)
         state = cls(engine, name)
         try:
             state._migrate(create)
@@ -227,39 +216,6 @@ def _parsed(text: str) -> URL:
         return make_url(text)
     except sa.exc.ArgumentError as error:
         raise StoreError("state: not a database URL; expected one like postgresql://user@host/gpuwatch") from error
-
-
-def _file_url(directory: Path, create: bool) -> URL:
-    """The SQLite file of a data directory, readable by its owner only because it stores secrets."""
-    path = directory / FILE
-    if not create and not (path.exists() and path.stat().st_size):
-        raise StateMissing(f"state {path}: is {'empty' if path.exists() else 'missing'}")
-    try:
-        make_private(directory)
-        check_log(path)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        fix = "choose another --data directory or its permissions"
-        raise StoreError(f"state {path}: {error.strerror or error}; {fix}") from error
-    return URL.create("sqlite", database=str(path))
-
-
-def _set_pragmas(connection: Any, _: Any) -> None:
-    """Lets readers run concurrently with a writer, keeps every acknowledged commit, and leaves BEGIN to _begin_sqlite."""
-    connection.isolation_level = None
-    for pragma in (
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",
-        "journal_mode = wal",
-        "synchronous = full",
-        "foreign_keys = on",
-    ):
-        connection.execute(f"pragma {pragma}")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes the lock immediately: upgrading a read transaction can fail without waiting."""
-    write = connection.get_execution_options().get("gpuwatch_write", True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 def _schema(connection: Connection) -> str | None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from shlex import quote
 
 from gpuwatch.core.errors import StoreError
-from gpuwatch.state.core import State, StateMissing
+from gpuwatch.state.core import State
+from gpuwatch.state.sqlite_file import StateMissing
 from gpuwatch.store.database import FILE_NAME, Store, linked_state
 
 log = logging.getLogger(__name__)

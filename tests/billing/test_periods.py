@@ -32,8 +32,7 @@ from gpuwatch.policy.policy import as_dict
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.state import State
-from gpuwatch.state.core import FILE
+from gpuwatch.state import FILE, State
 from gpuwatch.state.versioned_lists import VersionedLists
 from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, IDLE, Gpu, World, claim, minutes, samples, us

@@ -23,8 +23,7 @@ from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.state import State
-from gpuwatch.state.core import FILE
+from gpuwatch.state import FILE, State
 from gpuwatch.store.database import Store
 from tests.e2e.process import Server
 from tests.worlds.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
