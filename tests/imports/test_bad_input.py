@@ -72,6 +72,14 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, store, state)
 
 
+@pytest.fixture(scope="module")
+def empty_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """One for all files that are refused whole: each leaves it as empty as it was."""
+    folder = tmp_path_factory.mktemp("refused")
+    with Store.open(None, threads=1) as store, State.open(folder / "state") as state:
+        yield Desk(folder, store, state)
+
+
 UNREADABLE: list[tuple[str, bytes]] = [
     ("empty", b""),
     ("binary", NOISE),
@@ -84,28 +92,28 @@ KINDS = ("openmetrics", "sacct", "scontrol", "k8s-json", "topo", "slurm-topology
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("what", "data"), UNREADABLE, ids=[what for what, _ in UNREADABLE])
-def test_a_wholly_unreadable_file_is_refused_by_name(desk: Desk, kind: str, what: str, data: bytes) -> None:
+def test_a_wholly_unreadable_file_is_refused_by_name(empty_desk: Desk, kind: str, what: str, data: bytes) -> None:
     name = "pod_gpu_duty_cycle_anon.csv" if kind == "trace-gentd26" else "file.txt"
-    file = desk.write(name, data)
+    file = empty_desk.write(name, data)
     with pytest.raises(UnreadableInput) as caught:
-        desk.load(kind, file)
+        empty_desk.load(kind, file)
 
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert 0 == desk.rows()
-    assert [] == desk.store.sql("select * from import_file")
-    assert [] == desk.store.sql("select * from claim")
+    assert 0 == empty_desk.rows()
+    assert [] == empty_desk.store.sql("select * from import_file")
+    assert [] == empty_desk.store.sql("select * from claim")
 
 
 WRONG_KIND = [("openmetrics", SACCT), *((kind, GOOD.decode()) for kind in KINDS if kind != "openmetrics")]
 
 
 @pytest.mark.parametrize(("kind", "text"), WRONG_KIND, ids=[f"not {kind}" for kind, _ in WRONG_KIND])
-def test_a_file_of_another_kind_is_refused(desk: Desk, kind: str, text: str) -> None:
+def test_a_file_of_another_kind_is_refused(empty_desk: Desk, kind: str, text: str) -> None:
     with pytest.raises(UnreadableInput, match="other.txt"):
-        desk.load(kind, desk.write("other.txt", text))
+        empty_desk.load(kind, empty_desk.write("other.txt", text))
 
-    assert (0, []) == (desk.rows(), desk.store.sql("select * from claim"))
+    assert (0, []) == (empty_desk.rows(), empty_desk.store.sql("select * from claim"))
 
 
 TORN = [
