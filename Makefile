@@ -19,7 +19,8 @@ BIN := $(VENV)/bin
 DEMO_ARGS ?=
 PORT ?= 8765
 TEST_ARGS ?=
-TEST_WORKERS ?= 2
+# One more than there are cores: tests of real servers wait more than they compute.
+TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -lt 8 ] || n=7; echo $$((n + 1)))
 OLDEST_DUCKDB ?= 1.5.5
 ACCURACY_SEEDS ?= 301-320
 

@@ -16,6 +16,17 @@ import pytest
 CHECKOUT = Path(__file__).parents[1]
 MARKED_FOLDERS = ("real", "e2e")
 """Every test in one of these carries its name as a mark: `make test-fast` leaves them out, and those marked slow."""
+LONGEST = (
+    "real/test_slurm.py",
+    "real/test_focus_validator.py",
+    "e2e/test_dashboard_browser.py",
+    "real/test_ray.py",
+    "real/test_remote_write.py",
+    "e2e/test_process.py",
+    "e2e/test_hostile.py",
+    "real/test_backfill.py",
+)
+"""Files of half a minute and more, longest first."""
 FOREIGN = ("GPUWATCH_", "KUBE", "PROMETHEUS_", "RAY_", "SLURM", "SACCT_", "SINFO_", "SQUEUE_", "XDG_")
 """Variables of the user's own clusters and desktop: no test may depend on them."""
 KEPT = ("GPUWATCH_SHARED", "GPUWATCH_TEST_")
@@ -41,15 +52,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests by their folder, and puts those first that wait for servers: another worker computes meanwhile."""
+    """Marks tests by their folder and sorts files, longest first.
 
-    def folder(item: pytest.Item) -> str:
-        return item.path.relative_to(CHECKOUT / "tests").parts[0]
+    Workers take whole files in this order. First come those that wait for servers, while other workers compute; a long
+    file at the end would leave one worker alone with it.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+
+    def rank(item: pytest.Item) -> tuple[int, bool, bool]:
+        path = item.path.relative_to(CHECKOUT / "tests")
+        return ranks.get(path.as_posix(), len(ranks)), path.parts[0] not in MARKED_FOLDERS, item.path not in slow
 
     for item in items:
-        if folder(item) in MARKED_FOLDERS:
-            item.add_marker(folder(item))
-    items.sort(key=lambda item: folder(item) not in MARKED_FOLDERS)
+        folder = item.path.relative_to(CHECKOUT / "tests").parts[0]
+        if folder in MARKED_FOLDERS:
+            item.add_marker(folder)
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,7 @@ from gpuwatch.core.clock import DAY_US, parse_rfc3339, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, Hook, add_channel, deliverer, finding, hook, several
+from tests.worlds.patience import HANG_S, PATIENCE_S
 
 
 @pytest.fixture
@@ -241,7 +242,7 @@ def test_numbers_that_move_are_pushed_with_the_next_push(state: State, clock: Cl
     [
         pytest.param(500, "it answers 500", id="a failing one"),
         pytest.param(429, "it answers 429", id="one that is asked too often"),
-        pytest.param("hang", "127.0.0.1 gave no answer within 0.3 s", id="one that hangs"),
+        pytest.param("hang", f"127.0.0.1 gave no answer within {HANG_S:g} s", id="one that hangs"),
         pytest.param("close", "127.0.0.1 closed or broke the exchange (ServerDisconnectedError)", id="one that closes"),
         pytest.param("torn", "it answers 500", id="one that breaks off"),
         pytest.param(
@@ -261,7 +262,7 @@ def test_whatever_it_answers_it_is_tried_again_later(
         async with hook(answer, 200) as receiver:
             add(state, receiver)
             enqueue(state, [finding()], clock())
-            sender = deliverer(state, clock, timeout_s=0.3)
+            sender = deliverer(state, clock, timeout_s=HANG_S if answer == "hang" else PATIENCE_S)
             assert [0, 0] == [await sender.deliver_due(), await sender.deliver_due()]
             assert 1 == len(receiver.bodies)
             status = fares(state)

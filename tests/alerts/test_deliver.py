@@ -25,7 +25,7 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state import State
 from tests.worlds.alerts import SLACK_URL, Clock, add_channel, deliverer, finding, hook, lines, several
-from tests.worlds.patience import PATIENCE_S
+from tests.worlds.patience import HANG_S, PATIENCE_S
 
 SECRET = "SecretSecretAbCd"
 
@@ -136,7 +136,7 @@ def test_a_program_gets_the_finding_of_the_api(state: State, clock: Clock) -> No
         pytest.param(408, "it answers 408", id="a receiver that waited too long"),
         pytest.param(429, "it answers 429", id="a receiver that is asked too often"),
         pytest.param("torn", "it answers 500", id="one that breaks off in the middle of its answer"),
-        pytest.param("hang", "127.0.0.1 gave no answer within 0.3 s", id="a receiver that hangs"),
+        pytest.param("hang", f"127.0.0.1 gave no answer within {HANG_S:g} s", id="a receiver that hangs"),
         pytest.param("close", "127.0.0.1 closed or broke the exchange (ServerDisconnectedError)", id="one that closes"),
     ],
 )
@@ -145,7 +145,7 @@ def test_what_may_pass_is_tried_again(state: State, clock: Clock, answer: int | 
         async with hook(answer, 200) as receiver:
             add_channel(state, receiver.url)
             enqueue(state, [finding("a"), finding("b")], clock())
-            sender = deliverer(state, clock, timeout_s=0.3)
+            sender = deliverer(state, clock, timeout_s=HANG_S if answer == "hang" else PATIENCE_S)
             assert 0 == await sender.deliver_due()
             assert (expected, 2, 0) == tuple(fares(state)[n] for n in ("last_error", "pending", "dead"))
             assert 0 == await sender.deliver_due()
@@ -339,7 +339,7 @@ def test_a_channel_that_hangs_does_not_hold_up_another(state: State, clock: Cloc
             add_channel(state, slow.url, name="a")
             add_channel(state, quick.url, name="b")
             enqueue(state, [finding()], clock())
-            assert 1 == await deliverer(state, clock, timeout_s=0.3).deliver_due()
+            assert 1 == await deliverer(state, clock, timeout_s=2 * HANG_S).deliver_due()
             assert 1 == len(quick.bodies)
 
     run(story())

@@ -21,9 +21,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from bench.remote_write import body
+from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = processes.CHECKOUT
 PROTOBUF = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
 IDLE_MINUTES = 40
 _SNAPPY = pa.Codec("snappy")
@@ -54,22 +55,39 @@ class Ended:
 
 
 class Server:
-    """A running server. `directory` is its data directory; `settings` become GPUWATCH_* variables in capitals."""
+    """A running server. `directory` is its data directory; `settings` become GPUWATCH_* variables in capitals.
+
+    `cold` starts an interpreter for it, as a user does; else it is forked from one that has imported everything.
+    """
+
+    process: processes.Child | subprocess.Popen[bytes]
 
     def __init__(
-        self, directory: Path, *, config: Path | None = None, host: str = "127.0.0.1", port: int = 0, **settings: object
+        self,
+        directory: Path,
+        *,
+        config: Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        cold: bool = False,
+        **settings: object,
     ) -> None:
         self.directory = directory
         self._log = directory.parent / f"{directory.name}.log"
+        arguments = ["serve", "--host", host, "--port", str(port), *_config(config)]
+        env = environment(directory, **settings)
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*_command("serve", "--host", host, "--port", str(port)), *_config(config)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=environment(directory, **settings),
-                cwd=CHECKOUT,
-            )
+            if cold:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "gpuwatch", *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env=env,
+                    cwd=CHECKOUT,
+                )
+            else:
+                self.process = processes.start(arguments, stdout=subprocess.PIPE, stderr=log, env=env)
         try:
             self.url = self._told()
         except BaseException:
@@ -185,15 +203,7 @@ def command(
     **settings: object,
 ) -> Ended:
     """Runs a `gpuwatch` command on a data directory to its end."""
-    done = subprocess.run(
-        _command(name, *arguments),
-        capture_output=True,
-        text=True,
-        env=environment(data, **settings),
-        cwd=CHECKOUT,
-        timeout=timeout_s,
-        check=False,
-    )
+    done = processes.run([*name.split(" "), *arguments], env=environment(data, **settings), timeout=timeout_s)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -239,10 +249,6 @@ def idle_job(gpu: str, pod: str, now_ms: int, minutes: int = IDLE_MINUTES) -> li
 def now_ms() -> int:
     """This machine's clock in milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-def _command(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "gpuwatch", *name.split(" "), *arguments]
 
 
 def _config(config: Path | None) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import re
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -19,16 +19,13 @@ pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
 from tests.worlds.api import Api, fill, open_api
 from tests.worlds.patience import PATIENCE_MS, PATIENCE_S, wait_until
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 WINDOW = "window=30d"
 PAGES = ("/ui/", "/ui/teams", "/ui/mig", "/ui/findings", "/ui/jobs", "/ui/quality")
@@ -45,10 +42,8 @@ OPENED = (
     "/ui/decisions?of=pools",
 )
 """Pages of the fake API that lie below another one."""
-
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: the pages are not tried in a browser"),
-]
+WHOLE_TABLES = ("/ui/", "/ui/teams", "/ui/jobs", "/ui/findings", *MONEY, *OPENED)
+"""Pages whose tables fit a phone whole."""
 
 
 @contextmanager
@@ -65,14 +60,6 @@ def served(app: FastAPI) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(PATIENCE_S)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -122,17 +109,43 @@ class Tab:
 Open = Callable[..., Tab]
 
 
-@pytest.fixture
-def tab(browser: Browser) -> Iterator[Open]:
-    """Makes tabs; console errors, failed answers and requests that leave this machine are problems."""
-    contexts: list[BrowserContext] = []
+@pytest.fixture(scope="module")
+def contexts(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
+    """Makes contexts. Those that tests share keep what they loaded: a page's scripts are read and compiled once."""
+    every: list[BrowserContext] = []
 
-    def make(base: str, viewport: dict[str, int] = WIDE, **more: Any) -> Tab:
-        context = browser.new_context(viewport=viewport, reduced_motion="reduce", **more)  # type: ignore[arg-type]
-        contexts.append(context)
-        made = Tab(context.new_page(), base)
+    def make(**options: Any) -> BrowserContext:
+        every.append(browser.new_context(reduced_motion="reduce", **options))
+        return every[-1]
+
+    yield make
+    for context in every:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def shared(contexts: Callable[..., BrowserContext]) -> Callable[[bool, str], BrowserContext]:
+    """The context of all tabs of a screen and a colour scheme that leave nothing behind in the browser."""
+    return functools.cache(
+        lambda phone, scheme: contexts(viewport=PHONE if phone else WIDE, color_scheme=scheme),
+    )
+
+
+@pytest.fixture
+def tab(contexts: Callable[..., BrowserContext], shared: Callable[[bool, str], BrowserContext]) -> Iterator[Open]:
+    """Makes tabs; console errors, failed answers and requests that leave this machine are problems."""
+    pages: list[Page] = []
+
+    def make(base: str, viewport: dict[str, int] = WIDE, color_scheme: str = "light", alone: bool = False) -> Tab:
+        """A tab; `alone` has a context of its own, for a test that changes cookies, storage or the clock."""
+        context = (
+            contexts(viewport=viewport, color_scheme=color_scheme) if alone else shared(viewport is PHONE, color_scheme)
+        )
+        page = context.new_page()
+        pages.append(page)
+        made = Tab(page, base)
         host = urlsplit(base).netloc
-        page, problems = made.page, made.problems
+        problems = made.problems
         page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda asked: problems.append(asked.url) if foreign(asked.url, host) else None)
@@ -140,8 +153,8 @@ def tab(browser: Browser) -> Iterator[Open]:
         return made
 
     yield make
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
 
 
 def foreign(url: str, host: str) -> bool:
@@ -166,24 +179,16 @@ def test_a_page_opens_without_a_complaint(real: tuple[str, Api], tab: Open, path
     "path", [*PAGES, *MONEY, *OPENED, "/ui/findings/idle-hoarding-0000", "/ui/jobs/4242", "/ui/login"]
 )
 def test_a_phone_needs_no_sideways_scrolling(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
-    """Names without an end and hostile ones are in these answers."""
+    """Names without an end and hostile ones are in these answers. Tables show their last column without being moved."""
     opened = tab(fake[0], PHONE)
-    opened.page.goto(fake[0] + path)
-    opened.page.locator("h1").first.wait_for(timeout=PATIENCE_MS)
-    opened.page.wait_for_load_state("networkidle")
+    page = opened.open(path)
+    page.wait_for_load_state("networkidle")
+    cut = "[...document.querySelectorAll('#page .scroll')].map(one => one.scrollWidth - one.clientWidth)"
 
     assert 0 >= opened.overhang
     assert [] == opened.problems
-    assert opened.page.evaluate("window.hacked === undefined")
-
-
-@pytest.mark.parametrize("path", ["/ui/", "/ui/teams", "/ui/jobs", "/ui/findings", *MONEY, *OPENED])
-def test_no_column_is_cut_off_on_a_phone(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
-    """Every table shows its last column without being moved sideways."""
-    page = tab(fake[0], PHONE).open(path)
-    cut = "[...document.querySelectorAll('#page .scroll')].map(one => one.scrollWidth - one.clientWidth)"
-
-    assert 0 == max(page.evaluate(cut), default=0)
+    assert page.evaluate("window.hacked === undefined")
+    assert path not in WHOLE_TABLES or 0 == max(page.evaluate(cut), default=0)
 
 
 def test_rows_that_are_being_replaced_look_so(fake: tuple[str, FastAPI], tab: Open) -> None:
@@ -295,7 +300,7 @@ def test_the_drawer_opens_on_a_phone_and_closes_with_the_page(fake: tuple[str, F
 
 def test_the_toggle_is_kept_by_the_browser(fake: tuple[str, FastAPI], tab: Open) -> None:
     """The system is light; once toggled, dark stays after a reload, and the charts follow."""
-    opened = tab(fake[0], color_scheme="light")
+    opened = tab(fake[0], alone=True)
     page = opened.open("/ui/")
     page.locator("#scheme").click()
     page.reload()
@@ -307,14 +312,14 @@ def test_the_toggle_is_kept_by_the_browser(fake: tuple[str, FastAPI], tab: Open)
     )
 
 
-def test_signing_in_keeps_the_token_out_of_the_page(browser: Browser, tab: Open) -> None:
+def test_signing_in_keeps_the_token_out_of_the_page(tab: Open) -> None:
     """A wrong token is told so; the right one opens the page that was asked for; signing out closes it."""
     api = open_api(None)
     fill(api.service)
     mount(api.app)
     token = api.token("read", "red", name="ursula")
     with served(api.app) as base:
-        opened = tab(base)
+        opened = tab(base, alone=True)
         page = opened.open(f"/ui/jobs?{WINDOW}")
         page.get_by_role("link", name="Sign in").click()
         page.get_by_label("Token").fill("gw_wrong")
@@ -342,7 +347,7 @@ def test_signing_in_keeps_the_token_out_of_the_page(browser: Browser, tab: Open)
 def test_a_page_moves_with_its_data_and_keeps_what_is_being_written(fake: tuple[str, FastAPI], tab: Open) -> None:
     """The clock of the browser is turned: after 30 s new data is there; a half-written reason stays."""
     base, app = fake
-    opened = tab(base)
+    opened = tab(base, alone=True)
     page = opened.page
     page.clock.install()
     opened.open("/ui/findings/false-utilization-0001")

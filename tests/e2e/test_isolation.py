@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import socket
 import threading
@@ -64,14 +65,25 @@ def page(gpu: int) -> bytes:
     return OK + b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-BOMB = gzip.compress(bytes(200 * MIB), 1)
+@functools.cache
+def bomb() -> bytes:
+    """200 MiB of zeros, packed."""
+    return gzip.compress(bytes(200 * MIB), 1)
+
+
+async def explodes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers with more than it seems."""
+    body = bomb()
+    await says(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body), body)(reader, writer)
+
+
 BAD: dict[str, Answer] = {
     "hangs": hangs,
     "drips": drips,
     "garbage": says(bytes(range(256)) * 4),
     "endless": says(OK + b"\r\n", endless=b"DCGM_FI_DEV_GPU_UTIL 1\n" * 3_000),
     "too_short": says(OK + b"Content-Length: 999999\r\n\r\nDCGM_FI_DEV_GPU_UTIL 1\n"),
-    "bomb": says(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB), BOMB),
+    "bomb": explodes,
     "html": says(OK + b"Content-Length: 6\r\n\r\n<html>"),
     "nothing_of_ours": says(OK + b"Content-Length: 5\r\n\r\nup 1\n"),
 }
@@ -82,6 +94,8 @@ def exporters() -> Iterator[dict[str, str]]:
     """Every exporter, good and bad, in a thread of their own: addresses by name."""
     addresses: dict[str, str] = {}
     ready = threading.Event()
+
+    bomb()
 
     async def open_all() -> None:
         kinds = BAD | {f"good_{gpu}": says(page(gpu)) for gpu in range(GOOD)}

@@ -40,6 +40,8 @@ JOBS_A_ROUND = 2
 ALIVE_S_MAX = 2.5
 """A round's server is killed within this of its first answer; its start takes longer than that."""
 PASS_S = 1
+PAUSE_S = 0.02
+"""Between two requests of a client: the server has to answer, sum up and send as well."""
 ANSWER_S = 0.2
 """How long the webhook takes: a kill may fall between what was sent and the note of it."""
 STEP_MS = 1000
@@ -76,6 +78,7 @@ class Client(threading.Thread):
                 status = self._post(content)
                 if status == 204:
                     self.acknowledged |= samples
+                    self._stopping.wait(PAUSE_S)
                     break
                 self.repeated += 1
                 self.refused[status] += 1

@@ -29,6 +29,8 @@ from tests.worlds.patience import PATIENCE_S, wait_until
 
 USAGE, UNREACHABLE = 2, 3
 MIB = 1 << 20
+AT_ONCE = 6_000
+"""Samples in a request: some requests fill half a MiB of disk."""
 HOUR_US = 3_600_000_000
 KEPT = ("gpuwatch.duckdb", "state.sqlite", "tmp")
 """What a server that ended leaves in its directory."""
@@ -67,7 +69,7 @@ def test_a_signal_under_load_ends_in_order_and_keeps_what_was_acknowledged(tmp_p
 
 
 def test_a_signal_right_after_the_start_is_not_lost(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data")
+    server = Server(tmp_path / "data", cold=True)
 
     assert 0 == server.stop()
 
@@ -307,7 +309,7 @@ def test_a_full_disk_is_503_and_readable_until_there_is_room(
 
     def write(start_ms: int) -> int:
         """A few thousand samples at a time."""
-        times = [start_ms + n for n in range(20_000)]
+        times = [start_ms + n for n in range(AT_ONCE)]
         status = filled.write([(gpu_labels("GPU-full"), [(n % 97 / 97, at) for n, at in enumerate(times)])]).status
         if status == 204:
             acknowledged.update(("GPU-full", at) for at in times)
@@ -319,7 +321,7 @@ def test_a_full_disk_is_503_and_readable_until_there_is_room(
         at_ms = now_ms() - 3_600_000
         assert 204 == write(at_ms)
         resize(sum(f.stat().st_blocks * 512 for f in disk.rglob("*") if f.is_file()) + MIB // 2)
-        statuses = {write(at_ms := at_ms + 20_000) for _ in range(12)}
+        statuses = {write(at_ms := at_ms + AT_ONCE) for _ in range(12)}
         assert {503} <= statuses <= {204, 503}, statuses
         refused = filled.ask("POST", "/api/v1/write", packed([(gpu_labels("GPU-x"), [(0.5, now_ms())])]), PROTOBUF)
         if refused.status == 503:
@@ -329,7 +331,7 @@ def test_a_full_disk_is_503_and_readable_until_there_is_room(
         assert 200 == filled.ask("GET", "/healthz").status
 
         resize(256 * MIB)
-        wait_until(lambda: write(at_ms + 20_000) == 204, "samples are taken again")
+        wait_until(lambda: write(at_ms + AT_ONCE) == 204, "samples are taken again")
         wait_until(filled.ready, "ready again")
         assert filled.process.poll() is None
         assert 0 == filled.stop(), filled.log

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from gpuwatch.report.compose import document
 from gpuwatch.report.facts import Amount, Charge, Facts, Payer, Quality, Versions
 from gpuwatch.report.html.page import page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 WEEK: Window = parse_window("2026-W45", 0)
 LONG = "x" * 300
 PHONE = {"width": 390, "height": 844}
@@ -51,20 +48,6 @@ def facts(team: str | None) -> Facts:
         versions=Versions(1, 0),
         books_from_us=0,
     )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium, or a skip that says what is missing."""
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no look at a report in a browser"
-    )
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed: no look at a report in a browser")
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.mark.parametrize("team", [None, LONG], ids=["the fleet's", "a team's with a very long name"])

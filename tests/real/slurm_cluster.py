@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.patience import PATIENCE_S, wait_until
+from tests.worlds.patience import FACTOR, PATIENCE_S, wait_until
 
 PACKAGES = {
     "munged": "munge",
@@ -35,6 +35,8 @@ PACKAGES = {
 }
 REST_USER = "games"
 """slurmrestd must not be Slurm's own user; this one is on every Debian."""
+ASK_S = 0.1
+"""Pause between two questions to a daemon, each of which starts a command."""
 NODES = 2
 GPUS_A_NODE = 4
 
@@ -126,7 +128,7 @@ class Slurm:
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Waits for a condition; fails the test with `what` when it does not come."""
-        wait_until(holds, what)
+        wait_until(holds, what, poll_s=ASK_S)
 
 
 def missing() -> str:
@@ -232,7 +234,7 @@ JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=5
 MinJobAge=300
 KillWait=1
-MessageTimeout=2
+MessageTimeout={round(5 * FACTOR)}
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres

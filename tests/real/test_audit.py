@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.real.test_backfill import CLUSTER, SPAN, fleet, pod_series, prometheus
+from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S
 
 
@@ -20,12 +19,10 @@ def test_a_prometheus_is_judged_aside(pods: bool, tmp_path: Path) -> None:
     aside = tmp_path / "temporary"
     aside.mkdir()
     with prometheus(tmp_path, fleet() + (pod_series() if pods else [])) as url:
-        done = subprocess.run(
-            [
-                sys.executable, "-m", "gpuwatch", "audit", "--prometheus", url, *SPAN[:2], "--cluster", CLUSTER,
-                "--out", str(tmp_path / "out"), "--format", "json",
-            ],
-            check=False, capture_output=True, text=True, timeout=3 * PATIENCE_S, env={**os.environ, "TMPDIR": str(aside)},
+        done = processes.run(
+            ["audit", "--prometheus", url, *SPAN[:2], "--cluster", CLUSTER,
+             "--out", tmp_path / "out", "--format", "json"],
+            timeout=3 * PATIENCE_S, env={**os.environ, "TMPDIR": str(aside)},
         )  # fmt: skip
 
     assert 0 == done.returncode, done.stderr

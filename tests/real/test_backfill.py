@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.store.database import Store
+from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S, wait_until
 
 HOUR_S = 3600
@@ -221,15 +221,28 @@ def victoria(
 SERVERS: dict[str, Callable[..., AbstractContextManager[str]]] = {"prometheus": prometheus, "victoria": victoria}
 
 
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Servers without special options, each started once for all tests: address by kind, and whether it has pods."""
+    with ExitStack() as until_end:
+
+        @functools.cache
+        def started(kind: str, pods: bool = False) -> str:
+            series = fleet() + (pod_series() if pods else [])
+            return until_end.enter_context(SERVERS[kind](tmp_path_factory.mktemp(kind), series))
+
+        yield started
+
+
 def command(url: str, data: Path, *options: str) -> list[str]:
     """A backfill of the two hours."""
-    start = [sys.executable, "-m", "gpuwatch", "backfill", "--prometheus", url, *SPAN, "--data", str(data)]
+    start = ["backfill", "--prometheus", url, *SPAN, "--data", str(data)]
     return [*start, "--cluster", CLUSTER, "--format", "json", *options]
 
 
 def backfill(url: str, data: Path, *options: str) -> tuple[int, dict[str, int], str]:
     """(exit code, the row that it prints, stderr)."""
-    done = subprocess.run(command(url, data, *options), check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = processes.run(command(url, data, *options))
     return done.returncode, json.loads(done.stdout)["items"][0] if done.stdout else {}, done.stderr
 
 
@@ -270,8 +283,12 @@ COUNT = sum(len(samples) for samples in expected().values())
         pytest.param("prometheus", (), ("--max-samples", "100"), id="no more at a time than the user allows"),
     ],
 )
-def test_everything_comes_once(server: str, options: tuple[str, ...], asked: tuple[str, ...], tmp_path: Path) -> None:
-    with SERVERS[server](tmp_path, fleet(), *options) as url:
+def test_everything_comes_once(
+    servers: Callable[..., str], server: str, options: tuple[str, ...], asked: tuple[str, ...], tmp_path: Path
+) -> None:
+    own = SERVERS[server](tmp_path, fleet(), *options) if options else nullcontext(None)
+    with own as limited:
+        url = limited or servers(server)
         code, row, said = backfill(url, tmp_path / "data", *asked)
         again = backfill(url, tmp_path / "data", *asked)
 
@@ -281,30 +298,29 @@ def test_everything_comes_once(server: str, options: tuple[str, ...], asked: tup
 
 
 @pytest.mark.parametrize("server", ["prometheus", "victoria"])
-def test_killed_at_any_time_and_run_again_gives_the_same(server: str, tmp_path: Path) -> None:
-    data = tmp_path / "data"
+def test_killed_at_any_time_and_run_again_gives_the_same(
+    servers: Callable[..., str], server: str, tmp_path: Path
+) -> None:
+    data, url = tmp_path / "data", servers(server)
     wal = data / "gpuwatch.duckdb.wal"
     with Store.open(data):
         pass  # what is killed is the backfill, not the making of its tables
-    with SERVERS[server](tmp_path, fleet()) as url:
-        last = 0
-        for _ in range(KILLS):
-            process = subprocess.Popen(
-                command(url, data, "--chunk", "1m", "--jobs", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-            )
-            sizes = {last}
+    last = 0
+    for _ in range(KILLS):
+        process = processes.start(command(url, data, "--chunk", "1m", "--jobs", "2"))
+        sizes = {last}
 
-            def committed(sizes: set[int] = sizes, process: subprocess.Popen[bytes] = process) -> bool:
-                size = wal.stat().st_size if wal.exists() else 0
-                if size > max(sizes) and size > 3000:
-                    sizes.add(size)
-                return len(sizes) > 4 or process.poll() is not None
+        def committed(sizes: set[int] = sizes, process: processes.Child = process) -> bool:
+            size = wal.stat().st_size if wal.exists() else 0
+            if size > max(sizes) and size > 3000:
+                sizes.add(size)
+            return len(sizes) > 4 or process.poll() is not None
 
-            wait_until(committed, "a few commits", poll_s=0.01)
-            last = max(sizes)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        code, row, said = backfill(url, data, "--chunk", "1m")
+        wait_until(committed, "a few commits", poll_s=0.01)
+        last = max(sizes)
+        process.kill()
+        process.wait(PATIENCE_S)
+    code, row, said = backfill(url, data, "--chunk", "1m")
 
     assert 0 == code, said
     assert 120 == row["spans"] + row["repeated"]
@@ -317,9 +333,8 @@ def test_killed_at_any_time_and_run_again_gives_the_same(server: str, tmp_path: 
 
 
 @pytest.mark.parametrize("server", ["prometheus", "victoria"])
-def test_kube_state_metrics_become_scheduler_records(server: str, tmp_path: Path) -> None:
-    with SERVERS[server](tmp_path, fleet() + pod_series()) as url:
-        code, row, said = backfill(url, tmp_path / "data")
+def test_kube_state_metrics_become_scheduler_records(servers: Callable[..., str], server: str, tmp_path: Path) -> None:
+    code, row, said = backfill(servers(server, pods=True), tmp_path / "data")
 
     assert 0 == code, said
     assert COUNT == row["samples"]
@@ -409,10 +424,10 @@ def test_own_ca_and_client_certificate(tmp_path: Path) -> None:
     assert COUNT == good[1]["samples"], good[2]
 
 
-def test_a_data_directory_that_a_server_uses_is_named(tmp_path: Path) -> None:
+def test_a_data_directory_that_a_server_uses_is_named(servers: Callable[..., str], tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with victoria(tmp_path, fleet()) as url, Store.open(data):
-        code, _, said = backfill(url, data)
+    with Store.open(data):
+        code, _, said = backfill(servers("victoria"), data)
 
     assert 3 == code
     assert str(os.getpid()) in said

@@ -108,7 +108,8 @@ def validator() -> Iterator[Validator]:
         shutil.rmtree(HOME, ignore_errors=True)
         subprocess.run([python, "-m", "venv", HOME], check=True, timeout=3 * PATIENCE_S)
         got = subprocess.run(
-            [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDS],
+            [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+             "--no-compile", *NEEDS],
             capture_output=True, text=True, check=False, timeout=3 * PATIENCE_S,
         )  # fmt: skip
         if got.returncode:

@@ -6,26 +6,24 @@ All three must know the same readings: what Prometheus answers to a query is com
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO
 
 import pytest
 
 from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
+from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S, wait_until
 
 SCRAPES = 4
@@ -40,7 +38,6 @@ DEVICES = (
     'gpu="1",UUID="GPU-b",device="nvidia1",Hostname="n1",modelName="NVIDIA H100",pod="train-0",namespace="lab",container="c"',
     'gpu="2",UUID="GPU-c",device="nvidia2",Hostname="n1",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"',
 )
-T = TypeVar("T")
 
 
 class Exporter(ThreadingHTTPServer):
@@ -87,18 +84,21 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
+Process = subprocess.Popen[bytes] | processes.Child
+
+
 @contextmanager
-def running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is stopped at the end, and whose log is shown when it failed."""
+def running(start: Callable[[BinaryIO], Process], log: Path) -> Iterator[Process]:
+    """A process that writes to a log. It is stopped at the end, and its log is shown when it failed."""
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env)
+        process = start(out)
     try:
         yield process
     except BaseException:
         print(log.read_text()[-4000:])
         raise
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.terminate()
         try:
             process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -106,11 +106,22 @@ def running(command: list[str], log: Path, env: dict[str, str] | None = None) ->
             process.wait()
 
 
+def program(command: list[str]) -> Callable[[BinaryIO], Process]:
+    """Starts another project's program."""
+    return lambda out: subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+
+def gpuwatch(command: list[str], **constants: object) -> Callable[[BinaryIO], Process]:
+    """Starts gpuwatch, with other values of constants of its group commit."""
+    values = {f"gpuwatch.service.group_commit.{name}": value for name, value in constants.items()}
+    return lambda out: processes.start(command, stdout=out, stderr=subprocess.STDOUT, constants=values)
+
+
 @pytest.fixture
 def exporter() -> Iterator[Exporter]:
     """A dcgm-exporter of three devices."""
     server = Exporter()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield server
     server.shutdown()
@@ -137,17 +148,17 @@ def total(metrics: str, name: str) -> float:
 
 
 def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> None:
-    program = shutil.which("prometheus")
-    if program is None:
+    executable = shutil.which("prometheus")
+    if executable is None:
         pytest.skip("no prometheus program: install the package prometheus")
     port = exporter.server_address[1]
     config, data = tmp_path / "gpuwatch.toml", tmp_path / "data"
     config.write_text(
         f'[[dcgm]]\ncluster = "{BY_US}"\ntargets = ["http://127.0.0.1:{port}/ours"]\ninterval_s = 2\ntimeout_s = 1.9\n'
     )
-    serve = [sys.executable, "-m", "gpuwatch", "serve", "--data", str(data), "--config", str(config), "--port", "0"]
+    serve = ["serve", "--data", str(data), "--config", str(config), "--port", "0"]
     log = tmp_path / "gpuwatch.log"
-    with running(serve, log, os.environ | {"PYTHONUNBUFFERED": "1"}):
+    with running(gpuwatch(serve), log):
         url = wait_until(lambda: re.findall(r"gpuwatch listening on (\S+)", log.read_text())[0], "gpuwatch serve")
         yaml = tmp_path / "prometheus.yml"
         yaml.write_text(
@@ -156,9 +167,9 @@ def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> No
             f"remote_write: [{{url: '{url}/api/v1/write?cluster={BY_PROMETHEUS}', queue_config: {{batch_send_deadline: 1s}}}}]\n"
         )
         prometheus = f"http://127.0.0.1:{free_port()}"
-        command = [program, f"--config.file={yaml}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
+        command = [executable, f"--config.file={yaml}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
         command.append(f"--web.listen-address={prometheus.removeprefix('http://')}")
-        with running(command, tmp_path / "prometheus.log"):
+        with running(program(command), tmp_path / "prometheus.log"):
             wait_until(lambda: min(exporter.served[p] for p in ("/ours", "/theirs")) > SCRAPES + 1, "both readers")
             sent = wait_until(lambda: _sent(get(f"{prometheus}/metrics")), "the queue to empty")
             counts, sums = (_by_field(prometheus, name) for name in ("count_over_time", "sum_over_time"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,9 @@ from tests.real.test_prometheus import (
     Exporter,
     free_port,
     get,
+    gpuwatch,
     page,
+    program,
     running,
     stored,
     total,
@@ -26,17 +26,14 @@ from tests.worlds.patience import wait_until
 
 exporter = world.exporter
 
-BUSY = "import sys; from gpuwatch.service import group_commit; group_commit.ROWS_QUEUED_MAX = 1; from gpuwatch.cli import main; sys.exit(main())"
-"""The command line with a queue that is full as soon as one request waits."""
-
 
 def test_prometheus_sends_again_what_was_refused_or_cut_off(tmp_path: Path, exporter: Exporter) -> None:
-    program = shutil.which("prometheus")
-    if program is None:
+    executable = shutil.which("prometheus")
+    if executable is None:
         pytest.skip("no prometheus program: install the package prometheus")
     data, port = tmp_path / "data", free_port()
-    serve = [sys.executable, "-c", BUSY, "serve", "--data", str(data), "--port", str(port)]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    # A queue that is full as soon as one request waits.
+    serve = gpuwatch(["serve", "--data", str(data), "--port", str(port)], ROWS_QUEUED_MAX=1)
     url = f"http://127.0.0.1:{port}"
     yaml = tmp_path / "prometheus.yml"
     yaml.write_text(
@@ -47,17 +44,17 @@ def test_prometheus_sends_again_what_was_refused_or_cut_off(tmp_path: Path, expo
         "max_samples_per_send: 1, batch_send_deadline: 1s, max_backoff: 200ms}}]\n"
     )
     prometheus = f"http://127.0.0.1:{free_port()}"
-    command = [program, f"--config.file={yaml}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
+    command = [executable, f"--config.file={yaml}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
     command.append(f"--web.listen-address={prometheus.removeprefix('http://')}")
 
-    with running(serve, tmp_path / "first.log", environment) as first:
+    with running(serve, tmp_path / "first.log") as first:
         wait_until(lambda: get(f"{url}/readyz"), "gpuwatch")
-        with running(command, tmp_path / "prometheus.log"):
+        with running(program(command), tmp_path / "prometheus.log"):
             wait_until(lambda: exporter.served.get("/theirs", 0) >= 2, "two scrapes")
             wait_until(lambda: _retried(prometheus), "a retry")
             first.kill()
             first.wait()
-            with running(serve, tmp_path / "second.log", environment):
+            with running(serve, tmp_path / "second.log"):
                 wait_until(lambda: exporter.served["/theirs"] > SCRAPES + 1, "all scrapes")
                 sent = wait_until(lambda: world._sent(get(f"{prometheus}/metrics")), "the queue to empty")
                 counts = world._by_field(prometheus, "count_over_time")

@@ -84,7 +84,9 @@ class Both:
 
         def holds() -> bool:
             self.poll()
-            return not any(is_open(sink) for sink in self.sinks)
+            if left := [running(sink) for sink in self.sinks if is_open(sink)]:
+                raise LookupError(f"still open: {left}; said: {[sink.errors[-1:] for sink in self.sinks]}")
+            return True
 
         self.slurm.until("accounting was polled", holds)
 

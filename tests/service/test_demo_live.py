@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable
@@ -30,6 +28,7 @@ from gpuwatch.simulate.runs import Run
 from gpuwatch.state import State
 from gpuwatch.state.pairing import open_state_of
 from gpuwatch.store.database import Store
+from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import Gpu, batch, samples
 
@@ -171,16 +170,13 @@ def job_name(run: Run) -> str:
 
 @pytest.mark.slow
 def test_the_demo_serves_until_it_is_stopped(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gpuwatch", "demo", "--gpus", "8", "--days", "0.5", "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--data", str(tmp_path / "demo")],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
+    command = ["demo", "--gpus", "8", "--days", "0.25", "--port", "0", "--data", str(tmp_path / "demo")]
+    process = processes.start(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         url = None
         for line in process.stdout:
-            if found := re.search(r"Open (http://\S+)", line):
+            if found := re.search(r"Open (http://\S+)", line.decode()):
                 url = found[1]
                 break
         assert url is not None

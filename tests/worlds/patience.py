@@ -18,6 +18,8 @@ FACTOR = float(os.environ.get("GPUWATCH_TEST_PATIENCE", "1"))
 PATIENCE_S = 120.0 * FACTOR
 """The ceiling of one wait: for an answer, a thread, a process or a condition."""
 PATIENCE_MS = PATIENCE_S * 1000
+HANG_S = 0.5 * FACTOR
+"""The time-out under which something is to be found hanging; what answers in such a test gets PATIENCE_S."""
 POLL_S = 0.02
 """Pause between two checks of a condition."""
 NOT_YET = (OSError, ValueError, LookupError)
