@@ -106,9 +106,9 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
         opened._connection.execute("copy from database empty to memory")
         opened._connection.execute("detach empty")
 
-    def copy_state(opened: State) -> None:
-        if opened._name or opened._engine.dialect.name != "sqlite":
-            migrate_state(opened)
+    def copy_state(opened: State, create: bool) -> None:
+        if opened.name or opened._engine.dialect.name != "sqlite":
+            migrate_state(opened, create)
             return
         with opened._engine.connect() as connection, closing(sqlite3.connect(state)) as saved:
             raw: Any = connection.connection.driver_connection
