@@ -13,12 +13,7 @@ from gpuwatch.core.model import CLAIM, CONTEXT, Records, context_key, device_key
 from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
 
-LAYOUTS = (
-    ("1g.10gb",) * 7,
-    ("3g.40gb", "3g.40gb"),
-    ("1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"),
-    ("1g.20gb",) * 4,
-)
+LAYOUTS = (("1g.10gb",) * 7, ("3g.40gb", "3g.40gb"), ("1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"), ("1g.20gb",) * 4)
 """What is cut out of an H100 of 80 GB, one layout after the other."""
 NODES_FROM, JOBS_FROM, GPUS_FROM = 5_000, 5_000_000, 100_000
 """Numbers of nodes, jobs and GPUs of the cut part, above those of the other."""

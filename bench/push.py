@@ -194,11 +194,7 @@ def alert(directory: Path) -> Facts:
         receiver.shutdown()
         receiver.server_close()
     text = messages[0] if messages else ""
-    return {
-        "seconds": seconds if arrived else None,
-        "names_the_rule": "idle" in text,
-        "refused": sent.refused,
-    }
+    return {"seconds": seconds if arrived else None, "names_the_rule": "idle" in text, "refused": sent.refused}
 
 
 def _set_rate() -> None:

@@ -7,12 +7,7 @@ from typing import Any
 from bench.reports.tables import short, table, target
 
 Facts = dict[str, Any]
-PROTOCOLS = (
-    ("text, scraped", "text"),
-    ("remote-write 1.0", "1"),
-    ("remote-write 2.0", "2"),
-    ("OTLP", "otlp"),
-)
+PROTOCOLS = (("text, scraped", "text"), ("remote-write 1.0", "1"), ("remote-write 2.0", "2"), ("OTLP", "otlp"))
 PROGRAMS = (("gpuwatch", "gpuwatch"), ("VictoriaMetrics", "victoria"), ("Prometheus", "prometheus"))
 
 

@@ -287,9 +287,6 @@ def _problems(budget: Budget) -> list[str]:
             "currency is not a three-letter ISO 4217 code such as USD",
         ),
         (until_us is None or until_us > budget.valid_from_us, "valid_to is not after valid_from"),
-        (
-            budget.alert_at and alerts_valid,
-            f"alert_at is one to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}",
-        ),
+        (budget.alert_at and alerts_valid, f"alert_at is one to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}"),
     )
     return [problem for valid, problem in checks if not valid]

@@ -25,14 +25,9 @@ from gpuwatch.store.database import Store
 DAYS_MAX = 3660
 """Days of a window that is charged under a policy."""
 FAILED_STATES = (
-    "node_fail",
-    "boot_fail",
-    "preempted",
-    "nodelost",
-    "nodeshutdown",
-    "deletionbytaintmanager",
+    "node_fail", "boot_fail", "preempted", "nodelost", "nodeshutdown", "deletionbytaintmanager",
     "terminationbykubelet",
-)
+)  # fmt: skip
 """States of runs that ended because a node failed or they were preempted: Slurm's and Kubernetes' words, in lower case."""
 
 

@@ -18,6 +18,7 @@ from gpuwatch.store.database import Store
 
 RATIOS = ("gr_engine_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
 BY = ("slice", "team")
+NAMES = ("slice", "gpu", "gi", "cluster", "node", "profile", "gpu_model", "team", "user", "job")
 PLATFORM = "__platform__"
 MAX_LAYOUTS = 4096
 """Layouts whose packing is remembered."""
@@ -43,14 +44,14 @@ def slices(
     limit: int | None = None,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """Slices that a source names, as JSON has them: `items`, one a slice, layout epoch and owner, in order of slice and
-    time; `gpus`, the newest layout of each GPU of these items; `next_offset`, where the next page starts, or None.
+    """Slices as JSON: `items`, one for each slice, layout epoch and owner, in order of slice and time; `gpus`, the newest
+    layout of each GPU of these items; `next_offset`, the start of the next page, or None.
 
-    `gpu_seconds` and `cost` are parts of cost.chargeback by slice and team, and add up to it; `device_seconds` is the
-    slice's own time and `idle_seconds` what of it was hoarded. What nobody held is `__platform__`'s. `teams` is the
-    row filter: other teams' slices are left out, and so is the remainder, which is the platform's. Prices and teams are
-    those of the last pricing (cost.price_all). `share_method` is what the slice is counted by (mig.ShareMethod), `split`
-    how it was divided among several owners (a column of sql/schema/0007), None where it had one.
+    `gpu_seconds` and `cost` add up to the chargeback by slice and team; `device_seconds` is the slice's own time,
+    `idle_seconds` its hoarded part. Unallocated time belongs to `__platform__`. `teams` filters rows, and then hides the
+    remainder of each GPU, which is the platform's. Prices and teams are those of the last pricing (price_all).
+    `share_method` is how the slice counts as a part of its GPU, `split` how it was divided among several owners (None: it
+    had one).
     """
     with working_tables(store):
         if not store.sql("select 1 from device where gi >= 0 limit 1"):
@@ -100,16 +101,7 @@ def _reach(store: Store) -> int:
 def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
     profile = _profile(row["gpu_model"], row["profile"])
     return {
-        "slice": row["slice"],
-        "gpu": row["gpu"],
-        "gi": row["gi"],
-        "cluster": row["cluster"],
-        "node": row["node"],
-        "profile": row["profile"],
-        "gpu_model": row["gpu_model"],
-        "team": row["team"],
-        "user": row["user"],
-        "job": row["job"],
+        **{name: row[name] for name in NAMES},
         "start": rfc3339(row["start_us"]),
         "end": rfc3339(row["end_us"]),
         "share": str(Fraction(row["share_num"], row["share_den"])),

@@ -12,10 +12,7 @@ import pyarrow as pa
 
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.money import (
-    largest_remainder,
-    units_to_decimal,
-)
+from gpuwatch.core.money import largest_remainder, units_to_decimal
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import OwnerAction, read_cursor, write_cursor
 from gpuwatch.jobs import series
@@ -221,15 +218,9 @@ def _identity(runs: Sequence[Row]) -> Row:
     ends = [run["end_us"] for run in runs]
     return {
         "id": newest["job_id"],
-        "cluster": newest["cluster"],
-        "name": newest["name"],
-        "team": newest["team"],
+        **{name: newest[name] for name in ("cluster", "name", "team")},
         "user": newest["user_name"],
-        "account": newest["account"],
-        "queue": newest["queue"],
-        "namespace": newest["namespace"],
-        "scheduler": newest["scheduler"],
-        "state": newest["state"],
+        **{name: newest[name] for name in ("account", "queue", "namespace", "scheduler", "state")},
         "submitted_at": rfc3339(min(submitted)) if submitted else None,
         "started_at": rfc3339(runs[0]["start_us"]),
         "ended_at": None if None in ends else rfc3339(max(ends)),

@@ -19,18 +19,9 @@ STEPS_US = (
     DAY_US,
 )
 COLUMNS = (
-    "gr_engine_ratio",
-    "sm_active_ratio",
-    "sm_occupancy_ratio",
-    "tensor_active_ratio",
-    "dram_active_ratio",
-    "fp_active_ratio",
-    "gpu_util_ratio",
-    "fb_used_bytes",
-    "power_watts",
-    "link_ratio",
-    "pcie_bytes_per_s",
-)
+    "gr_engine_ratio", "sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio",
+    "fp_active_ratio", "gpu_util_ratio", "fb_used_bytes", "power_watts", "link_ratio", "pcie_bytes_per_s",
+)  # fmt: skip
 DIGITS = 6
 """Digits that matter: the store's means are 32-bit."""
 
@@ -41,7 +32,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tensor_active_max": ("roof_max", "tensor_roof"),
         "dram_active_max": ("memory_bound_min", "dram_roof"),
         "fp_active_max": ("roof_max",),
-    },
+    }
 }
 """By rule the lines that it draws at a part of a roof: the product of these thresholds."""
 

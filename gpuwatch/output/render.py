@@ -17,14 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLACES: Mapping[str, int] = {
-    "gpu_seconds": 6,
-    "device_seconds": 6,
-    "idle_seconds": 6,
-    "wasted_gpu_seconds": 6,
-    "cost": 2,
-    "wasted_cost": 2,
+    "gpu_seconds": 6, "device_seconds": 6, "idle_seconds": 6, "wasted_gpu_seconds": 6, "cost": 2, "wasted_cost": 2,
     "cost_exact": 12,
-}
+}  # fmt: skip
 """Numeric columns and their decimal places. Every other column is text, such as job ids made of digits."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """A spreadsheet treats a cell that starts with one of these as a formula; the last four are full-width forms."""

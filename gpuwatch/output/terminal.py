@@ -18,17 +18,8 @@ WORD_MAX = 100
 """Longest word that a table never breaks; the longest word people copy is a SHA-256 with 64 characters."""
 
 _NUMBERS = (
-    "gpu_hours",
-    "gpu_seconds",
-    "cost",
-    "cost_exact",
-    "wasted_cost",
-    "percent",
-    "USD",
-    "EUR",
-    "files",
-    "records",
-)
+    "gpu_hours", "gpu_seconds", "cost", "cost_exact", "wasted_cost", "percent", "USD", "EUR", "files", "records",
+)  # fmt: skip
 
 
 def as_text(listing: Listing, form: str, width: int) -> str:

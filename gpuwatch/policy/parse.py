@@ -15,15 +15,7 @@ from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.policy import policy as p
 from gpuwatch.policy.line_numbers import LONG_KEY, line_of, lines
 from gpuwatch.policy.reader import PolicyReader
-from gpuwatch.policy.values import (
-    ANYTHING,
-    MAX_ITEMS,
-    SHOWN_MAX,
-    Known,
-    PolicyError,
-    Problem,
-    shown,
-)
+from gpuwatch.policy.values import ANYTHING, MAX_ITEMS, SHOWN_MAX, Known, PolicyError, Problem, shown
 
 MAX_BYTES = 4 << 20
 """Of one document."""

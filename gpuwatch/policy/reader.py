@@ -21,24 +21,10 @@ _LABEL = re.compile(r"[\w./:@-]{1,317}")
 """Keys of labels: a domain, a slash and a name."""
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _FIELDS = (
-    "name",
-    "valid_from",
-    "valid_to",
-    "preset",
-    "basis",
-    "payers",
-    "quotas",
-    "discounts",
-    "minimum_billing_seconds",
-    "checkpoint_minutes",
-    "mig_share_method",
-    "shared",
-)
-_TAKEN_BY = {
-    p.QUOTA_HOLDER: ("idle", "stranded"),
-    p.OWNER: (p.LOST_WORK,),
-    p.CAUSER: (),
-}
+    "name", "valid_from", "valid_to", "preset", "basis", "payers", "quotas", "discounts", "minimum_billing_seconds",
+    "checkpoint_minutes", "mig_share_method", "shared",
+)  # fmt: skip
+_TAKEN_BY = {p.QUOTA_HOLDER: ("idle", "stranded"), p.OWNER: (p.LOST_WORK,), p.CAUSER: ()}
 _WHY_NOT = {
     (p.QUOTA_HOLDER, "out_of_service"): "a broken GPU is kept for nobody; use platform, proportional or even",
     (p.QUOTA_HOLDER, "mig_remainder"): "no quota covers what no slice can; use platform, proportional or even",

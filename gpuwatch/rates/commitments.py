@@ -17,20 +17,10 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 COLUMNS = (
-    "commitment_id",
-    "gpu_model",
-    "quantity",
-    "committed_gpu_seconds",
-    "used_gpu_seconds",
-    "idle_gpu_seconds",
-    "absent_gpu_seconds",
-    "unused_gpu_seconds",
-    "utilisation",
-    "committed_cost",
-    "used_cost",
-    "unused_cost",
+    "commitment_id", "gpu_model", "quantity", "committed_gpu_seconds", "used_gpu_seconds", "idle_gpu_seconds",
+    "absent_gpu_seconds", "unused_gpu_seconds", "utilisation", "committed_cost", "used_cost", "unused_cost",
     "currency",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,7 @@ def measured(store: Store, hardware: Sequence[Owned], window: Window, *, again: 
     if not again and all(one.kw is not None for one in hardware):
         return list(hardware)
     rows = store.rows(
-        "rates/energy",
-        start_us=window.start_us,
-        end_us=window.end_us,
-        silence_us=SILENCE_US,
-        watts_max=WATTS_MAX,
+        "rates/energy", start_us=window.start_us, end_us=window.end_us, silence_us=SILENCE_US, watts_max=WATTS_MAX
     )
     return [_measured(one, rows, window) if again or one.kw is None else one for one in hardware]
 

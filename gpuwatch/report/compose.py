@@ -101,12 +101,7 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
     if facts.budget is None:
         lines.append(budgeted(facts))
         return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
-    return (
-        Text(" ".join(lines), "soft"),
-        Text(lead(facts), "lead"),
-        Numbers(headlines(facts)),
-        Text(budgeted(facts)),
-    )
+    return (Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts)), Text(budgeted(facts)))
 
 
 def _where(facts: Facts) -> Section:

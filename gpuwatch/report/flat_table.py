@@ -12,33 +12,10 @@ from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.facts import Amount, Facts
 
 COLUMNS = (
-    "section",
-    "team",
-    "user",
-    "cluster",
-    "job",
-    "bucket",
-    "slice",
-    "mig_profile",
-    "gpu_model",
-    "kind",
-    "gpu_seconds",
-    "cost",
-    "cost_exact",
-    "currency",
-    "before_gpu_seconds",
-    "before_cost",
-    "idle_seconds",
-    "busy_ratio",
-    "start",
-    "end",
-    "finding",
-    "detector",
-    "severity",
-    "state",
-    "text",
-    "remedy",
-)
+    "section", "team", "user", "cluster", "job", "bucket", "slice", "mig_profile", "gpu_model", "kind",
+    "gpu_seconds", "cost", "cost_exact", "currency", "before_gpu_seconds", "before_cost", "idle_seconds",
+    "busy_ratio", "start", "end", "finding", "detector", "severity", "state", "text", "remedy",
+)  # fmt: skip
 """`section` is the kind of a row: total, bucket, bridge, correction, budget, waited, finding, slice, model, charge, quality.
 
 Charges add up to the total; so do the lines of each bridge, and the rows of model.
@@ -65,7 +42,7 @@ def rows(facts: Facts) -> list[Row]:
 
 def _rows(facts: Facts) -> Iterable[Row]:
     ends = {"start": rfc3339(facts.covered.start_us), "end": rfc3339(facts.covered.end_us)}
-    head: Row
+    head: dict[str, object]
     yield from _amounts({"section": "total", "team": facts.team, **ends}, facts.total, facts.total_before)
     for bucket in BUCKET_WORDS:
         if bucket in facts.buckets:
@@ -91,65 +68,34 @@ def _rows(facts: Facts) -> Iterable[Row]:
             )
     for finding in facts.findings:
         yield {
-            "section": "finding",
-            "team": finding.team,
-            "user": finding.user,
-            "cluster": finding.cluster,
+            **_fields("finding", finding, "team", "user", "cluster", "bucket", "currency", "detector", "severity"),
+            "state": finding.state,
+            "remedy": finding.remedy,
             "job": finding.subject["id"],
-            "bucket": finding.bucket,
             "gpu_seconds": finding.wasted_gpu_seconds,
             "cost": finding.wasted_cost,
-            "currency": finding.currency,
             "start": finding.started_at,
             "end": finding.ended_at,
             "finding": finding.key,
-            "detector": finding.detector,
-            "severity": finding.severity,
-            "state": finding.state,
             "text": finding.summary,
-            "remedy": finding.remedy,
         }
     for hold in facts.slices:
-        head = {
-            "section": "slice",
-            "team": hold.team,
-            "user": hold.user,
-            "cluster": hold.cluster,
-            "job": hold.job,
-            "slice": hold.slice,
-            "mig_profile": hold.profile,
-            "gpu_model": hold.gpu_model,
-            "idle_seconds": hold.idle_seconds,
-            "busy_ratio": hold.busy_ratio,
-            "start": hold.start,
-            "end": hold.end,
-            "text": f"share {hold.share}",
-        }
+        head = _fields(
+            "slice", hold, "team", "user", "cluster", "job", "slice", "gpu_model", "idle_seconds", "busy_ratio"
+        )
+        head |= {"mig_profile": hold.profile, "start": hold.start, "end": hold.end, "text": f"share {hold.share}"}
         yield from _amounts(head, hold.amount, None)
     for use in facts.models:
-        head = {
-            "section": "model",
-            "team": use.team,
-            "gpu_model": use.gpu_model,
-            "mig_profile": use.mig_profile,
-            "kind": use.kind,
-        }
-        yield from _amounts(head, use.amount, None)
+        yield from _amounts(_fields("model", use, "team", "gpu_model", "mig_profile", "kind"), use.amount, None)
     for charge in facts.charges:
-        yield {
-            "section": "charge",
-            "team": charge.team,
-            "user": charge.user,
-            "cluster": charge.cluster,
-            "job": charge.job,
-            "kind": charge.kind,
-            "gpu_seconds": charge.gpu_seconds,
-            "cost": charge.cost,
-            "cost_exact": charge.cost_exact,
-            "currency": charge.currency,
-            "text": charge.error,
-        }
+        row = _fields("charge", charge, "team", "user", "cluster", "job", "kind", "gpu_seconds", "cost", "cost_exact")
+        yield {**row, "currency": charge.currency, "text": charge.error}
     yield from _quality(facts)
+
+
+def _fields(section: str, record: object, *names: str) -> dict[str, object]:
+    """A row of the fields of a record whose columns have the same names."""
+    return {"section": section, **{name: getattr(record, name) for name in names}}
 
 
 def _bridges(facts: Facts) -> Iterable[Row]:
@@ -163,19 +109,13 @@ def _bridges(facts: Facts) -> Iterable[Row]:
 def _corrections(facts: Facts) -> Iterable[Row]:
     """Corrections of closed periods; they add up to the charges of kind correction. `start` is when they were posted."""
     for line in facts.corrected:
+        currency, cost = line.amount.costs[0] if line.amount.costs else (None, None)
         yield {
-            "section": "correction",
-            "team": line.team,
-            "user": line.user,
-            "cluster": line.cluster,
-            "job": line.job,
-            "gpu_model": line.gpu_model,
-            "mig_profile": line.mig_profile,
+            **_fields("correction", line, "team", "user", "cluster", "job", "gpu_model", "mig_profile", "cost_exact"),
             "kind": line.period,
             "gpu_seconds": line.amount.gpu_seconds,
-            "cost": line.amount.costs[0][1] if line.amount.costs else None,
-            "cost_exact": line.cost_exact,
-            "currency": line.amount.costs[0][0] if line.amount.costs else None,
+            "cost": cost,
+            "currency": currency,
             "start": rfc3339(line.billed_us),
             "text": line.why,
         }

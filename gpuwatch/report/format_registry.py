@@ -78,13 +78,7 @@ _formats: dict[str, ReportFormat] = {}
 
 
 def report_format(
-    name: str,
-    suffix: str,
-    media_type: str,
-    *,
-    order: int = ORDER_LAST,
-    inline: bool = False,
-    mailed: bool = False,
+    name: str, suffix: str, media_type: str, *, order: int = ORDER_LAST, inline: bool = False, mailed: bool = False
 ) -> Callable[[Render], Render]:
     """Registers a function that writes one report in this format."""
 

@@ -40,10 +40,7 @@ def idle_while_waiting(
             return None
         owners = request_owners(store)
         decided = resolve_many(load_team_rules(state), owners).select(["number", "team"])
-        with (
-            store.view("report_fit", models_of_requests(store)),
-            store.view("report_owner", decided.cast(_REQUEST)),
-        ):
+        with store.view("report_fit", models_of_requests(store)), store.view("report_owner", decided.cast(_REQUEST)):
             rows = store.rows("report/waited", **scope, hour_us=HOUR_US, teams=None if teams is None else sorted(teams))
         store.sql("drop table report_request")
     found: dict[str, Waited] = {}

@@ -19,16 +19,7 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
 from gpuwatch.report.bucket_costs import Buckets, bucket_amounts
 from gpuwatch.report.closed_periods import Frozen, frozen
-from gpuwatch.report.facts import (
-    SPECIAL,
-    Amount,
-    Charge,
-    ModelUse,
-    SliceHold,
-    Versions,
-    Waited,
-    amount_of,
-)
+from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
 from gpuwatch.report.idle_while_waiting import idle_while_waiting
 from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.slice_listing import slice_holds
@@ -90,12 +81,7 @@ class Week:
 
 
 def gather(
-    store: Store,
-    state: State,
-    week: str,
-    teams: Collection[str] | None,
-    now_us: int | None,
-    method: str | None = None,
+    store: Store, state: State, week: str, teams: Collection[str] | None, now_us: int | None, method: str | None = None
 ) -> Week:
     """All data for the reports of a week. `now_us`: owners' actions on findings in force at that time count.
 

@@ -12,12 +12,7 @@ from pathlib import Path
 from gpuwatch.billing import budgets
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.report.facts import (
-    PLATFORM,
-    SPECIAL,
-    Budget,
-    Facts,
-)
+from gpuwatch.report.facts import PLATFORM, SPECIAL, Budget, Facts
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.report_facts import report_facts

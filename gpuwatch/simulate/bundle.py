@@ -68,7 +68,7 @@ def simulate(
     staged = stage(scenes, gpus, epoch, step_s, seed)
     fleet = build_fleet(gpus - staged.gpus, seed)
     runs = schedule(fleet, epoch.window_s, step_s, seed)
-    return write_bundle(out, fleet, runs, epoch, steps, step_s, seed, progress, staged, Lack(tuple(without), drop))
+    return write_bundle(out, fleet, runs, epoch, step_s, seed, progress, staged, Lack(tuple(without), drop))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,6 @@ def write_bundle(
     fleet: Fleet,
     runs: list[Run],
     epoch: Epoch,
-    steps: int,
     step_s: int,
     seed: int,
     progress: Progress | None,

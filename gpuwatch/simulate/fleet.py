@@ -159,14 +159,7 @@ def _chunks(gpus: int) -> list[int]:
 
 
 def _whole_node(
-    name: str,
-    scheduler: str,
-    model: Model,
-    pool: str,
-    counters: str,
-    count: int,
-    seed: int,
-    hide_first: bool = False,
+    name: str, scheduler: str, model: Model, pool: str, counters: str, count: int, seed: int, hide_first: bool = False
 ) -> Node:
     """A node of whole GPUs; with `hide_first` its exporter leaves out GPU 0."""
     devices = tuple(

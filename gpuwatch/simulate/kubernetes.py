@@ -127,11 +127,7 @@ def _pod_status(run: Run, epoch: Epoch) -> Json:
         code = run.exit_code if run.exit_code is not None else int(failed)
         container["state"] = {"terminated": _terminated(running_from, ended, code, _word(code, reason))}
         ready = _condition("Ready", "False", ended)
-    conditions = [
-        _condition("PodScheduled", "True", started),
-        _condition("Initialized", "True", started),
-        ready,
-    ]
+    conditions = [_condition("PodScheduled", "True", started), _condition("Initialized", "True", started), ready]
     if run.taken and run.end_s is not None:
         taken = _condition("DisruptionTarget", "True", epoch.rfc3339(run.end_s))
         taken.update(reason=run.taken, message=f"{run.authority}: {run.taken}")

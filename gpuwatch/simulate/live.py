@@ -52,7 +52,7 @@ class LiveFleet:
     def write_history(self, out: Path, progress: Progress | None) -> Truth:
         """The bundle of the history, dumped at its end."""
         at = Epoch(self.epoch.start_us, self.past * self.step_s)
-        return write_bundle(out, self.fleet, self.known(at.window_s), at, self.past, self.step_s, self.seed, progress)
+        return write_bundle(out, self.fleet, self.known(at.window_s), at, self.step_s, self.seed, progress)
 
     def write_since(self, out: Path, first: int, last: int) -> None:
         """A bundle of what happened in the steps [first, last)."""

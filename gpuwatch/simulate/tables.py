@@ -21,14 +21,9 @@ CHANGE_ODD_S = 17
 PRICING_ORDER = ("reserved", "owned", "spot", "on_demand")
 
 _OTHERS = (
-    (H200, "owned", "3.15"),
-    (L40S, "owned", "0.86"),
-    (A30, "owned", "0.52"),
-    (B200, "owned", "4.10"),
-    (B200, "on_demand", "6.25"),
-    (L4, "on_demand", "0.70"),
-    (L4, "spot", "0.22"),
-)
+    (H200, "owned", "3.15"), (L40S, "owned", "0.86"), (A30, "owned", "0.52"), (B200, "owned", "4.10"),
+    (B200, "on_demand", "6.25"), (L4, "on_demand", "0.70"), (L4, "spot", "0.22"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

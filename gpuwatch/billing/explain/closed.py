@@ -18,16 +18,9 @@ from gpuwatch.ledger.totals import SECOND_PLACES
 from gpuwatch.state import State
 
 __all__ = [
-    "CORRECTION",
-    "Frozen",
-    "correction_lines",
-    "corrections",
-    "difference",
-    "frozen",
-    "frozen_head",
-    "plain_line",
+    "CORRECTION", "Frozen", "correction_lines", "corrections", "difference", "frozen", "frozen_head", "plain_line",
     "sums",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

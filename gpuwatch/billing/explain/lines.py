@@ -37,23 +37,16 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
     item = {
         "what": "segment",
         "device": row["gpu"] if gi is None else f"{row['gpu']}/GI-{gi}",
-        "gpu": row["gpu"],
-        "gpu_index": row["gpu_index"],
+        **_columns(row, "gpu", "gpu_index"),
         "gi": gi,
-        "node": row["node"],
-        "cluster": row["cluster"],
-        "pool": row["pool"],
-        "gpu_model": row["gpu_model"],
+        **_columns(row, "node", "cluster", "pool", "gpu_model"),
         "mig_profile": row["profile"],
         "start": rfc3339(row["start_us"]),
         "end": rfc3339(row["end_us"]),
         "device_seconds": seconds_text(row["device_us"]),
         "segments": row["segments"],
         "owner": row["owner"] if held else "__platform__",
-        "job": row["job"],
-        "user": row["user"],
-        "run": row["run"],
-        "scheduler": row["scheduler"],
+        **_columns(row, "job", "user", "run", "scheduler"),
         "bucket": row["free_bucket"],
         "share": str(Fraction(row["share_num"], row["share_den"])),
         "share_method": row["method"],
@@ -71,6 +64,10 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
         **_parts(row, scale, priced=priced),
     }
     return item | {"text": segment_text(item)}
+
+
+def _columns(row: Row, *names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
 def _bucket_times(row: Row, *, held: bool) -> dict[str, Any]:
@@ -158,11 +155,10 @@ def _seconds(row: Row, policy: Policy) -> str:
 def _rate(row: Row) -> dict[str, Any] | None:
     if row["usd_per_gpu_hour"] is None:
         return None
-    item = {"price": row["usd_per_gpu_hour"]} | {name: row[name] for name in RATE}
-    if row["fx_rate"] is None:
-        return item | {"converted": None}
-    converted = {name: row[name] for name in CONVERTED} | {"fx_from": rfc3339(row["fx_from_us"])}
-    return item | {"converted": converted}
+    converted = None
+    if row["fx_rate"] is not None:
+        converted = _columns(row, *CONVERTED) | {"fx_from": rfc3339(row["fx_from_us"])}
+    return {"price": row["usd_per_gpu_hour"], **_columns(row, *RATE), "converted": converted}
 
 
 def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
@@ -173,18 +169,11 @@ def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) ->
     item = {
         "what": _what(row),
         "day": rfc3339(day_us)[:10],
-        "cause": row["cause"],
-        "cluster": row["cluster"],
-        "pool": row["pool"],
-        "gpu_model": row["gpu_model"],
+        **_columns(row, "cause", "cluster", "pool", "gpu_model"),
         "policy": None if policy is None else {"name": policy.name, "version": version, "payer": _payer(policy, row)},
         "dealt": None
         if pool is None
-        else {
-            "amount": f"{scale.money_exact(int(pool)):f}",
-            "weight": row["weight"],
-            "weights": row["total"],
-        },
+        else {"amount": f"{scale.money_exact(int(pool)):f}", "weight": row["weight"], "weights": row["total"]},
     }
     item |= _parts(row, scale, priced=True)
     return item | {"text": dealt_text(item)}

@@ -9,19 +9,10 @@ PLATFORM = "GPU Platform"
 """Who provides, publishes and invoices: the company's own platform, not the cloud or vendor behind it."""
 
 HOURS = (
-    "x_HoursSchedulable",
-    "x_HoursStranded",
-    "x_HoursOutOfService",
-    "x_HoursMigRemainder",
-    "x_HoursUnobserved",
-    "x_HoursHoarded",
-    "x_HoursGap",
-    "x_HoursCommunication",
-    "x_HoursStalled",
-    "x_HoursBelowRoof",
-    "x_HoursMemoryRoof",
-    "x_HoursCompute",
-)
+    "x_HoursSchedulable", "x_HoursStranded", "x_HoursOutOfService", "x_HoursMigRemainder", "x_HoursUnobserved",
+    "x_HoursHoarded", "x_HoursGap", "x_HoursCommunication", "x_HoursStalled", "x_HoursBelowRoof",
+    "x_HoursMemoryRoof", "x_HoursCompute",
+)  # fmt: skip
 """GPU-hours of a row in each bucket of the ledger."""
 TIMES = frozenset(("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart"))
 NUMBERS = frozenset(
@@ -50,62 +41,18 @@ PLACES = 12
 DIGITS = 38
 
 _COMMON = [
-    "AvailabilityZone",
-    "BilledCost",
-    "BillingAccountId",
-    "BillingAccountName",
-    "BillingAccountType",
-    "BillingCurrency",
-    "BillingPeriodEnd",
-    "BillingPeriodStart",
-    "CapacityReservationId",
-    "CapacityReservationStatus",
-    "ChargeCategory",
-    "ChargeClass",
-    "ChargeDescription",
-    "ChargeFrequency",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "CommitmentDiscountCategory",
-    "CommitmentDiscountId",
-    "CommitmentDiscountName",
-    "CommitmentDiscountQuantity",
-    "CommitmentDiscountStatus",
-    "CommitmentDiscountType",
-    "CommitmentDiscountUnit",
-    "ConsumedQuantity",
-    "ConsumedUnit",
-    "ContractedCost",
-    "ContractedUnitPrice",
-    "EffectiveCost",
-    "InvoiceId",
-    "InvoiceIssuerName",
-    "ListCost",
-    "ListUnitPrice",
-    "PricingCategory",
-    "PricingCurrency",
-    "PricingCurrencyContractedUnitPrice",
-    "PricingCurrencyEffectiveCost",
-    "PricingCurrencyListUnitPrice",
-    "PricingQuantity",
-    "PricingUnit",
-    "RegionId",
-    "RegionName",
-    "ResourceId",
-    "ResourceName",
-    "ResourceType",
-    "ServiceCategory",
-    "ServiceName",
-    "ServiceSubcategory",
-    "SkuId",
-    "SkuMeter",
-    "SkuPriceDetails",
-    "SkuPriceId",
-    "SubAccountId",
-    "SubAccountName",
-    "SubAccountType",
-    "Tags",
-]
+    "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingAccountType",
+    "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "CapacityReservationId",
+    "CapacityReservationStatus", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency",
+    "ChargePeriodEnd", "ChargePeriodStart", "CommitmentDiscountCategory", "CommitmentDiscountId",
+    "CommitmentDiscountName", "CommitmentDiscountQuantity", "CommitmentDiscountStatus", "CommitmentDiscountType",
+    "CommitmentDiscountUnit", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice",
+    "EffectiveCost", "InvoiceId", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
+    "PricingCurrency", "PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost",
+    "PricingCurrencyListUnitPrice", "PricingQuantity", "PricingUnit", "RegionId", "RegionName", "ResourceId",
+    "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter",
+    "SkuPriceDetails", "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
+]  # fmt: skip
 _ALLOCATED = [
     "AllocatedMethodDetails",
     "AllocatedMethodId",
@@ -116,28 +63,10 @@ _ALLOCATED = [
 _SINCE_1_3 = ["CommitmentProgramEligibilityDetails", "ContractApplied", "HostProviderName", "InvoiceDetailId"]
 _SINCE_1_3 += ["ServiceProviderName"]
 _OWN = [
-    "x_Cluster",
-    "x_Pool",
-    "x_Node",
-    "x_GpuModel",
-    "x_GpuUuid",
-    "x_MigProfile",
-    "x_Share",
-    "x_Bucket",
-    "x_Team",
-    "x_User",
-    "x_Account",
-    "x_Queue",
-    "x_Namespace",
-    "x_Job",
-    "x_Pricing",
-    "x_RateVersion",
-    "x_Policy",
-    "x_SmActiveRatio",
-    "x_EffectiveRatio",
-    "x_WasteCost",
-    *HOURS,
-]
+    "x_Cluster", "x_Pool", "x_Node", "x_GpuModel", "x_GpuUuid", "x_MigProfile", "x_Share", "x_Bucket", "x_Team",
+    "x_User", "x_Account", "x_Queue", "x_Namespace", "x_Job", "x_Pricing", "x_RateVersion", "x_Policy",
+    "x_SmActiveRatio", "x_EffectiveRatio", "x_WasteCost", *HOURS,
+]  # fmt: skip
 
 FOCUS: Mapping[str, tuple[str, ...]] = {
     "1.2": tuple(sorted((*_COMMON, "ProviderName", "PublisherName"))),
@@ -145,22 +74,14 @@ FOCUS: Mapping[str, tuple[str, ...]] = {
 }
 """Columns that the format defines (Cost and Usage), by version."""
 
-OWN: Mapping[str, tuple[str, ...]] = {
-    "1.2": (*(f"x_{name}" for name in _ALLOCATED), *_OWN),
-    "1.4": tuple(_OWN),
-}
+OWN: Mapping[str, tuple[str, ...]] = {"1.2": (*(f"x_{name}" for name in _ALLOCATED), *_OWN), "1.4": tuple(_OWN)}
 """Columns that follow them: 1.2 knows no split cost allocation, so that its columns have gpuwatch's prefix there."""
 
 CONSTANTS: Mapping[str, str] = {
-    "BillingAccountType": "Cluster",
-    "InvoiceIssuerName": PLATFORM,
-    "ProviderName": PLATFORM,
-    "PublisherName": PLATFORM,
-    "ServiceCategory": "Compute",
-    "ServiceName": PLATFORM,
-    "ServiceProviderName": PLATFORM,
-    "ServiceSubcategory": "Virtual Machines",
-}
+    "BillingAccountType": "Cluster", "InvoiceIssuerName": PLATFORM, "ProviderName": PLATFORM,
+    "PublisherName": PLATFORM, "ServiceCategory": "Compute", "ServiceName": PLATFORM,
+    "ServiceProviderName": PLATFORM, "ServiceSubcategory": "Virtual Machines",
+}  # fmt: skip
 """What is the same in every row."""
 
 USAGE: Mapping[str, str] = {

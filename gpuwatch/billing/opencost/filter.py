@@ -17,34 +17,20 @@ VALUES_MAX = 1000
 """Values of the parameters of one question."""
 
 FIELDS = {
-    "cluster": "cluster",
-    "node": "node",
-    "namespace": "namespace",
-    "controllerKind": "controller_kind",
-    "controllerName": "controller",
-    "controller": "controller",
-    "pod": "pod",
-    "container": "container",
-    "provider": "provider_id",
-    "providerID": "provider_id",
-    "services": "service",
-    "service": "service",
-}
+    "cluster": "cluster", "node": "node", "namespace": "namespace", "controllerKind": "controller_kind",
+    "controllerName": "controller", "controller": "controller", "pod": "pod", "container": "container",
+    "provider": "provider_id", "providerID": "provider_id", "services": "service", "service": "service",
+}  # fmt: skip
 """Names of the filter language, by the word of a Subject that they compare."""
 MAPS = ("label", "annotation")
 UNALLOCATED = "__unallocated__"
 
 Test = Callable[[str, str], bool]
 OPERATORS: dict[str, tuple[bool, Test]] = {
-    ":": (False, str.__eq__),
-    "!:": (True, str.__eq__),
-    "~:": (False, str.__contains__),
-    "!~:": (True, str.__contains__),
-    "<~:": (False, str.startswith),
-    "!<~:": (True, str.startswith),
-    "~>:": (False, str.endswith),
-    "!~>:": (True, str.endswith),
-}
+    ":": (False, str.__eq__), "!:": (True, str.__eq__), "~:": (False, str.__contains__),
+    "!~:": (True, str.__contains__), "<~:": (False, str.startswith), "!<~:": (True, str.startswith),
+    "~>:": (False, str.endswith), "!~>:": (True, str.endswith),
+}  # fmt: skip
 """Sign of an operator: whether it is negated, and what a value must do."""
 
 
@@ -205,19 +191,11 @@ class _Reader:
 
 
 LEGACY = {
-    "filterClusters": "cluster",
-    "filterNodes": "node",
-    "filterNamespaces": "namespace",
-    "filterControllerKinds": "controller_kind",
-    "filterPods": "pod",
-    "filterContainers": "container",
-    "filterServices": "service",
-    "filterDepartments": "department",
-    "filterEnvironments": "environment",
-    "filterOwners": "owner",
-    "filterProducts": "product",
-    "filterTeams": "team",
-}
+    "filterClusters": "cluster", "filterNodes": "node", "filterNamespaces": "namespace",
+    "filterControllerKinds": "controller_kind", "filterPods": "pod", "filterContainers": "container",
+    "filterServices": "service", "filterDepartments": "department", "filterEnvironments": "environment",
+    "filterOwners": "owner", "filterProducts": "product", "filterTeams": "team",
+}  # fmt: skip
 """Parameters of comma-separated values; one that ends with * is a prefix."""
 LEGACY_PAIRS = {"filterLabels": "label", "filterAnnotations": "annotation"}
 """Parameters of comma-separated `name:value`."""

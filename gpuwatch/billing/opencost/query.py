@@ -53,16 +53,9 @@ READ = {
 }
 """Parameters that change the answer, and what they take."""
 IGNORED = (
-    "resolution",
-    "sharelb",
-    "shareTenancyCosts",
-    "includeSharedCostBreakdown",
-    "external",
-    "reconcile",
-    "reconcileNetwork",
-    "shareLabelsAndNamespaces",
-    "profile",
-)
+    "resolution", "sharelb", "shareTenancyCosts", "includeSharedCostBreakdown", "external", "reconcile",
+    "reconcileNetwork", "shareLabelsAndNamespaces", "profile",
+)  # fmt: skip
 """Parameters of OpenCost and its relatives that say nothing about GPUs."""
 
 

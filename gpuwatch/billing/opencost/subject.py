@@ -11,13 +11,7 @@ from typing import Any
 from gpuwatch.core.errors import UsageError
 
 UNALLOCATED = "__unallocated__"
-ALIASES = {
-    "department": "department",
-    "environment": "env",
-    "owner": "owner",
-    "product": "app",
-    "team": "team",
-}
+ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
 """OpenCost's names for labels, as it has them where nobody configures others; `team` is ours (see Subject.text)."""
 DEFAULT = ("cluster", "node", "namespace", "pod", "container")
 """Default aggregation of rows."""

@@ -261,19 +261,12 @@ def _one(connection: Connection, name: str, number: int) -> Closing:
 
 
 def _closing(row: Any) -> Closing:
+    same = ("name", "number", "level", "closed_us", "closed_by", "digest", "reopened_us", "reopened_by", "reason")
     return Closing(
-        name=row.name,
-        number=row.number,
         window=Window(row.start_us, row.end_us),
-        level=row.level,
-        closed_us=row.closed_us,
-        closed_by=row.closed_by,
-        digest=row.digest,
         context=json.loads(row.context),
         summary=tuple(json.loads(row.summary)),
-        reopened_us=row.reopened_us,
-        reopened_by=row.reopened_by,
-        reason=row.reason,
+        **{name: getattr(row, name) for name in same},
     )
 
 

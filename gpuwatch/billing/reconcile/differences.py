@@ -10,18 +10,9 @@ from math import ceil
 from gpuwatch.core.money import fraction_to_decimal
 
 PARTS = (
-    "untracked",
-    "unbilled",
-    "price",
-    "boundaries",
-    "discounts",
-    "taxes",
-    "commitments",
-    "not_gpu",
-    "no_rate",
-    "not_convertible",
-    "unexplained",
-)
+    "untracked", "unbilled", "price", "boundaries", "discounts", "taxes", "commitments", "not_gpu", "no_rate",
+    "not_convertible", "unexplained",
+)  # fmt: skip
 """Reasons of a difference, in the order of the columns."""
 PLACES = 18
 EDGE_HOURS = 2

@@ -65,11 +65,7 @@ def reconcile_listing(answer: Mapping[str, Any], *, cents: bool = False) -> List
         ]
     extra = {name: answer[name] for name in answer if name not in ("items", "next")}
     return Listing(
-        [*words, *amounts, *PARTS, "final"],
-        answer["items"],
-        extra,
-        shown=[*words, *amounts, *used, "final"],
-        foot=foot,
+        [*words, *amounts, *PARTS, "final"], answer["items"], extra, shown=[*words, *amounts, *used, "final"], foot=foot
     )
 
 

@@ -13,14 +13,9 @@ from pathlib import Path
 from typing import Any
 
 FOLDERS = (
-    "/usr/share/fonts",
-    "/usr/local/share/fonts",
-    "~/.local/share/fonts",
-    "~/.fonts",
-    "/Library/Fonts",
-    "/System/Library/Fonts",
-    "C:/Windows/Fonts",
-)
+    "/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts", "/Library/Fonts",
+    "/System/Library/Fonts", "C:/Windows/Fonts",
+)  # fmt: skip
 FILES_MAX = 20_000
 """Font files that are looked at."""
 PAIRS = (
@@ -33,17 +28,10 @@ PAIRS = (
 """(regular, bold) in the order in which they are preferred; Vera, which the PDF library brings, is the last."""
 BUNDLED = ("Vera.ttf", "VeraBd.ttf")
 MORE = (
-    "DejaVuSans.ttf",
-    "DroidSansFallbackFull.ttf",
-    "DroidSansFallback.ttf",
-    "Arial Unicode.ttf",
-    "ArialUnicode.ttf",
-    "NotoSansSC-Regular.ttf",
-    "NotoSansDevanagari-Regular.ttf",
-    "NotoSansThai-Regular.ttf",
-    "NotoSansArabic-Regular.ttf",
-    "NotoSansHebrew-Regular.ttf",
-)
+    "DejaVuSans.ttf", "DroidSansFallbackFull.ttf", "DroidSansFallback.ttf", "Arial Unicode.ttf", "ArialUnicode.ttf",
+    "NotoSansSC-Regular.ttf", "NotoSansDevanagari-Regular.ttf", "NotoSansThai-Regular.ttf",
+    "NotoSansArabic-Regular.ttf", "NotoSansHebrew-Regular.ttf",
+)  # fmt: skip
 """Fonts that may have what the first lacks."""
 CID = (
     ("\u3040", "\u30ff", "HeiseiKakuGo-W5"),

@@ -52,62 +52,23 @@ _BUCKETS: Columns = (
     ("Meaning", ""),
 )
 _SLICES: Columns = (
-    ("Team", ""),
-    ("User", ""),
-    ("Cluster", ""),
-    ("Job", ""),
-    ("Slice", ""),
-    ("Profile", ""),
-    ("GPU model", ""),
-    ("Share", ""),
-    ("Start (UTC)", ""),
-    ("End (UTC)", ""),
-    ("Hours held", HOURS),
-    ("Hours idle", HOURS),
-    ("Busy", RATIO),
-    ("GPU-hours", HOURS),
-    ("Cost", MONEY),
-    ("Currency", ""),
-)
+    ("Team", ""), ("User", ""), ("Cluster", ""), ("Job", ""), ("Slice", ""), ("Profile", ""), ("GPU model", ""),
+    ("Share", ""), ("Start (UTC)", ""), ("End (UTC)", ""), ("Hours held", HOURS), ("Hours idle", HOURS),
+    ("Busy", RATIO), ("GPU-hours", HOURS), ("Cost", MONEY), ("Currency", ""),
+)  # fmt: skip
 _FINDINGS: Columns = (
-    ("Severity", ""),
-    ("State", ""),
-    ("Finding", ""),
-    ("Team", ""),
-    ("User", ""),
-    ("Subject", ""),
-    ("Since (UTC)", ""),
-    ("Until (UTC)", ""),
-    ("GPU-hours", HOURS),
-    ("Wasted", MONEY),
-    ("Currency", ""),
-    ("What", ""),
-    ("To do", ""),
-    ("Key", ""),
-)
+    ("Severity", ""), ("State", ""), ("Finding", ""), ("Team", ""), ("User", ""), ("Subject", ""),
+    ("Since (UTC)", ""), ("Until (UTC)", ""), ("GPU-hours", HOURS), ("Wasted", MONEY), ("Currency", ""),
+    ("What", ""), ("To do", ""), ("Key", ""),
+)  # fmt: skip
 _BRIDGE: Columns = (
-    ("Owner", ""),
-    ("At its price", MONEY),
-    ("Policy", MONEY),
-    ("Passed on", MONEY),
-    ("Corrections", MONEY),
-    ("Charged", MONEY),
-    ("Currency", ""),
-)
+    ("Owner", ""), ("At its price", MONEY), ("Policy", MONEY), ("Passed on", MONEY), ("Corrections", MONEY),
+    ("Charged", MONEY), ("Currency", ""),
+)  # fmt: skip
 _CORRECTIONS: Columns = (
-    ("Corrects", ""),
-    ("Why", ""),
-    ("Posted (UTC)", ""),
-    ("Team", ""),
-    ("User", ""),
-    ("Cluster", ""),
-    ("Job", ""),
-    ("Model", ""),
-    ("MIG profile", ""),
-    ("GPU-hours", HOURS),
-    ("Cost", MONEY),
-    ("Currency", ""),
-)
+    ("Corrects", ""), ("Why", ""), ("Posted (UTC)", ""), ("Team", ""), ("User", ""), ("Cluster", ""), ("Job", ""),
+    ("Model", ""), ("MIG profile", ""), ("GPU-hours", HOURS), ("Cost", MONEY), ("Currency", ""),
+)  # fmt: skip
 _WAITED: Columns = (
     ("Team", ""),
     ("GPU-hours, at least", HOURS),

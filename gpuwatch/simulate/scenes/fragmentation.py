@@ -56,10 +56,7 @@ def starved_pods(s: Stage) -> None:
         queue=nodes[0].pool,
     )
     s.plant(
-        "starved-pods",
-        "seven GPUs free, a pod of four GPUs fits on no node",
-        ("pool", nodes[0].pool),
-        since_s=s.ago(3),
+        "starved-pods", "seven GPUs free, a pod of four GPUs fits on no node", ("pool", nodes[0].pool), since_s=s.ago(3)
     )
     for at, node in enumerate(nodes):
         used = 2 - at % 2
