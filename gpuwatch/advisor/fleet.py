@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -90,7 +91,7 @@ def own_vs_cloud(store: Store, state: State, window: Window, assumed: Assumption
         elif not gpus:
             item["missing"] = "none of these GPUs was there at the end of the window"
         else:
-            item |= _verdict(gpus, one.used, own, cloud, hardware)
+            item |= _comparison(gpus, one.used, own, cloud, hardware)
         items.append(item)
     return answer(window, assumed, items, OWN_NOTES)
 
@@ -104,59 +105,76 @@ def consolidation(
     """
     if not pools or len(pools) > POOLS_MAX:
         raise UsageError(f"pools: name 1 to {POOLS_MAX} of them")
+    prices = priced_time(store, window, GROUP, cluster=cluster)
+    by_model: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
+    for row in _rows_of(store, window, cluster, pools):
+        by_model[row["gpu_model"]].append(row)
+    items = []
+    for model, mine in sorted(by_model.items(), key=lambda one: str(one[0])):
+        priced = [prices.get((cluster, row["pool"], model), PricedTime()) for row in mine]
+        peak, mean = _held_at_once(store, window, cluster, pools, model)
+        found = together(sum(row["gpus"] for row in mine), peak, mean, _node_size(mine), Fraction(assumed.headroom))
+        items.append(
+            {
+                "cluster": cluster,
+                "gpu_model": model,
+                "pools": {row["pool"]: row["gpus"] for row in mine},
+                "gpus": sum(row["gpus"] for row in mine),
+                "peak_gpus": ratio(peak),
+                "needed_gpus": found.needed_gpus,
+                "freed_nodes": found.freed_nodes,
+                "freed_gpus": found.freed_gpus,
+                "utilisation_before": ratio(found.utilisation_before),
+                "utilisation_after": ratio(found.utilisation_after),
+                **_saving(mine, priced, found.freed_gpus),
+            }
+        )
+    return answer(window, assumed, items, POOL_NOTES)
+
+
+def _rows_of(store: Store, window: Window, cluster: str, pools: Sequence[str]) -> list[dict[str, Any]]:
+    """The GPUs of these pools by model. Raises UsageError for a pool that the cluster does not have."""
     rows = [r for r in store.rows("advisor/pool", **query_parameters(window, None, cluster)) if r["pool"] is not None]
     known = sorted({row["pool"] for row in rows})
     if missing := [pool for pool in pools if pool not in known]:
         raise UsageError(f"pool {missing[0]!r}: cluster {cluster!r} has {', '.join(known) or 'none'} in this window")
-    groups, scale, span = (
-        priced_time(store, window, GROUP, cluster=cluster),
-        scale_of(store, window),
-        counted(store, window),
-    )
-    items = []
-    for model in sorted({row["gpu_model"] for row in rows if row["pool"] in pools}, key=str):
-        mine = [row for row in rows if row["pool"] in pools and row["gpu_model"] == model]
-        question = query_parameters(window, None, cluster) | {
-            "pools": list(pools),
-            "gpu_model": model,
-            "scale": scale.shares,
+    return [row for row in rows if row["pool"] in pools]
+
+
+def _held_at_once(
+    store: Store, window: Window, cluster: str, pools: Sequence[str], model: str | None
+) -> tuple[Fraction, Fraction]:
+    """The most GPUs of a model that these pools held at one time, and the mean."""
+    scale, span = scale_of(store, window).shares, counted(store, window)
+    parameters = query_parameters(window, None, cluster) | {"pools": list(pools), "gpu_model": model, "scale": scale}
+    held = store.rows("advisor/held_at_once", **parameters)[0]
+    mean = Fraction(int(held["unit_us"]), scale * (span.end_us - span.start_us)) if span else Fraction(0)
+    return Fraction(held["peak"], scale), mean
+
+
+def _node_size(pools: Sequence[Mapping[str, Any]]) -> int:
+    """GPUs of the largest node. Raises UsageError where a pool's nodes are unknown."""
+    for row in pools:
+        if row["gpus_a_node"] is None:
+            raise UsageError(f"pool {row['pool']!r}: the nodes of its GPUs are unknown")
+    return max(int(row["gpus_a_node"]) for row in pools)
+
+
+def _saving(pools: Sequence[Mapping[str, Any]], prices: Sequence[PricedTime], freed_gpus: int) -> dict[str, Any]:
+    """What the freed GPUs cost a month, or what lacks where it is not known."""
+    currency = prices[0].currency if len({price.currency for price in prices}) == 1 else None
+    lacking = [row["pool"] for row, price in zip(pools, prices, strict=True) if price.hourly is None]
+    saving: dict[str, Any] = {"saving_a_month": None, "currency": currency}
+    if lacking:
+        return saving | {
+            "missing": f"no price of one currency for {', '.join(lacking)}: gpuwatch doctor names the rates to add"
         }
-        held = store.rows("advisor/held_at_once", **question)[0]
-        gpus, sizes = sum(row["gpus"] for row in mine), [row["gpus_a_node"] for row in mine]
-        if None in sizes:
-            raise UsageError(f"pool {mine[sizes.index(None)]['pool']!r}: the nodes of its GPUs are unknown")
-        length_us = 0 if span is None else span.end_us - span.start_us
-        mean = Fraction(int(held["unit_us"]), scale.shares * length_us) if length_us else Fraction(0)
-        found = together(gpus, Fraction(held["peak"], scale.shares), mean, max(sizes), Fraction(assumed.headroom))
-        prices = [groups.get((cluster, row["pool"], model), PricedTime()) for row in mine]
-        item: dict[str, Any] = {
-            "cluster": cluster,
-            "gpu_model": model,
-            "pools": {row["pool"]: row["gpus"] for row in mine},
-            "gpus": gpus,
-            "peak_gpus": ratio(Fraction(held["peak"], scale.shares)),
-            "needed_gpus": found.needed_gpus,
-            "freed_nodes": found.freed_nodes,
-            "freed_gpus": found.freed_gpus,
-            "utilisation_before": ratio(found.utilisation_before),
-            "utilisation_after": ratio(found.utilisation_after),
-            "saving_a_month": None,
-            "currency": prices[0].currency if len({price.currency for price in prices}) == 1 else None,
+    if currency is None:
+        return saving | {
+            "missing": "prices in several currencies: set exchange rates (gpuwatch rates fx FILE --currency USD)"
         }
-        known = [price.hourly for price in prices]
-        hourly = [price for price in known if price is not None]
-        if len(hourly) < len(known) or item["currency"] is None:
-            lacking = [row["pool"] for row, price in zip(mine, known, strict=True) if price is None]
-            item["missing"] = (
-                f"no price of one currency for {', '.join(lacking)}: gpuwatch doctor names the rates to add"
-                if lacking
-                else "prices in several currencies: set exchange rates (gpuwatch rates fx FILE --currency USD)"
-            )
-        else:
-            share = [(row["gpus"], price) for row, price in zip(mine, hourly, strict=True)]
-            item["saving_a_month"] = money(given_back(share, found.freed_gpus) * HOURS_A_MONTH)
-        items.append(item)
-    return answer(window, assumed, items, POOL_NOTES)
+    share = [(row["gpus"], price.hourly or Fraction(0)) for row, price in zip(pools, prices, strict=True)]
+    return saving | {"saving_a_month": money(given_back(share, freed_gpus) * HOURS_A_MONTH)}
 
 
 def _owned_price(one: PricedTime, hardware: Owned | None, fx: Fx, at_us: int) -> _Price:
@@ -200,7 +218,8 @@ def _cloud_price(
     return price, None if price is None else "on-demand rate of the card", lacks
 
 
-def _verdict(gpus: int, used: Fraction, own: _Price, cloud: Fraction, hardware: Owned | None) -> dict[str, Any]:
+def _comparison(gpus: int, used: Fraction, own: _Price, cloud: Fraction, hardware: Owned | None) -> dict[str, Any]:
+    """Whether owning or renting is cheaper at this utilisation, and by how much."""
     hourly, capex, monthly = own.hourly or Fraction(0), None, Fraction(0)
     if hardware is not None:
         part = own.factor * gpus / hardware.gpus

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
-from gpuwatch.findings.read import ELAPSED_US_MIN
+from gpuwatch.findings.texts import ELAPSED_US_MIN
 
 MAX_EVIDENCE = 6
 """Evidence items in a message; the link shows all."""

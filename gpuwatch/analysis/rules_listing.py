@@ -11,8 +11,8 @@ from gpuwatch.core import sqlfile
 from gpuwatch.findings import custom_rules
 from gpuwatch.findings.effective_thresholds import in_force
 from gpuwatch.findings.presets import PRESETS, source_of
-from gpuwatch.findings.read import SEVERITIES, SEVERITY_ORDER
 from gpuwatch.findings.repository import Actions, Feedback
+from gpuwatch.findings.texts import SEVERITIES, SEVERITY_ORDER
 from gpuwatch.findings.threshold_overrides import ALL, Layer, layers
 from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.settings import Settings

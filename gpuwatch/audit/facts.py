@@ -16,7 +16,7 @@ from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.repository import Actions
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from gpuwatch.topology import derive as topology_derive
+from gpuwatch.topology.gaps import conflicts, missing
 
 DEFAULT_US = 7 * DAY_US
 """The default window: the last week that is known."""
@@ -63,8 +63,8 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
     finally:
         store.run("audit/drop")
     facts["queues"] = [_queue(row) for row in queues.queues(store, state, span.end_us)]
-    facts["conflicts"] = topology_derive.conflicts(store)
-    facts["missing"] = topology_derive.missing(store)
+    facts["conflicts"] = conflicts(store)
+    facts["missing"] = missing(store)
     return facts
 
 

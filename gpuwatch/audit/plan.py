@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
 from gpuwatch.core.clock import DAY_US, HOUR_US
-from gpuwatch.findings.read import SEVERITY_ORDER
+from gpuwatch.findings.texts import SEVERITY_ORDER
 from gpuwatch.rules.rule import effort_of, layer_of
 
 Row = Mapping[str, Any]

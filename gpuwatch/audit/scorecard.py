@@ -15,7 +15,7 @@ from gpuwatch.audit.scheduling import scheduling, writers
 from gpuwatch.audit.unknown import unknown
 from gpuwatch.audit.waste import waste
 from gpuwatch.core.clock import HOUR_US, rfc3339
-from gpuwatch.findings.read import SEVERITY_ORDER
+from gpuwatch.findings.texts import SEVERITY_ORDER
 from gpuwatch.rules.layers import LAYERS, OTHER
 from gpuwatch.rules.rule import layer_of
 

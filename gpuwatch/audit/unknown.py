@@ -11,7 +11,7 @@ from gpuwatch.audit.figures import hours_phrase
 Row = Mapping[str, Any]
 
 _PLACES = (("links", "placement", "the links between their GPUs"), ("network", "fabric", "their place in the network"))
-"""What nodes may lack: its name in topology.derive.missing, the layer whose decision has the fix, and a phrase."""
+"""What nodes may lack: its name in topology.gaps.missing, the layer whose decision has the fix, and a phrase."""
 
 
 def unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict[str, str]]:

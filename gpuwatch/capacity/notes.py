@@ -10,7 +10,7 @@ from gpuwatch.capacity.free_state import Cluster
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
-from gpuwatch.topology.derive import missing
+from gpuwatch.topology.gaps import missing
 
 CPU = (
     "No source reports the free CPU of a node: a GPU without free CPU counts as usable, and the cases "

@@ -20,7 +20,7 @@ from gpuwatch.hardware import mig_packing
 from gpuwatch.hardware.fgd import CASES, GPU_MILLI, NODE, REMEDIES, Fragmentation, Level, Node, Task, expected, hostable
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
-from gpuwatch.topology.derive import SERVED
+from gpuwatch.topology.gaps import SERVED
 
 SHOWN_RATIO_MIN = Fraction(1, 100)
 """Shapes with a smaller part of the requests are evaluated but not shown."""

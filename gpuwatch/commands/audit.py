@@ -101,7 +101,7 @@ def audit(
     It shows who decides on placement, partitioning, scheduling and network, what is left to defaults, and the cost.
     """
     from gpuwatch.commands.shared import settings_of
-    from gpuwatch.findings.read import SEVERITY_ORDER
+    from gpuwatch.findings.texts import SEVERITY_ORDER
 
     choose(form, True)
     if fail_on is not None and fail_on not in SEVERITY_ORDER:
@@ -270,7 +270,7 @@ def _row(card: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
 def _answer(card: Mapping[str, Any], fail_on: str | None) -> None:
     """Exits with 1 if an open finding is at least as severe as --fail-on."""
     from gpuwatch.audit.scorecard import worst
-    from gpuwatch.findings.read import SEVERITY_ORDER
+    from gpuwatch.findings.texts import SEVERITY_ORDER
 
     found = worst(card)
     if fail_on is not None and found is not None and SEVERITY_ORDER.index(found) >= SEVERITY_ORDER.index(fail_on):

@@ -140,29 +140,37 @@ def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
     if not found["clusters"] and cluster is None:
         yield "The ledger is empty: import data and run gpuwatch analyze first."
     for one in found["clusters"]:
-        name = one["cluster"]
-        for what, amounts in (("GPUs", one["gpus"]), ("GPUs with MIG slices", one["slices"])):
-            if amounts is not None:
-                causes = "; ".join(f"{cause['gpus']:g} {cause['means']}" for cause in amounts["causes"])
-                rate = f" ({_percent(amounts['rate'])})" if amounts["rate"] is not None else ""
-                stranded = f"{amounts['stranded_gpus']:g} stranded{rate}"
-                yield f"{name}: {amounts['free_gpus']:g} {what} free, {stranded}{': ' + causes if causes else ''}"
-        models: dict[str | None, list[str]] = {}
-        for gang in one["gangs"]:
-            most = "unknown" if gang["gpus"] is None else str(gang["gpus"])
-            models.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
-        for model, levels in models.items():
-            yield f"{name}: largest gang of {model or 'unknown model'}: {', '.join(levels)}"
-        starved = [] if one["demand"] is None else [_request(s) for s in one["demand"]["shapes"] if s["starved"]]
-        if starved:
-            yield f"{name}: requested shapes that do not fit now: {'; '.join(dict.fromkeys(starved))}"
-        for note in one["notes"]:
-            gpus = "" if note["gpus"] is None else f" of {note['gpus']} GPUs"
-            yield f"{name}: missing: {note['what']}{gpus}. {note['fix'].splitlines()[0]}"
+        yield from (f"{one['cluster']}: {line}" for line in _about_cluster(one))
     for price in found["total"]["cost_per_hour"] or ():
         yield f"Stranded: {price['amount']} {price['currency']} per hour"
     if found["total"]["unpriced_gpus"]:
         yield f"Stranded without a price: {found['total']['unpriced_gpus']:g} GPUs"
+
+
+def _about_cluster(one: dict[str, Any]) -> Iterator[str]:
+    """What is free and stranded, the largest gangs, the shapes that do not fit, and what is missing."""
+    for what, amounts in (("GPUs", one["gpus"]), ("GPUs with MIG slices", one["slices"])):
+        if amounts is not None:
+            causes = "; ".join(f"{cause['gpus']:g} {cause['means']}" for cause in amounts["causes"])
+            rate = f" ({_percent(amounts['rate'])})" if amounts["rate"] is not None else ""
+            stranded = f"{amounts['stranded_gpus']:g} stranded{rate}"
+            yield f"{amounts['free_gpus']:g} {what} free, {stranded}{': ' + causes if causes else ''}"
+    yield from _largest_gangs(one["gangs"])
+    starved = [_request(shape) for shape in (one["demand"] or {"shapes": ()})["shapes"] if shape["starved"]]
+    if starved:
+        yield f"requested shapes that do not fit now: {'; '.join(dict.fromkeys(starved))}"
+    for note in one["notes"]:
+        gpus = "" if note["gpus"] is None else f" of {note['gpus']} GPUs"
+        yield f"missing: {note['what']}{gpus}. {note['fix'].splitlines()[0]}"
+
+
+def _largest_gangs(gangs: list[dict[str, Any]]) -> Iterator[str]:
+    levels: dict[str | None, list[str]] = {}
+    for gang in gangs:
+        most = "unknown" if gang["gpus"] is None else str(gang["gpus"])
+        levels.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
+    for model, found in levels.items():
+        yield f"largest gang of {model or 'unknown model'}: {', '.join(found)}"
 
 
 def _request(shape: dict[str, Any]) -> str:

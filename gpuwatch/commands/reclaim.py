@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +53,6 @@ def reclaim(
 
     chosen = choose(form, sys.stdout.isatty())
     check_step(step)
-    items: list[dict[str, Any]]
     if (note := lockfile.find(data)) is not None:
         if record:
             raise UsageError(
@@ -71,22 +71,29 @@ def reclaim(
             found = proposals(store, state, at_us, teams=teams, cluster=cluster)
             items = [as_dict(one) for one in found if step is None or one.at.step == step]
     if commands:
-        ready = [item for item in items if item["command"] is not None and item["held_by"] is None]
-        names = sorted({item["cluster"] for item in ready})
-        if len(names) > 1:
-            raise UsageError(
-                f"--commands: there are jobs in clusters {', '.join(names)}, and commands do not name their cluster; "
-                "choose one with --cluster"
-            )
-        lines = [item["command"] for item in ready]
-        write("".join(f"{visible(line)}\n" for line in lines))
-        if not lines:
-            print_stderr("No job has a recommended command. Run gpuwatch reclaim to list jobs and their steps.")
+        _print_commands([item for item in items if item["command"] is not None and item["held_by"] is None])
         return
     if chosen == "table":
-        items = [item | {"contended_cost": (item["contention"] or {}).get("cost")} for item in items]
+        items = [item | {"contended_cost": _contended_cost(item)} for item in items]
     foot = [] if items else ["No job holds idle devices that should be released."]
     show(Listing(COLUMNS, items, shown=SHOWN, foot=foot), chosen)
+
+
+def _contended_cost(item: dict[str, Any]) -> str | None:
+    return item["contention"]["cost"] if item["contention"] else None
+
+
+def _print_commands(items: Sequence[dict[str, Any]]) -> None:
+    """The commands only, for a shell. Raises UsageError for several clusters: commands do not name theirs."""
+    names = sorted({item["cluster"] for item in items})
+    if len(names) > 1:
+        raise UsageError(
+            f"--commands: there are jobs in clusters {', '.join(names)}, and commands do not name their cluster; "
+            "choose one with --cluster"
+        )
+    write("".join(f"{visible(item['command'])}\n" for item in items))
+    if not items:
+        print_stderr("No job has a recommended command. Run gpuwatch reclaim to list jobs and their steps.")
 
 
 command("reclaim", reclaim, place=190)

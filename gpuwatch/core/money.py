@@ -54,22 +54,32 @@ def largest_remainder(
         raise ValueError(f"{len(values)} values, {len(keys)} keys, {len(weights or ())} weights: pass one of each")
     if len(set(keys)) != len(keys):
         raise ValueError("keys are not unique, so ties cannot be resolved deterministically")
-    ratios = [value.as_integer_ratio() for value in values]
-    parts = lcm(*{denominator for _, denominator in ratios})  # a common denominator avoids one Fraction per value
-    scaled = [numerator * (parts // denominator) * 10**places for numerator, denominator in ratios]
-    exact = Fraction(sum(scaled), parts)
-    target = Fraction(round(exact)) if total is None else Fraction(total) * 10**places
-    if target.denominator != 1 or abs(target - exact) >= 1:
-        raise ValueError(f"total {total} is not within one unit at {places} places of the sum of the values")
+    scaled, parts = _scaled(values, places)
+    target = _target(Fraction(sum(scaled), parts), places, total)
     units = [value // parts if value >= 0 else -(-value // parts) for value in scaled]
-    missing = int(target) - sum(units)
+    missing = target - sum(units)
     step = 1 if missing > 0 else -1
     cut = [(value - unit * parts) * step for value, unit in zip(scaled, units, strict=True)]
-    candidates = [i for i, part in enumerate(cut) if part > 0] if missing else []
+    candidates = [i for i, part in enumerate(cut) if part > 0]
     candidates.sort(key=lambda i: (-cut[i], -Fraction(weights[i]) if weights else 0, keys[i]))
     for i in candidates[: abs(missing)]:
         units[i] += step
     return [units_to_decimal(unit, places) for unit in units]
+
+
+def _scaled(values: Sequence[Number], places: int) -> tuple[list[int], int]:
+    """The values in units of 10^-places as numerators, and their common denominator: it avoids one Fraction per value."""
+    ratios = [value.as_integer_ratio() for value in values]
+    parts = lcm(*{denominator for _, denominator in ratios})
+    return [numerator * (parts // denominator) * 10**places for numerator, denominator in ratios], parts
+
+
+def _target(exact: Fraction, places: int, total: Decimal | None) -> int:
+    """The units that the rounded values add up to: those of the published total, or of the rounded sum."""
+    target = Fraction(round(exact)) if total is None else Fraction(total) * 10**places
+    if target.denominator != 1 or abs(target - exact) >= 1:
+        raise ValueError(f"total {total} is not within one unit at {places} places of the sum of the values")
+    return int(target)
 
 
 def format_quantity(value: Number, places: int = 6) -> str:

@@ -12,7 +12,7 @@ from gpuwatch.quality.check import NAMED_MAX, OK, WARN, Check, named, place
 from gpuwatch.quality.fixes import source_fix
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.store.database import Store
-from gpuwatch.topology.derive import conflicts, missing
+from gpuwatch.topology.gaps import conflicts, missing
 
 IGNORED = "ignored: "
 """Prefix of reasons that are no fault of the input."""
@@ -55,23 +55,31 @@ def unknown(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
         return Check("unscheduled", OK, "a scheduler knows every node that is measured")
     what = f"{sum(r['unknown'] for r in rows)} GPUs are measured on nodes that no scheduler record names: "
     clusters = sorted({r["cluster"] for r in rows})[:NAMED_MAX]
-    if not advice.live:
-        lines = ["Import the scheduler's records of the same time, of Slurm or of Kubernetes:"]
-        for option in (f"--cluster {shlex.quote(cluster)}" for cluster in clusters):
-            scontrol, kubectl = f"import scontrol nodes.txt {option}", f"import k8s-json k8s.json {option}"
-            lines.append(f"scontrol show node -d > nodes.txt && {advice.command(scontrol)}")
-            lines.append(f"kubectl get nodes,pods -A -o json > k8s.json && {advice.command(kubectl)}")
-        return Check("unscheduled", WARN, what + named(place(r) for r in rows), "\n".join(lines))
+    lines = _name_scheduler(clusters, sources) if advice.live else _import_scheduler(clusters, advice)
+    return Check("unscheduled", WARN, what + named(place(r) for r in rows), "\n".join(lines))
+
+
+def _import_scheduler(clusters: Sequence[str], advice: Advice) -> list[str]:
+    """How to import the scheduler's records without a running server."""
+    lines = ["Import the scheduler's records of the same time, of Slurm or of Kubernetes:"]
+    for option in (f"--cluster {shlex.quote(cluster)}" for cluster in clusters):
+        scontrol, kubectl = f"import scontrol nodes.txt {option}", f"import k8s-json k8s.json {option}"
+        lines.append(f"scontrol show node -d > nodes.txt && {advice.command(scontrol)}")
+        lines.append(f"kubectl get nodes,pods -A -o json > k8s.json && {advice.command(kubectl)}")
+    return lines
+
+
+def _name_scheduler(clusters: Sequence[str], sources: Sequence[SourceStatus]) -> list[str]:
+    """What to do about each configured scheduler, and the clusters without one."""
     configured = [s for s in sources if s.kind in SCHEDULERS and s.cluster in clusters]
     lines = [line for source in configured[:NAMED_MAX] for line in _scheduler(source)]
-    nameless = [cluster for cluster in clusters if cluster not in {s.cluster for s in configured}]
+    nameless = [f'cluster = "{cluster}"' for cluster in clusters if cluster not in {s.cluster for s in configured}]
     if nameless:
         lines.append(
             "Name the scheduler in gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/connect/sources.md), and send SIGHUP to a "
             "server that runs with --config:"
         )
-        lines += [f'cluster = "{cluster}"' for cluster in nameless]
-    return Check("unscheduled", WARN, what + named(place(r) for r in rows), "\n".join(lines))
+    return lines + nameless
 
 
 def _scheduler(source: SourceStatus) -> list[str]:

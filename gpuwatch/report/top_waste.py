@@ -7,7 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
-from gpuwatch.findings.read import ELAPSED_US_MIN, Finding
+from gpuwatch.findings.read import Finding
+from gpuwatch.findings.texts import ELAPSED_US_MIN
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
 from gpuwatch.report.facts import UNOWNED, Facts

@@ -19,7 +19,8 @@ from gpuwatch.hardware.link_graph import Graph
 from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import graph
-from gpuwatch.topology.grade import BEYOND, LADDER, Placement, Surroundings, grade_among, surroundings, where
+from gpuwatch.topology.grade import Placement, grade_among
+from gpuwatch.topology.seats import BEYOND, LADDER, Surroundings, surroundings, where
 
 TIGHTEST = 8
 """Containers inside nodes, of the kind that has room, whose free GPUs are looked at: the tightest."""
@@ -77,14 +78,16 @@ def _with_room(
         return
     names = list(around.seats)
     number = {gpu: n for n, gpu in enumerate(names)}
-    codes = {
-        kind: _codes([around.seats[gpu].around.get(kind) for gpu in names]) for kind in LADDER if kind in around.kinds
-    }
-    places = {place: n for n, place in enumerate(sorted({around.seats[gpu].around.get("node", gpu) for gpu in names}))}
-    place_of = np.array([places[around.seats[gpu].around.get("node", gpu)] for gpu in names], np.int64)
+    codes = _container_codes(around, names)
+    nodes = [around.seats[gpu].around.get("node", gpu) for gpu in names]
+    places = {place: n for n, place in enumerate(sorted(set(nodes)))}
+    place_of = np.array([places[place] for place in nodes], np.int64)
     span = {"cluster": cluster, "from_us": gangs[0].at_us, "until_us": gangs[-1].at_us + 1}
-    words = {"model": gangs[0].model, "pools": list(gangs[0].pools)}
-    free = _Sweep(store.table("topology/placement/gang_free", **span, **words), "gpu", number)
+    free = _Sweep(
+        store.table("topology/placement/gang_free", **span, model=gangs[0].model, pools=list(gangs[0].pools)),
+        "gpu",
+        number,
+    )
     guessed = _Sweep(store.table("topology/placement/gang_guessed", **span), "place", places)
     # Whether nodes with unknown links were nearer is not known.
     lit = np.array([around.seats[gpu].island is not None for gpu in names])
@@ -116,6 +119,13 @@ class _Sweep:
         np.add.at(self._counts, self._index[edges], self._step[edges])
         self._passed = until
         return self._counts
+
+
+def _container_codes(around: Surroundings, gpus: Sequence[str]) -> dict[str, Codes]:
+    """The container of each GPU as a number, by kind."""
+    return {
+        kind: _codes([around.seats[gpu].around.get(kind) for gpu in gpus]) for kind in LADDER if kind in around.kinds
+    }
 
 
 def _codes(names: Sequence[str | None]) -> Codes:

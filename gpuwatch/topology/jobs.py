@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -17,9 +17,10 @@ from gpuwatch.hardware.link_graph import Graph
 from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
-from gpuwatch.topology.derive import SERVED, graph, links_fix, network_fix
-from gpuwatch.topology.grade import BEYOND, EXPOSED, REASONS, Placement, Where, grade_placement, spread
-from gpuwatch.topology.grade import seats as seats_of
+from gpuwatch.topology.derive import graph
+from gpuwatch.topology.gaps import SERVED, links_fix, network_fix
+from gpuwatch.topology.grade import EXPOSED, REASONS, Placement, grade_placement
+from gpuwatch.topology.seats import BEYOND, Seat, Where, seats, spread
 
 DEVICES_MAX = 16_384
 """Devices of one gang that are read."""
@@ -31,7 +32,7 @@ TRAFFIC_US_MIN = 30 * 60 * SECOND_US
 """Measured time per device, on average, below which traffic counts as unknown."""
 QUIET_LINK_RATIO = 0.01
 QUIET_PCIE_BYTES_PER_S = 1e9
-"""Links that carry less are quiet (domain.md section 3.2, D3): then their length does not matter."""
+"""Links that carry less are quiet: then their length does not matter."""
 MISSING_MAX = 20
 MAPPING = (
     "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or name [[slurm]] in "
@@ -59,6 +60,27 @@ ONE = {
 
 Row = dict[str, Any]
 
+HOSTNAME = "Let the exporter name it: dcgm-exporter's label Hostname, or the label of Prometheus that has the node."
+UNGRADED: Row = {
+    "grade": None,
+    "why": "",
+    "at": None,
+    "gpus": 0,
+    "gpu_model": None,
+    "kind": None,
+    "name": None,
+    "worst_level": None,
+    "gb_per_s": None,
+    "mean_gb_per_s": None,
+    "levels": [],
+    "crossed": None,
+    "best": None,
+    "slowdown": None,
+    "traffic": None,
+    "missing": [],
+}
+"""A placement without any facts."""
+
 
 def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, advice: Advice = SERVED) -> Row | None:
     """The placement of a job by its runs (cluster, job_id, run_id); None where no device of them is known.
@@ -71,49 +93,30 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         rows = store.rows("topology/placement/gang", limit=DEVICES_MAX)
     if not rows:
         return None
-    devices = {row["device_id"]: row for row in rows}
+    devices = sorted({row["device_id"] for row in rows})
     at_us, models = rows[0]["at_us"], {row["model"] for row in rows}
     gpus = sorted({row["gpu"] for row in rows})
-    result: Row = {
-        "grade": None,
-        "why": "",
+    result = UNGRADED | {
         "at": rfc3339(at_us),
         "gpus": len(devices),
         "gpu_model": next(iter(models)) if len(models) == 1 else None,
-        "kind": None,
-        "name": None,
-        "worst_level": None,
-        "gb_per_s": None,
-        "mean_gb_per_s": None,
-        "levels": [],
-        "crossed": None,
-        "best": None,
-        "slowdown": None,
-        "traffic": None,
-        "missing": [],
     }
-    reason = _none(rows, gpus, models)
+    reason = _no_gang(rows, gpus, models)
     if reason is not None:
-        fix = {"what": "which devices it held", "fix": MAPPING} if reason == "estimated" else None
-        return result | {"why": _sentence(REASONS[reason]), "missing": [] if fix is None else [fix]}
+        missing = [{"what": "which devices it held", "fix": MAPPING}] if reason == "estimated" else []
+        return result | {"why": _sentence(REASONS[reason]), "missing": missing}
     model = str(result["gpu_model"])
     around = graph(store, cluster, at_us)
-    if any(gpu not in around.places for gpu in gpus):
-        return result | {"why": _sentence(REASONS["nodes"]), "missing": [_unplaced(gpus, around)]}
-    alike = store.rows(
-        "topology/placement/alike",
-        cluster=cluster,
-        at_us=at_us,
-        model=model,
-        pools=sorted({row["pool"] or "" for row in rows}),
-    )
-    found = grade_placement(
-        around, gpus, [row["gpu"] for row in alike if row["free"]], [row["gpu"] for row in alike], model
-    )
-    traffic = _traffic(store, cluster, rows[0], sorted(devices), model)
+    if unplaced := [gpu for gpu in gpus if gpu not in around.places]:
+        missing = [{"what": f"the node of {len(unplaced)} of its GPUs", "fix": HOSTNAME}]
+        return result | {"why": _sentence(REASONS["nodes"]), "missing": missing}
+    pools = sorted({row["pool"] or "" for row in rows})
+    alike = store.rows("topology/placement/alike", cluster=cluster, at_us=at_us, model=model, pools=pools)
+    found = _graded(around, gpus, alike, model)
+    traffic = _traffic(store, cluster, rows[0], devices, model)
     return result | {
         "grade": found.grade,
-        "why": _why(found, around, model, at_us, named),
+        "why": _why(found, at_us, named),
         "kind": found.where.kind,
         "name": found.where.name,
         "worst_level": found.worst,
@@ -124,7 +127,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         "best": _best(found, around, model, named),
         "slowdown": _slowdown(found, traffic),
         "traffic": traffic,
-        "missing": _missing(store, cluster, found, around, gpus, model, traffic, advice),
+        "missing": _missing(store, cluster, found, seats(around, gpus, model).values(), traffic, advice),
     }
 
 
@@ -150,7 +153,12 @@ def with_cost(
     return placement | {"slowdown": slow | {"currency": next(iter(currencies)) if whole else None}}
 
 
-def _none(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:
+def _graded(around: Graph, gpus: list[str], alike: Iterable[Row], model: str) -> Placement:
+    free = {row["gpu"]: row["free"] for row in alike}
+    return grade_placement(around, gpus, [gpu for gpu, is_free in free.items() if is_free], free.keys(), model)
+
+
+def _no_gang(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:
     """Why these devices are not a gang that can be graded."""
     if any(row["gi"] >= 0 or not row["whole"] for row in rows):
         return "slices"
@@ -163,7 +171,7 @@ def _none(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | No
     return "apart" if rows[0]["last_us"] - rows[0]["first_us"] > GANG_US else None
 
 
-def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -> str:
+def _why(found: Placement, at_us: int, named: bool) -> str:
     """One or two sentences: what it spans, and what was available."""
     if found.reason is not None:
         return _sentence(REASONS[found.reason])
@@ -215,7 +223,7 @@ def _best(found: Placement, around: Graph, model: str, named: bool) -> Row | Non
         "name": found.best.where.name if named or found.best.where == found.where else None,
         "gb_per_s": found.best.gb_per_s,
         "free_gpus": found.best.free,
-        "crossed": asdict(spread(list(seats_of(around, found.best.gpus, model).values()))),
+        "crossed": asdict(spread(seats(around, found.best.gpus, model).values())),
     }
 
 
@@ -253,21 +261,14 @@ def _traffic(store: Store, cluster: str, first: Row, devices: list[int], model: 
 
 
 def _missing(
-    store: Store,
-    cluster: str,
-    found: Placement,
-    around: Graph,
-    gpus: list[str],
-    model: str,
-    traffic: Row,
-    advice: Advice,
+    store: Store, cluster: str, found: Placement, held: Collection[Seat], traffic: Row, advice: Advice
 ) -> list[Row]:
     """What is unknown, each with the fix."""
-    mine = seats_of(around, gpus, model).values()
-    nodes = {seat.around["node"]: seat.around for seat in mine if "node" in seat.around}
-    dark = {node for node, has in nodes.items() if found.reason == "links" and "numa" not in has}
-    dark |= {seat.around["node"] for seat in mine if seat.island is None and "node" in seat.around}
-    rows = [{"what": f"links of {node}", "fix": links_fix(cluster, node, advice)} for node in sorted(dark)]
+    nodes = {seat.around["node"]: seat.around for seat in held if "node" in seat.around}
+    rows = [
+        {"what": f"links of {node}", "fix": links_fix(cluster, node, advice)}
+        for node in sorted(_unlinked(found, held, nodes))
+    ]
     if found.reason == "domain":
         rows.append({"what": "the NVLink domain of its nodes", "fix": CLIQUE})
     elif found.where.kind == BEYOND or found.reason == "network":
@@ -281,12 +282,12 @@ def _missing(
     return rows[:MISSING_MAX]
 
 
-def _unplaced(gpus: list[str], around: Graph) -> Row:
-    lacking = [gpu for gpu in gpus if gpu not in around.places]
-    return {
-        "what": f"the node of {len(lacking)} of its GPUs",
-        "fix": "Let the exporter name it: dcgm-exporter's label Hostname, or the label of Prometheus that has the node.",
-    }
+def _unlinked(found: Placement, held: Iterable[Seat], nodes: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """The nodes whose links are unknown."""
+    unlinked = {seat.around["node"] for seat in held if seat.island is None and "node" in seat.around}
+    if found.reason == "links":
+        unlinked |= {node for node, has in nodes.items() if "numa" not in has}
+    return unlinked
 
 
 def _sentence(reason: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.hardware.links import KINDS, NODE_KINDS
 from gpuwatch.store.database import Store
-from gpuwatch.topology.derive import conflicts, missing
+from gpuwatch.topology.gaps import conflicts, missing
 
 MISSING_MAX = 200
 """Nodes without topology, and nodes that sources place differently, that one answer names; the rest are counted."""

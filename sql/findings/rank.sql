@@ -33,8 +33,8 @@ with requested as (
         and ($teams::varchar[] is null or list_contains(
                 $teams, coalesce(f.team, t.team, case when f.run_id is null then '__platform__' else '__unallocated__' end)
             ))
-        and ($start_us is null or f.ended_us is null or f.ended_us > $start_us)
-        and ($end_us is null or f.started_us < $end_us)
+        and (f.ended_us is null or f.ended_us > $start_us)
+        and f.started_us < $end_us
 ),
 picked as (
     select *

@@ -14,6 +14,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.findings import read as findings_read
+from gpuwatch.findings import texts
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.store.database import Store
 from tests.worlds.facts import fleet_of_three
@@ -38,7 +39,7 @@ def forged(text: str) -> str:
     ],
 )
 def test_severity_is_money_a_day(cost: Fraction | None, elapsed_us: int, expected: str) -> None:
-    assert expected == findings_read.severity_of(cost, elapsed_us)
+    assert expected == texts.severity_of(cost, elapsed_us)
 
 
 def test_an_empty_store_has_no_findings() -> None:

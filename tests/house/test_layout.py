@@ -19,12 +19,9 @@ LONG_MODULES = {
     "gpuwatch/capacity/queues.py",
     "gpuwatch/core/field_data.py",
     "gpuwatch/core/model.py",
-    "gpuwatch/findings/read.py",
     "gpuwatch/quality/doctor.py",
     "gpuwatch/service/service.py",
     "gpuwatch/settings.py",
-    "gpuwatch/topology/derive.py",
-    "gpuwatch/topology/grade.py",
 }
 """Modules above the limit. The list may only shrink: remove a module when it is split."""
 LONG_LINES = 400

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gpuwatch.store.database import Store
 from gpuwatch.topology.batch import Gang, farther
 from gpuwatch.topology.derive import graph
-from gpuwatch.topology.grade import LADDER, grade_placement
+from gpuwatch.topology.grade import grade_placement
+from gpuwatch.topology.seats import LADDER
 
 CLUSTER, MODEL, OTHER = "c1", "NVIDIA H100 80GB HBM3", "NVIDIA L40S"
 NODES, GPUS, END = 4, 4, 100

@@ -28,6 +28,7 @@ from gpuwatch.core.registry import importers
 from gpuwatch.hardware.link_graph import best_attainable, meeting
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.topology import derive as topology_derive
+from gpuwatch.topology import gaps
 from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, node, samples, us
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))
@@ -134,17 +135,17 @@ def test_nothing_is_assumed_of_an_unreported_node() -> None:
     assert {} == edges(world, "node")
     assert {} == pairs(world)
     assert [("n1", "links"), ("n1", "network"), ("n2", "network")] == [
-        (row["node"], row["what"]) for row in topology_derive.missing(world.attribute().store)
+        (row["node"], row["what"]) for row in gaps.missing(world.attribute().store)
     ]
 
 
 def test_a_single_gpu_and_a_single_node_lack_nothing() -> None:
-    assert [] == topology_derive.missing(fill(sampled("GPU-a", "n1", 0)).attribute().store)
+    assert [] == gaps.missing(fill(sampled("GPU-a", "n1", 0)).attribute().store)
 
 
 def test_a_fix_on_files_is_commands_with_the_cluster_and_the_data_directory() -> None:
     world = fill(sampled("GPU-a", "n1", 0), sampled("GPU-b", "n1", 1), sampled("GPU-c", "n2", 0)).attribute()
-    rows = topology_derive.missing(world.store, advice=Advice(data="my data"))
+    rows = gaps.missing(world.store, advice=Advice(data="my data"))
     found = {(row["node"], row["what"]): row["fix"].splitlines() for row in rows}
 
     assert [
@@ -160,7 +161,7 @@ def test_a_fix_on_files_is_commands_with_the_cluster_and_the_data_directory() ->
 
 def test_a_fix_beside_a_server_imports_while_it_is_stopped() -> None:
     world = fill(sampled("GPU-a", "n1", 0), sampled("GPU-b", "n1", 1), sampled("GPU-c", "n2", 0)).attribute()
-    found = {(row["node"], row["what"]): row["fix"].splitlines() for row in topology_derive.missing(world.store)}
+    found = {(row["node"], row["what"]): row["fix"].splitlines() for row in gaps.missing(world.store)}
     stopped = "While the server is stopped, with its data directory for DIR:"
 
     assert "Run gpuwatch agent --host 0.0.0.0 on n1" in found["n1", "links"][0]
@@ -174,12 +175,12 @@ def test_a_fix_beside_a_server_imports_while_it_is_stopped() -> None:
 @pytest.mark.parametrize(
     ("advice", "last"),
     [
-        pytest.param(topology_derive.SERVED, "kubectl label node n1", id="a server reads labels by itself"),
+        pytest.param(gaps.SERVED, "kubectl label node n1", id="a server reads labels by itself"),
         pytest.param(Advice(), "gpuwatch analyze", id="files are written and imported again"),
     ],
 )
 def test_a_node_of_kubernetes_is_labelled(advice: Advice, last: str) -> None:
-    lines = topology_derive.network_fix("c1", "n1", True, advice).splitlines()
+    lines = gaps.network_fix("c1", "n1", True, advice).splitlines()
 
     assert "kubectl label node n1" in lines[0]
     assert last in lines[-1]
@@ -222,14 +223,14 @@ def test_names_that_differ_are_no_conflict() -> None:
     )
 
     assert {"n0": "A", "n1": "A", "n2": "B", "n3": "B"} == edges(world, "node", "leaf")
-    assert [] == topology_derive.conflicts(world.store)
+    assert [] == gaps.conflicts(world.store)
 
 
 def test_a_coarser_grouping_is_no_conflict() -> None:
     hosts = [f"n{i}" for i in range(4)]
     world = fill(tree("l1:n0,n1 l2:n2,n3"), [labelled(h, labels={TIER + "0": "all"}) for h in hosts])
 
-    assert [] == topology_derive.conflicts(world.store)
+    assert [] == gaps.conflicts(world.store)
 
 
 # Sources ------------------------------------------------------------------------------------------------------------
@@ -474,7 +475,7 @@ def test_a_node_that_sources_place_differently_is_a_conflict() -> None:
 
     assert [("n2", "leaf", "A", "topograph", "l2", "slurm")] == [
         (r["child"], r["parent_kind"], r["parent"], r["source"], r["told"], r["told_source"])
-        for r in topology_derive.conflicts(world.store)
+        for r in gaps.conflicts(world.store)
     ]
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.hardware.link_graph import Graph, Inside, Place
 from gpuwatch.hardware.links import link_gb_per_s, network_gb_per_s
-from gpuwatch.topology.grade import Placement, Seat, Where, grade_placement, nearest, seats, where
+from gpuwatch.topology.grade import Placement, grade_placement
+from gpuwatch.topology.seats import Seat, Where, nearest, seats, where
 
 H100, L40S, GB200 = "NVIDIA H100 80GB HBM3", "NVIDIA L40S", "NVIDIA GB200"
 
