@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -91,38 +91,50 @@ def backtest(
     start_us, end_us = window.start_us // HOUR_US * HOUR_US, -(-window.end_us // HOUR_US) * HOUR_US
     if end_us - start_us > WINDOW_US_MAX:
         raise UsageError(f"window: {(end_us - start_us) / DAY_US:.1f} days; a back-test covers 31 at most")
-    clusters = sorted(cluster_names(store))
-    if cluster is not None:
-        if cluster not in clusters:
-            raise UsageError(f"cluster {cluster}: not known; known: {', '.join(clusters) or 'none'}")
-        clusters = [cluster]
     base = site_parameters(rule, settings)
     in_card = layers(state)
     asked = preset is not None or bool(thresholds)
     tried = (_layer(rule, preset, thresholds or {}),) if asked else in_card
     verdicts = Actions(state).verdicts()
     found: list[Flagged] = []
-    for name in clusters:
+    for name in _clusters(store, cluster):
         span = start_us, end_us
         with store.workspace() as work, bounded(work, rule):
             then = _findings_of(work, state, settings, rule, name, tried, base, span, now_us)
             now = _findings_of(work, state, settings, rule, name, in_card, base, span, now_us) if asked else then
-        rows = [(SAME if row.key in now else NEW, row) for row in then.values()]
-        rows += [(GONE, row) for key, row in now.items() if key not in then]
-        found += [_with(row, change, verdicts) for change, row in rows if teams is None or row.team in teams]
+        found += _changes(then, now, verdicts)
+    if teams is not None:
+        found = [row for row in found if row.team in teams]
     found.sort(key=lambda f: (f.change == GONE, -(f.cost if f.cost is not None else -1), -f.gpu_hours, f.key))
     then_all, today = in_force(tried, rule.id, base), in_force(in_card, rule.id, base)
     return Backtest(rule, Window(start_us, end_us), then_all.parameters, then_all.preset, today.parameters, found)
 
 
+def _clusters(store: Store, wanted: str | None) -> list[str]:
+    known = sorted(cluster_names(store))
+    if wanted is None:
+        return known
+    if wanted not in known:
+        raise UsageError(f"cluster {wanted}: not known; known: {', '.join(known) or 'none'}")
+    return [wanted]
+
+
+def _changes(then: Mapping[str, Flagged], now: Mapping[str, Flagged], verdicts: Mapping[str, str]) -> list[Flagged]:
+    """The findings of a tried configuration, and those of today's that it no longer has, with their owners' ratings."""
+    rows = [(SAME if row.key in now else NEW, row) for row in then.values()]
+    rows += [(GONE, row) for key, row in now.items() if key not in then]
+    return [replace(row, change=change, verdict=verdicts.get(row.key)) for change, row in rows]
+
+
 def as_dict(tested: Backtest) -> dict[str, Any]:
     """A back-test as JSON has it."""
-    flagged = [f for f in tested.flagged if f.change != GONE]
-    gone = [f for f in tested.flagged if f.change == GONE]
-    changes = {change: sum(1 for f in tested.flagged if f.change == change) for change in (NEW, GONE, SAME)}
+    by_change: dict[str, list[Flagged]] = {NEW: [], GONE: [], SAME: []}
     by_team: dict[str, list[Flagged]] = defaultdict(list)
     for one in tested.flagged:
+        by_change[one.change].append(one)
         by_team[one.team].append(one)
+    flagged = [f for f in tested.flagged if f.change != GONE]
+    today = by_change[SAME] + by_change[GONE]
     teams = [
         {"team": team, **_sums([f for f in rows if f.change != GONE]), "gone": sum(f.change == GONE for f in rows)}
         for team, rows in by_team.items()
@@ -136,11 +148,11 @@ def as_dict(tested: Backtest) -> dict[str, Any]:
         "items": [_item(f) for f in tested.flagged[:ITEMS_MAX]],
         "left_out": max(0, len(tested.flagged) - ITEMS_MAX),
         "teams": sorted(teams, key=lambda t: (-float(t["gpu_hours"]), t["team"])),
-        "changes": changes,
+        "changes": {change: len(rows) for change, rows in by_change.items()},
         "total": _sums(flagged),
-        "today": _sums([f for f in flagged if f.change == SAME] + gone),
+        "today": _sums(today),
         "feedback": _feedback(flagged),
-        "today_feedback": _feedback([f for f in flagged if f.change == SAME] + gone),
+        "today_feedback": _feedback(today),
     }
 
 
@@ -200,10 +212,6 @@ def _flagged(
         summary=rule.summary({**json.loads(row["evidence"] or "{}"), "thresholds": thresholds_in(row["rule_version"])}),
         verdict=None,
     )
-
-
-def _with(row: Flagged, change: str, verdicts: Mapping[str, str]) -> Flagged:
-    return Flagged(**{**row.__dict__, "change": change, "verdict": verdicts.get(row.key)})
 
 
 def _item(f: Flagged) -> dict[str, Any]:

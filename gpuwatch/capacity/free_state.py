@@ -126,16 +126,18 @@ def _gpu(devices: list[Row], of_node: int) -> Gpu:
     """One GPU of its row, or of those of its slices."""
     first = devices[0]
     slices = [one for one in devices if one["gi"] >= 0]
-    domain = first["nvlink_domain"] if first["nvlink_domain"] and board(first["model"]).multi_node else None
+    domain = (first["nvlink_domain"] or None) if board(first["model"]).multi_node else None
     own = first["gpu"] if first["links_known"] or of_node == 1 else None
-    price = next((one for one in devices if one["price"] is not None), None)
+    price, currency = next(
+        ((_price(one["price"]), one["currency"]) for one in devices if one["price"] is not None), (None, None)
+    )
     return Gpu(
         name=first["gpu"],
         pool=first["pool"],
         model=first["model"],
         node=first["node"] or first["gpu"],
-        price=None if price is None else _price(price["price"]),
-        currency=None if price is None else price["currency"],
+        price=price,
+        currency=currency,
         leaf=first["leaf"],
         nvlink=domain or first["island"] or own,
         domain=domain,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -112,11 +112,7 @@ def shapes(
 
 
 def _evaluate(cluster: Cluster, demand: Demand) -> _Evaluated:
-    at_node: dict[tuple[str, str | None], list[Gpu]] = defaultdict(list)
-    for gpu in cluster.whole:
-        if gpu.free_milli:
-            at_node[gpu.node, gpu.model].append(gpu)
-    groups = tuple(tuple(sorted(gpus, key=lambda gpu: gpu.free_milli)) for gpus in at_node.values())
+    groups = _free_by_node(cluster)
     nodes = tuple(Node(tuple(gpu.free_milli for gpu in gpus), gpus[0].model) for gpus in groups)
     domains = _domains(groups)
     sliced = tuple(gpu for gpu in cluster.partitioned if gpu.room is not None)
@@ -137,6 +133,15 @@ def _evaluate(cluster: Cluster, demand: Demand) -> _Evaluated:
         sliced,
         {task: ratio for task, ratio in shown.items() if ratio > SHOWN_RATIO_MIN},
     )
+
+
+def _free_by_node(cluster: Cluster) -> tuple[tuple[Gpu, ...], ...]:
+    """GPUs with free capacity by node and model, the fullest first."""
+    at_node: dict[tuple[str, str | None], list[Gpu]] = defaultdict(list)
+    for gpu in cluster.whole:
+        if gpu.free_milli:
+            at_node[gpu.node, gpu.model].append(gpu)
+    return tuple(tuple(sorted(gpus, key=lambda gpu: gpu.free_milli)) for gpus in at_node.values())
 
 
 def _domains(groups: Sequence[Sequence[Gpu]]) -> dict[Level, list[list[int]]]:
@@ -204,20 +209,11 @@ def _stranded(evaluated: Sequence[_Evaluated]) -> list[Row]:
     lost: dict[_Key, Fraction] = defaultdict(Fraction)
     cost: dict[_Key, Fraction] = defaultdict(Fraction)
     for one in evaluated:
-        parts = [
-            (gpu, gpu.free_milli, Fraction(units, one.whole.weight))
-            for gpus, row in zip(one.whole_gpus, one.whole.by_gpu, strict=True)
-            for gpu, units in zip(gpus, row, strict=True)
-        ]
-        if one.slices is not None:
-            for gpu, (units,) in zip(one.sliced_gpus, one.slices.by_gpu, strict=True):
-                milli = 0 if gpu.room is None else gpu.room.free_slices * mig_packing.slice_milli(gpu.room.geometry)
-                parts.append((gpu, milli, Fraction(units, one.slices.weight)))
-        for gpu, milli, units_lost in parts:
+        for gpu, milli, milli_lost in _losses(one):
             key = one.cluster.name, gpu.pool or "", gpu.model or "", gpu.currency or ""
             free[key] += milli
-            lost[key] += units_lost
-            cost[key] += units_lost * (gpu.price or 0)
+            lost[key] += milli_lost
+            cost[key] += milli_lost * (gpu.price or 0)
     cents = _published(cost)
     return [
         {
@@ -232,6 +228,17 @@ def _stranded(evaluated: Sequence[_Evaluated]) -> list[Row]:
         }
         for key in sorted(free)
     ]
+
+
+def _losses(one: _Evaluated) -> Iterator[tuple[Gpu, int, Fraction]]:
+    """Each GPU with what is free on it, and the stranded part of that, in thousandths of a GPU."""
+    for gpus, row in zip(one.whole_gpus, one.whole.by_gpu, strict=True):
+        for gpu, units in zip(gpus, row, strict=True):
+            yield gpu, gpu.free_milli, Fraction(units, one.whole.weight)
+    if one.slices is not None:
+        for gpu, (units,) in zip(one.sliced_gpus, one.slices.by_gpu, strict=True):
+            milli = 0 if gpu.room is None else gpu.room.free_slices * mig_packing.slice_milli(gpu.room.geometry)
+            yield gpu, milli, Fraction(units, one.slices.weight)
 
 
 def _published(cost: Mapping[_Key, Fraction]) -> dict[_Key, Decimal]:

@@ -111,13 +111,7 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
 def _layouts(store: Store, cluster: Cluster) -> list[Row]:
     """Other layouts of unallocated GPUs, by pool and model, tested against the demand of the week before."""
     until_us = cluster.as_of_us // HOUR_US * HOUR_US
-    now: dict[tuple[str | None, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    busy: set[str] = set()
-    for row in store.rows("capacity/mig_now", cluster=cluster.name, at_us=cluster.as_of_us):
-        if row["model"] and row["profile"] and model_key(row["model"]):
-            now[row["pool"], row["model"]][row["gpu"]].append(row["profile"])
-            if row["busy"]:
-                busy.add(row["gpu"])
+    now, busy = _current_layouts(store, cluster)
     if not now:
         return []
     demand = _demand(store, cluster.name, until_us - WEEK_US, until_us)
@@ -140,6 +134,20 @@ def _layouts(store: Store, cluster: Cluster) -> list[Row]:
             }
         )
     return found
+
+
+def _current_layouts(
+    store: Store, cluster: Cluster
+) -> tuple[dict[tuple[str | None, str], dict[str, list[str]]], set[str]]:
+    """The profiles on each GPU by pool and model, and the GPUs of which a slice is allocated."""
+    layouts: dict[tuple[str | None, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    busy: set[str] = set()
+    for row in store.rows("capacity/mig_now", cluster=cluster.name, at_us=cluster.as_of_us):
+        if row["model"] and row["profile"] and model_key(row["model"]):
+            layouts[row["pool"], row["model"]][row["gpu"]].append(row["profile"])
+            if row["busy"]:
+                busy.add(row["gpu"])
+    return layouts, busy
 
 
 def _demand(

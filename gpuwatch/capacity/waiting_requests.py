@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,26 +69,32 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
         pools.setdefault(pool, set()).update([model] if model else [])
     models = set().union(*pools.values())
     messages = _messages(store, cluster, rows, scope)
-    found = []
     queued = {row["job_id"] for row in rows if row["queued"]}
+    found = []
     for row in rows:
-        # A queue's record describes the whole gang; a pod's describes the pod.
-        if (row["job_id"] in queued and not row["queued"]) or not for_room(
-            row["reason"], row["message"] or messages.get(row["job_id"])
+        if row["job_id"] in queued and not row["queued"]:
+            continue  # a queue's record describes the whole gang, a pod's only the pod
+        start_us, end_us = max(row["start_us"], from_us), min(row["end_us"], until_us)
+        taken = named_models(row["gpu_type"], models)
+        suited = _suited_pools(row["queue"], pools, taken)
+        if (
+            len(suited) != 1
+            or start_us >= end_us
+            or not for_room(row["reason"], row["message"] or messages.get(row["job_id"]))
         ):
             continue
-        taken = named_models(row["gpu_type"], models)
-        suited = [pool for pool, own in pools.items() if taken is None or own & taken]
-        if row["queue"] in suited:
-            suited = [row["queue"]]
-        if len(suited) != 1:
-            continue
         members, gpus, profile = _sized(row)
-        some = sorted(taken) if taken is not None else None
-        times = max(row["start_us"], from_us), min(row["end_us"], until_us)
-        if times[0] < times[1]:
-            found.append(Wait(row["job_id"], *times, row["submit_us"], suited[0], some, profile, members, gpus))
+        some = None if taken is None else sorted(taken)
+        found.append(Wait(row["job_id"], start_us, end_us, row["submit_us"], suited[0], some, profile, members, gpus))
     return found[:WAITS_MAX]
+
+
+def _suited_pools(
+    queue: str | None, pools: Mapping[str | None, set[str]], taken: Collection[str] | None
+) -> list[str | None]:
+    """The pools that a request may use: its queue's, or all with a model that it takes."""
+    suited = [pool for pool, models in pools.items() if taken is None or models.intersection(taken)]
+    return [queue] if queue in suited else suited
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:

@@ -184,41 +184,42 @@ def _print_decision(
 
     data, config, form = options
     choose(form, True)
-    span, known = window_of(window, context), {name: _number(name, text) for name, text in given.items() if text}
-    assumed = Assumptions(**known)
+    span = window_of(window, context)
+    assumed = Assumptions(**{name: _number(name, text) for name, text in given.items() if text})
+    teams = filters.get("team")
     if (note := lockfile.find(data)) is not None:
         question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **filters}
         found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
-        if filters.get("team") and not found["items"]:
-            names_known.doubt_teams(filters["team"], names_known.served_teams(note))
+        if teams and not found["items"]:
+            names_known.doubt_teams(teams, names_known.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             found = look(store, state, span, assumed)
-            if filters.get("team") and not found["items"]:
-                names_known.doubt_teams(filters["team"], team_names(store, state))
+            if teams and not found["items"]:
+                names_known.doubt_teams(teams, team_names(store, state))
     extra = {name: value for name, value in found.items() if name != "items"}
+    columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
+    spare = [name for name in SPARE if name in shown]
+    show(Listing(columns, found["items"], extra, shown=shown, foot=_foot(found), spare=spare), form)
+
+
+def _foot(found: dict[str, Any]) -> list[str]:
+    """The assumptions, notes and counts below the table."""
     assumptions = ", ".join(f"{name} {value}" for name, value in found["assumptions"].items() if value is not None)
     counts = ("jobs", "jobs_unjudged", "jobs_without_price")
-    foot = [
+    return [
         f"Assumptions: {assumptions}",
         *found["notes"],
         *(f"{name}: {found[name]}" for name in counts if name in found),
     ]
-    columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
-    show(
-        Listing(
-            columns, found["items"], extra, shown=shown, foot=foot, spare=[name for name in SPARE if name in shown]
-        ),
-        form,
-    )
 
 
 def _number(name: str, text: str) -> Decimal:
     try:
         number = Decimal(text)
-    except ArithmeticError as error:
-        raise UsageError(f"--{name.replace('_', '-')} {text!r}: not a decimal number such as 0.10") from error
+    except ArithmeticError:
+        number = Decimal("nan")
     if not number.is_finite():
         raise UsageError(f"--{name.replace('_', '-')} {text!r}: not a decimal number such as 0.10")
     return number

@@ -18,6 +18,9 @@ from gpuwatch.output.listing import BUCKET_WORDS, Listing, choose
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
+    from gpuwatch.policy.policy import Policies
+    from gpuwatch.state import State
+    from gpuwatch.store.database import Store
     from gpuwatch.store.lockfile import Note
 
 PAGE = 1000
@@ -96,14 +99,10 @@ def explain(
         from gpuwatch.billing.chargeback import price_all
         from gpuwatch.billing.explain import charge as opening
         from gpuwatch.billing.explain import counterfactual
-        from gpuwatch.billing.policy_document import proposed
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
-            rules = None
-            if policy is not None:
-                rules = counterfactual.policies_of(state, policy) if document is None else None
-                rules = rules or proposed(store, state, document or b"", policy)
+            rules = None if policy is None else _policies(store, state, policy, document)
             charge_data = opening.explain(store, state, decoded, limit=most, offset=offset)
             charge_data["under"] = None if rules is None else counterfactual.under(store, state, decoded, rules)
     items = charge_data.pop("items")
@@ -123,6 +122,14 @@ def explain(
         ),
         form,
     )
+
+
+def _policies(store: Store, state: State, policy: str, document: bytes | None) -> Policies:
+    """The policies to compare with: those of a document, or of a preset or policy name."""
+    from gpuwatch.billing.explain.counterfactual import policies_of
+    from gpuwatch.billing.policy_document import proposed
+
+    return policies_of(state, policy) if document is None else proposed(store, state, document, policy)
 
 
 def _remote(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,8 @@ RESERVED = ("cluster", "since_us", "until_us", "from_us", "known_until_us", "now
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 NO_BUCKET = "none"
 NEEDED = ("id", "title", "why", "bucket", "mode", "summary", "remedy")
-WORDS = (*NEEDED, "severity", "look_back", "gap", "threshold NAME", "measure NAME", "word")
+FIELDS = (*NEEDED, "severity", "look_back", "gap")
+WORDS = (*FIELDS, "threshold NAME", "measure NAME", "word")
 _LINE = re.compile(r"--(?P<gap>\s*)(?P<text>.*?)\s*")
 _NAMED = re.compile(r"(?P<key>[a-z_]+)(?:\s+(?P<name>\S+?))?\s*:\s*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -103,28 +103,39 @@ def _line(head: _Head, text: str, number: int) -> str:
         head.thresholds.append(_threshold(text.removeprefix("threshold "), number, head))
         return "threshold"
     match = _NAMED.fullmatch(text)
-    key = match["key"] if match else ""
-    if match and key == "measure" and match["name"]:
-        if not _NAME.fullmatch(match["name"]) or match["value"] not in MEASURES or match["name"] in head.measures:
-            raise SiteRuleError(
-                number, f"{text[:80]!r} is not a measure", f"write -- measure NAME: {'|'.join(MEASURES)}"
-            )
-        head.measures[match["name"]] = match["value"]
-        return key
-    if match and key == "word" and match["name"] is None:
-        names = [name.strip() for name in match["value"].split(",")]
-        if not all(_NAME.fullmatch(name) for name in names):
-            raise SiteRuleError(number, f"{text[:80]!r} names no words", "write -- word: NAME, NAME")
-        head.words += names
-        return key
-    if match is None or match["name"] is not None or key not in (*NEEDED, "severity", "look_back", "gap"):
-        raise SiteRuleError(number, f"{text[:80]!r} is not known in the head", f"known: {', '.join(WORDS)}")
-    if key in head.fields:
+    if match is None:
+        raise _unknown_line(text, number)
+    key, name, value = match["key"], match["name"], match["value"]
+    if key == "measure" and name:
+        _measure(head, name, value, text, number)
+    elif key == "word" and name is None:
+        head.words += _words(value, text, number)
+    elif name is not None or key not in FIELDS:
+        raise _unknown_line(text, number)
+    elif key in head.fields:
         raise SiteRuleError(number, f"{key} is given twice, first in line {head.fields[key][1]}", "give it once")
-    if not match["value"]:
+    elif not value:
         raise SiteRuleError(number, f"{key} is empty", f"write -- {key}: ...")
-    head.fields[key] = match["value"], number
+    else:
+        head.fields[key] = value, number
     return key
+
+
+def _unknown_line(text: str, number: int) -> SiteRuleError:
+    return SiteRuleError(number, f"{text[:80]!r} is not known in the head", f"known: {', '.join(WORDS)}")
+
+
+def _measure(head: _Head, name: str, value: str, text: str, number: int) -> None:
+    if not _NAME.fullmatch(name) or value not in MEASURES or name in head.measures:
+        raise SiteRuleError(number, f"{text[:80]!r} is not a measure", f"write -- measure NAME: {'|'.join(MEASURES)}")
+    head.measures[name] = value
+
+
+def _words(value: str, text: str, number: int) -> list[str]:
+    names = [name.strip() for name in value.split(",")]
+    if not all(_NAME.fullmatch(name) for name in names):
+        raise SiteRuleError(number, f"{text[:80]!r} names no words", "write -- word: NAME, NAME")
+    return names
 
 
 def _threshold(text: str, number: int, head: _Head) -> Threshold:
@@ -142,12 +153,19 @@ def _threshold(text: str, number: int, head: _Head) -> Threshold:
             f"threshold {name} is given twice, or there are more than {THRESHOLDS_MAX}",
             "give each threshold once",
         )
-    if bool(match[2]) and not is_time(name):
-        raise SiteRuleError(number, f"{value} is a time, but {name} is not", "end the name of a time in _us")
-    amount = float(match[1]) * _UNITS.get(match[2], 1)
-    if not math.isfinite(amount) or (is_time(name) and (amount < 0 or amount > 366 * DAY_US)):
-        raise SiteRuleError(number, f"{value} is out of range", "times are 0 to 366 days")
-    return Threshold(name, int(amount) if is_time(name) else amount, source[:TEXT_MAX])
+    return Threshold(name, _amount(name, match, number), source[:TEXT_MAX])
+
+
+def _amount(name: str, value: re.Match[str], number: int) -> float:
+    """The number of a threshold; whole microseconds if it is a time."""
+    if value[2] and not is_time(name):
+        raise SiteRuleError(number, f"{value[0]} is a time, but {name} is not", "end the name of a time in _us")
+    amount = float(value[1]) * _UNITS.get(value[2], 1)
+    if not is_time(name):
+        return amount
+    if not 0 <= amount <= 366 * DAY_US:
+        raise SiteRuleError(number, f"{value[0]} is out of range", "times are 0 to 366 days")
+    return int(amount)
 
 
 def _id(head: _Head) -> str:

@@ -149,10 +149,9 @@ def page(
     and teams are those of the last pricing. Raises UsageError for an unknown name or a broken cursor.
     """
     known = {**built_in(), **custom_rules.known()}
-    _check_names("detector", detectors, known)
-    _check_names("state", states, STATES)
-    _check_names("severity", severities, SEVERITY_ORDER)
-    _check_names("sort", [sort], SORTS)
+    checked = ("detector", detectors, known), ("state", states, STATES), ("severity", severities, SEVERITY_ORDER)
+    for what, names, valid in (*checked, ("sort", [sort], SORTS)):
+        _check_names(what, names, valid)
     sought = (q or "").strip().lower()[:SEARCH_MAX] or None
     after_first, after_second, after_key = (None, None, None) if cursor is None else read_cursor(cursor)
     most = max(ALL if limit is None else limit, 1)
@@ -161,9 +160,9 @@ def page(
         rows = store.rows(
             "findings/rank",
             open_only=open_only,
-            states=list(states) or None,
-            detectors=list(detectors) or None,
-            severities=[SEVERITY_ORDER.index(name) for name in severities] or None,
+            states=list(states),
+            detectors=list(detectors),
+            severities=[SEVERITY_ORDER.index(name) for name in severities],
             severity_limits=[float(limit) for limit, _ in SEVERITIES],
             unpriced_severity=SEVERITY_ORDER.index(UNPRICED_SEVERITY),
             teams=_list(teams),

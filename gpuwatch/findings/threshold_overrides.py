@@ -212,15 +212,21 @@ def _document(document: Any, read: _Reader, rules: Mapping[str, Rule]) -> tuple[
 
 
 def _known_pools(found: Sequence[Layer], pools: Collection[tuple[str, str]] | None, read: _Reader) -> None:
+    if pools is None:
+        return
     for number, layer in enumerate(layer for layer in found if layer.scope == POOL):
-        places = {cluster for cluster, pool in pools or () if pool == layer.name}
-        if pools is None or not layer.name or layer.cluster in places or (layer.cluster is None and places):
-            continue
-        where = "" if layer.cluster is None else f" of cluster {shown(layer.cluster)}"
-        near = get_close_matches(layer.name, {pool for _, pool in pools}, 1)
-        known = sorted({f"{cluster}/{pool}" for cluster, pool in pools})
-        fix = f"did you mean {near[0]}?" if near and not places else f"known: {', '.join(known[:NAMED_MAX])}"
-        read.wrong(f"pools.{number}.pool", f"no device is in the pool {shown(layer.name)}{where}", fix)
+        clusters = {cluster for cluster, pool in pools if pool == layer.name}
+        if layer.name and not (clusters if layer.cluster is None else layer.cluster in clusters):
+            where = "" if layer.cluster is None else f" of cluster {shown(layer.cluster)}"
+            fix = _similar_pool(layer.name, pools) if not clusters else None
+            known = sorted({f"{cluster}/{pool}" for cluster, pool in pools})
+            fix = fix or f"known: {', '.join(known[:NAMED_MAX])}"
+            read.wrong(f"pools.{number}.pool", f"no device is in the pool {shown(layer.name)}{where}", fix)
+
+
+def _similar_pool(name: str, pools: Collection[tuple[str, str]]) -> str | None:
+    near = get_close_matches(name, {pool for _, pool in pools}, 1)
+    return f"did you mean {near[0]}?" if near else None
 
 
 def _layer(row: Mapping[str, Any], where: str, place: Layer, read: _Reader, rules: Mapping[str, Rule]) -> Layer:

@@ -123,12 +123,8 @@ def _choose(
     """The chosen holds, each with whether the choice is certain. A device may be held in several spans."""
     devices = {h.device_id: h for h in sorted(theirs, key=lambda h: (h.order, h.device_id))}
     fitting = [d for d, h in devices.items() if inner.profile is None or h.profile == inner.profile] or list(devices)
-    by_index = list(devices)
-    indexed = {by_index[i] for i in inner.indexes if i < len(by_index)}
-    for device in fitting:
-        # Later runs do not start earlier, so spans that have ended no longer compete.
-        used[device] = [span for span in used.get(device, ()) if span[1] > inner.start_us]
-    loads = {d: most_units([s for s in used[d] if s[0] < inner.end_us], inner.start_us) for d in fitting}
+    indexed = {list(devices)[i] for i in inner.indexes if i < len(devices)}
+    loads = {device: _load(inner, used, device) for device in fitting}
 
     def key(device: int) -> tuple[bool, bool, int, int]:
         load = loads[device]
@@ -138,8 +134,15 @@ def _choose(
         return device not in signs, device not in indexed, load if full else 0, weight
 
     chosen = sorted(fitting, key=lambda d: (*key(d), fitting.index(d)))[: inner.count]
-    every = len(fitting) == inner.count
-    return [(h, every or h.device_id in signs or h.device_id in indexed) for h in theirs if h.device_id in chosen]
+    certain = set(fitting) if len(fitting) == inner.count else signs | indexed
+    return [(hold, hold.device_id in certain) for hold in theirs if hold.device_id in chosen]
+
+
+def _load(inner: Inner, used: dict[int, list[tuple[int, int, int]]], device: int) -> int:
+    """The most units that runs chosen before hold at one time while an inner run is there."""
+    # Later runs do not start earlier, so spans that have ended no longer compete.
+    used[device] = [span for span in used.get(device, ()) if span[1] > inner.start_us]
+    return most_units([span for span in used[device] if span[0] < inner.end_us], inner.start_us)
 
 
 def short(host: str) -> str:

@@ -128,17 +128,10 @@ class Node:
         """
         profile = self.kind(wanted.profile)
         named, sure = self._named_slots(wanted, profile)
-        limit = None if self.inventory is None else self.inventory.get(profile or "", 0)
         taken = named
         for _ in range(min(wanted.count - len(named), DEVICES_PER_NODE_MAX)):
-            slots = [s for s in self.slots if s.profile == profile and s not in taken]
-            best, full = self._best(slots, wanted)
-            have = sum(1 for s in self.slots if s.profile == profile)
-            # Without an inventory, the scheduler's records are the only evidence of the number of devices.
-            if full and (limit is None or have < limit or best is None):
-                best = self.add(profile)
-            assert best is not None
-            taken.append(best)
+            best, full = self._best([s for s in self.slots if s.profile == profile and s not in taken], wanted)
+            taken.append(self.add(profile) if best is None or (full and self._may_grow(profile)) else best)
         self._name(wanted.gpus, taken)
         for slot in taken:
             slot.held.add(wanted.start_us, wanted.end_us, wanted.units)
@@ -146,6 +139,12 @@ class Node:
             Placed(wanted.run_id, slot.device_id, wanted.pod_uid, wanted.start_us, wanted.end_us, slot not in sure)
             for slot in taken
         ]
+
+    def _may_grow(self, profile: str | None) -> bool:
+        """Without an inventory, the scheduler's records are the only evidence of the number of devices."""
+        if self.inventory is None:
+            return True
+        return sum(1 for slot in self.slots if slot.profile == profile) < self.inventory.get(profile or "", 0)
 
     def _best(self, slots: list[Slot], wanted: Wanted) -> tuple[Slot | None, bool]:
         """The best of these devices, and whether it is already taken."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import cast
 
@@ -134,20 +134,10 @@ def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[Method
 
     A slice has a row for each method of its time. Its GPU is unknown, so its share is not adjusted.
     """
-    evidence = {
-        node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")
-    }
     models = dict(store.sql("select node, gpu_model from site"))
-    fleet = store.sql("select start_us, end_us from fleet_span")[0]
     rows: list[dict[str, object]] = []
-    for name, node in nodes.items():
-        start_us, end_us = evidence.get(name, (None, None))
-        if start_us is None or end_us is None or end_us <= start_us:
-            # Only a node list names it: it was there as long as the cluster was looked at.
-            start_us, end_us = fleet
-        if start_us is None or end_us is None or end_us <= start_us:
-            continue
-        for slot in node.slots:
+    for name, (start_us, end_us) in _owned_spans(store, nodes).items():
+        for slot in nodes[name].slots:
             if slot.measured:
                 continue
             device = {"device_id": slot.device_id, "gpu": slot.gpu, "profile": slot.profile}
@@ -169,3 +159,17 @@ def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[Method
                         }
                     )
     return pa.Table.from_pylist(rows, schema=_UNSEEN)
+
+
+def _owned_spans(store: Store, nodes: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """The time from the first to the last evidence of each node."""
+    evidence = {node: span for node, *span in store.sql("select node, start_us, end_us from node_evidence")}
+    fleet = store.sql("select start_us, end_us from fleet_span")[0]
+    spans = {}
+    for node in nodes:
+        # A node that only a node list names was there as long as the cluster was looked at.
+        for start_us, end_us in (evidence.get(node, fleet), fleet):
+            if start_us is not None and end_us is not None and end_us > start_us:
+                spans[node] = start_us, end_us
+                break
+    return spans

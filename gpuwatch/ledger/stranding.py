@@ -130,16 +130,9 @@ def stranded_parts(parts: tuple[str, ...], partitioned: bool, model: str | None,
 
     `parts` as in ledger/free_state.sql. A layout that no legal packing explains loses nothing.
     """
-    weight = sum(task.weight for task in tasks)
     if partitioned:
-        idle = [not part.endswith(HELD_MARK) for part in parts]
-        found = slice_capacity(
-            model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True))
-        )
-        if found is None or not weight:
-            return [Part(0, sum(idle))]
-        lost, misfit, of = idle_lost(found, tasks, model)
-        return [Part(0, sum(idle), lost, misfit, of)]
+        return [_stranded_slices(parts, model, tasks)]
+    weight = sum(task.weight for task in tasks)
     free = tuple(int(part) for part in parts)
     if not weight:
         return [Part(milli, free.count(milli)) for milli in sorted(set(free))]
@@ -147,6 +140,16 @@ def stranded_parts(parts: tuple[str, ...], partitioned: bool, model: str | None,
     misfit = sum(task.weight for task in tasks if task.profile is not None or not takes(task, model))
     lost_of = {milli: units // milli for milli, units in zip(free, by_gpu, strict=True) if milli}
     return [Part(milli, free.count(milli), lost, misfit, weight) for milli, lost in sorted(lost_of.items())]
+
+
+def _stranded_slices(parts: tuple[str, ...], model: str | None, tasks: tuple[Task, ...]) -> Part:
+    """The part of a MIG GPU's free slices that the tasks cannot use."""
+    idle = [not part.endswith(HELD_MARK) for part in parts]
+    profiles = [part.removesuffix(HELD_MARK) for part in parts]
+    found = slice_capacity(model, tuple(zip(profiles, idle, strict=True)))
+    if found is None or not sum(task.weight for task in tasks):
+        return Part(0, sum(idle))
+    return Part(0, sum(idle), *idle_lost(found, tasks, model))
 
 
 def _rows(states: Iterable[Mapping[str, Any]], requests: Mapping[int, Asked]) -> Iterable[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuwatch.core.clock import DAY_US, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -114,21 +115,32 @@ def two_ways(rules: Sequence[TeamRule], names: Names) -> list[tuple[str, TeamRul
     most OVERLAPS_MAX.
     """
     found: dict[tuple[int, int], tuple[str, TeamRule, TeamRule]] = {}
-    wild: dict[str, list[tuple[int, TeamRule]]] = {}
     exact = {(rule.match_kind, rule.match): place for place, rule in enumerate(rules) if "*" not in rule.match}
+    for kind, patterns in _wildcards(rules).items():
+        for name in sorted(names.get(kind, ())):
+            matching = [(place, rule) for place, rule in patterns if rule.matches(name)]
+            if matching and matching[0][0] < exact.get((kind, name), len(rules)):
+                for first, other in _rivals([rule for _, rule in matching]):
+                    if len(found) < OVERLAPS_MAX:
+                        found.setdefault((id(first), id(other)), (name, first, other))
+    return list(found.values())
+
+
+def _wildcards(rules: Sequence[TeamRule]) -> dict[str, list[tuple[int, TeamRule]]]:
+    """The rules with a wildcard and their places, by kind; only kinds whose rules name several teams."""
+    found: dict[str, list[tuple[int, TeamRule]]] = defaultdict(list)
     for place, rule in enumerate(rules):
         if "*" in rule.match:
-            wild.setdefault(rule.match_kind, []).append((place, rule))
-    for kind, of_kind in wild.items():
-        for name in sorted(names.get(kind, ())) if len({rule.team for _, rule in of_kind}) > 1 else ():
-            matching = [(place, rule) for place, rule in of_kind if rule.matches(name)]
-            if not matching or exact.get((kind, name), len(rules)) < matching[0][0]:
-                continue
-            first = matching[0][1]
-            for _, other in matching[1:]:
-                if other.team != first.team and not other.matches(first.match) and len(found) < OVERLAPS_MAX:
-                    found.setdefault((id(first), id(other)), (name, first, other))
-    return list(found.values())
+            found[rule.match_kind].append((place, rule))
+    return {kind: patterns for kind, patterns in found.items() if len({rule.team for _, rule in patterns}) > 1}
+
+
+def _rivals(matching: Sequence[TeamRule]) -> Iterator[tuple[TeamRule, TeamRule]]:
+    """The rule that decides, with each later one for another team that is not more general."""
+    first = matching[0]
+    for other in matching[1:]:
+        if other.team != first.team and not other.matches(first.match):
+            yield first, other
 
 
 def _overlap(name: str, first: TeamRule, other: TeamRule) -> str:

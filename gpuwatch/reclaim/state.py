@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -90,11 +90,11 @@ def proposals(
     Leaves out jobs whose finding is below the confidence of their preset, and servers labelled as latency-critical.
     `teams` limits the result to these teams.
     """
-    rows = store.rows("reclaim/open", cluster=cluster, still_us=STILL_US, limit=OPEN_MAX)
-    rows = [row for row in rows if teams is None or row["team"] in teams]
+    rows = _open_rows(store, teams, cluster)
     keys = [row["key"] for row in rows]
     actions = Actions(state).current(now_us)
-    findings = {one.key: one for one in findings_read.page(store, keys=keys, actions=actions).items} if keys else {}
+    findings = {one.key: one for one in findings_read.page(store, keys=keys, actions=actions).items}
+    rows = [row for row in rows if row["key"] in findings]
     reached, card = Reclaims(state).of(keys), layers(state)
     sent = Reclaims(state).messages(message_key(row["key"], row["idle_from_us"]) for row in rows)
     waited = contention.of(store, state, keys, now_us)
@@ -103,13 +103,8 @@ def proposals(
         labels = _object(row["labels"])
         known = steps(card, row["cluster"], row["pool"], row["team"])
         limits = known.parameters or {}
-        if row["key"] not in findings or row["confidence"] < limits["confidence_min"] or _serves(labels):
+        if row["confidence"] < limits["confidence_min"] or _serves(labels):
             continue
-        before = [(one.step, one.at_us) for one in reached.get((row["key"], row["idle_from_us"]), ())]
-        at = standing(row["idle_from_us"], before, limits)
-        message = message_key(row["key"], row["idle_from_us"]), SEVERITY.get(at.step, "")
-        if message in sent:
-            at = delivered(at, sent[message])
         one = Proposal(
             finding=findings[row["key"]],
             cluster=row["cluster"],
@@ -120,16 +115,33 @@ def proposals(
             idle_devices=row["idle_devices"],
             idle_from_us=row["idle_from_us"],
             known_us=row["known_us"],
-            at=at,
+            at=_standing(row, reached.get((row["key"], row["idle_from_us"]), ()), sent, limits),
             held=_holds(actions.get(row["key"])),
             preset=known.preset,
             contention=waited.get(row["key"]),
             labels=labels,
         )
-        line = command(row["scheduler"], row["job_id"], labels, row["pods"] or (), one.action)
-        certain = at.step == STEPS[-1] and not is_silent(one.known_us, now_us)
-        found.append(replace(one, command=line if certain else None))
+        if one.at.step == STEPS[-1] and not is_silent(one.known_us, now_us):
+            one = replace(one, command=command(one.scheduler, one.job_id, labels, row["pods"] or (), one.action))
+        found.append(one)
     return sorted(found, key=_rank)
+
+
+def _open_rows(store: Store, teams: Collection[str] | None, cluster: str | None) -> list[dict[str, Any]]:
+    rows = store.rows("reclaim/open", cluster=cluster, still_us=STILL_US, limit=OPEN_MAX)
+    return [row for row in rows if teams is None or row["team"] in teams]
+
+
+def _standing(
+    row: Mapping[str, Any],
+    reached: Iterable[Reached],
+    sent: Mapping[tuple[str, str], int | None],
+    limits: Mapping[str, Any],
+) -> Standing:
+    """The reached step and the next one, after the delivery of the step's message."""
+    at = standing(row["idle_from_us"], [(one.step, one.at_us) for one in reached], limits)
+    message = message_key(row["key"], row["idle_from_us"]), SEVERITY.get(at.step, "")
+    return delivered(at, sent[message]) if message in sent else at
 
 
 def advance(store: Store, state: State, now_us: int) -> list[Proposal]:

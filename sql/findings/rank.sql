@@ -26,7 +26,7 @@ with requested as (
     left join run_team t on t.run_id = f.run_id and t.cluster = f.cluster
     where (not $open_only or f.state = 'open')
         and ($keys::varchar[] is null or list_contains($keys, f.key))
-        and ($detectors::varchar[] is null or list_contains($detectors, f.detector))
+        and (len($detectors::varchar[]) = 0 or list_contains($detectors::varchar[], f.detector))
         and ($cluster is null or f.cluster = $cluster)
         and ($job is null or f.job_id = $job)
         and ($pool is null or list_has_any(f.device_ids, (select list(device_id) from device where pool = $pool)))
@@ -39,7 +39,7 @@ with requested as (
 picked as (
     select *
     from requested
-    where $states::varchar[] is null or list_contains($states, state)
+    where len($states::varchar[]) = 0 or list_contains($states::varchar[], state)
 ),
 -- The approximate cost of a finding, for ranking only; NULL where some of it has no price, or two currencies.
 amount as (
@@ -71,7 +71,7 @@ costed as (
 sought as (
     select *
     from costed
-    where ($severities::integer[] is null or list_contains($severities, severity))
+    where (len($severities::integer[]) = 0 or list_contains($severities::integer[], severity))
         and (
             $q is null
             or found

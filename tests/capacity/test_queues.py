@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.capacity.queues import queues, workloads
+from gpuwatch.capacity.queues import queues
+from gpuwatch.capacity.workloads import workloads
 from gpuwatch.core.model import QUEUE, RESERVATION, WORKLOAD, Records
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.capacity.queues import workloads
 from gpuwatch.capacity.waits import for_room, in_words, parse_failed_scheduling
+from gpuwatch.capacity.workloads import workloads
 from gpuwatch.core.model import EVENT, PENDING, WORKLOAD, Records
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

@@ -16,7 +16,6 @@ from tests.house.source_tree import CODE, ROOT, SOURCES
 SQL = sorted((ROOT / "sql").rglob("*.sql"))
 MAX_LINES = 300
 LONG_MODULES = {
-    "gpuwatch/capacity/queues.py",
     "gpuwatch/core/field_data.py",
     "gpuwatch/core/model.py",
     "gpuwatch/quality/doctor.py",

@@ -122,7 +122,7 @@ def workloads(
     """As last reported by their schedulers, longest-waiting gangs first. Without `state`: workloads that have not
     ended. `why` is the reason for waiting; `unscheduled` counts its unschedulable pods, as last reported.
     """
-    from gpuwatch.capacity.queues import workloads as look
+    from gpuwatch.capacity.workloads import workloads as look
 
     teams, states = seen(access.teams, split(team)), split(state)
     asked = question({"teams": teams, "cluster": cluster, "queue": queue, "states": states})
