@@ -16,8 +16,6 @@ from gpuwatch.commands.shared import print_stderr
 from gpuwatch.core.errors import GpuwatchError
 
 INTERRUPTED = 130
-QUERY_INTERRUPTED = "Query interrupted"
-"""DuckDB's error message when Ctrl-C interrupts a query outside a transaction."""
 BROKEN_PIPE = 141
 """The exit code that a shell reports for a program ended by SIGPIPE."""
 USAGE = 2
@@ -84,7 +82,9 @@ def run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return _interrupted()
     except RuntimeError as error:
-        if str(error) != QUERY_INTERRUPTED:
+        from gpuwatch.store.connection import was_interrupted
+
+        if not was_interrupted(error):  # Ctrl-C during a query outside a transaction
             raise
         return _interrupted()
     if code == INTERRUPTED:  # Typer handled the Ctrl-C

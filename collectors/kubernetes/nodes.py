@@ -147,11 +147,6 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
     return NodeState(row, bool(capacity) or labelled, any(capacity.values()), _single_profile(labels))
 
 
-def single_profile(node: Object) -> str | None:
-    """The MIG profile that `nvidia.com/gpu: 1` means on this node (strategy single), None for whole GPUs."""
-    return _single_profile(labels_of(node))
-
-
 def _single_profile(labels: dict[str, str]) -> str | None:
     match = _mig_product.search(_unshared(labels))
     return profile_of(MIG_PREFIX + match["profile"]) if match else None

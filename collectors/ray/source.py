@@ -13,6 +13,7 @@ from gpuwatch.collectors.ray.gpu_holders import actor_of
 from gpuwatch.collectors.ray.paths import IDS_PER_REQUEST, JOBS, LIMIT, NODES, VERSION, actors_by_id, listing
 from gpuwatch.collectors.ray.rows import HeadState, head_state, rows
 from gpuwatch.collectors.ray.state import Responses
+from gpuwatch.collectors.shared.changes import NewRejects
 from gpuwatch.collectors.shared.http_json import NOWHERE, Access, Client, access_of
 from gpuwatch.collectors.shared.json_stream import Element
 from gpuwatch.collectors.shared.live_options import Options
@@ -75,7 +76,7 @@ class RaySource:
         self.access = access
         self._changes: RayChanges | None = None
         self._session: str | None = None
-        self._last_rejects: dict[str, int] = {}
+        self._new_rejects = NewRejects()
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls forever. Loads the state from the store each time it is started."""
@@ -98,7 +99,7 @@ class RaySource:
             at_us = head.at_us or now_us()
             changes += tracker.changes(rows(head, self.name, rejects), head, truncated, at_us, rejects)
             tables = list(batches(with_cluster(changes, self.cluster)))
-            await write(sink, self.name, tables, self._new_rejects(rejects), now_us)
+            await write(sink, self.name, tables, self._new_rejects.since_last(rejects), now_us)
         except GpuwatchError as error:
             sink.failed(self.name, now_us(), str(error))
             return False
@@ -144,15 +145,6 @@ class RaySource:
             tracker.remember(await sink.open_claims(self.cluster, "ray"), head.session)
             self._changes, self._session = tracker, head.session
         return self._changes, changes
-
-    def _new_rejects(self, rejects: Rejects) -> Rejects:
-        """Rejects that exceed those of the last poll, so that they are not counted at each one."""
-        new = Rejects()
-        for reason, count in rejects.counts.items():
-            if count > self._last_rejects.get(reason, 0):
-                new.add(reason, *rejects.first[reason], count=count - self._last_rejects.get(reason, 0))
-        self._last_rejects = dict(rejects.counts)
-        return new
 
 
 def _requests_gpu(item: Mapping[str, Any]) -> bool:

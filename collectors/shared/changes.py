@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterator
 
 from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
+from gpuwatch.core.model import Rejects
 
 NO_LONGER_WAITS = "NoLongerWaits"
 """The reason in the last row of a request whose pods were placed or are gone."""
@@ -60,3 +61,24 @@ class LastWritten:
     def forget(self, key: Hashable) -> Columns | None:
         """Removes an object and returns its newest row, None if it is unknown."""
         return self._rows.pop(key, (None, 0))[0]
+
+
+class NewRejects:
+    """Counts a rejected record once, not again at each poll."""
+
+    def __init__(self) -> None:
+        self._last_counts: dict[str, dict[str, int]] = {}
+
+    def add(self, query: str, found: Rejects, rejects: Rejects) -> None:
+        """Adds to `rejects` those in `found` that exceed the last response to the same query."""
+        last = self._last_counts.get(query, {})
+        for reason, count in found.counts.items():
+            if count > last.get(reason, 0):
+                rejects.add(reason, *found.first[reason], count=count - last.get(reason, 0))
+        self._last_counts[query] = found.counts
+
+    def since_last(self, found: Rejects) -> Rejects:
+        """Those that exceed the last poll, for sources that poll everything at once."""
+        new = Rejects()
+        self.add("", found, new)
+        return new

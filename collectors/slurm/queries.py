@@ -36,21 +36,6 @@ class SlurmClient(Protocol):
         """Allocations of these runs in the accounting database, at any time."""
 
 
-class NewRejects:
-    """Counts a rejected record once, not again at each poll."""
-
-    def __init__(self) -> None:
-        self._last_counts: dict[str, dict[str, int]] = {}
-
-    def add(self, query: str, found: Rejects, rejects: Rejects) -> None:
-        """Adds to `rejects` those in `found` that exceed the last response to the same query."""
-        last = self._last_counts.get(query, {})
-        for reason, count in found.counts.items():
-            if count > last.get(reason, 0):
-                rejects.add(reason, *found.first[reason], count=count - last.get(reason, 0))
-        self._last_counts[query] = found.counts
-
-
 def require_readable(query: str, rows: Sequence[Row], rejected: Rejects) -> None:
     """Raises SourceUnreachable if all records were rejected: this does not mean that no job is running."""
     if rejected.total and not rows:

@@ -9,12 +9,13 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
 
+from gpuwatch.collectors.shared.changes import NewRejects
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.changes import RunKey
 from gpuwatch.collectors.slurm.command import environment, output_of
 from gpuwatch.collectors.slurm.partitions import QOS_COLUMNS, qos_rows
-from gpuwatch.collectors.slurm.queries import NewRejects, numbers_of, require_readable
+from gpuwatch.collectors.slurm.queries import numbers_of, require_readable
 from gpuwatch.collectors.slurm.sacct import FIELDS, parse_sacct
 from gpuwatch.collectors.slurm.scontrol import parse_scontrol
 from gpuwatch.core.clock import from_us

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from gpuwatch.collectors.shared.changes import NewRejects
 from gpuwatch.collectors.shared.json_stream import elements_of
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import RunKey
 from gpuwatch.collectors.slurm.json import document_rows
-from gpuwatch.collectors.slurm.queries import NewRejects, numbers_of, require_readable
+from gpuwatch.collectors.slurm.queries import numbers_of, require_readable
 from gpuwatch.collectors.slurm.rest_client import Access, PathNotFound, fetch, reported_error
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput

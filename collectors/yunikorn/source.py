@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+from gpuwatch.collectors.shared.changes import NewRejects
 from gpuwatch.collectors.shared.http_json import Access, Client, NotServed, access_of
 from gpuwatch.collectors.shared.json_fields import Malformed, Object
 from gpuwatch.collectors.shared.live_options import Options
@@ -24,7 +25,6 @@ MAX_CLUSTERS = 100
 MAX_PARTITIONS = 100
 MAX_LEAVES = 10_000
 """The most leaf queues that are requested one by one from a YuniKorn that does not list applications by partition."""
-MAX_REPORTED = 10_000
 HINTS = {404: "check url in [[yunikorn]]: the root of YuniKorn's web service, such as http://yunikorn-service:9080"}
 STATES = ("active", "completed", "rejected")
 
@@ -59,7 +59,7 @@ class YunikornSource:
         self._access = _access(options)
         self.name = f"yunikorn {self._access.url}"
         self._changes: YunikornChanges | None = None
-        self._reported: set[tuple[str, str]] = set()
+        self._new_rejects = NewRejects()
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls forever. Loads the state from the store each time it is started."""
@@ -85,7 +85,7 @@ class YunikornSource:
             rows = await asyncio.to_thread(self._rows, items, at_us, rejects, unparsed)
             changes = self._changes.changes(rows, at_us, unparsed)
             tables = list(batches((table, row | {"cluster": self.cluster}) for table, row in changes))
-            await write(sink, self.name, tables, self._new_rejects(rejects), now_us)
+            await write(sink, self.name, tables, self._new_rejects.since_last(rejects), now_us)
         except GpuwatchError as error:
             sink.failed(self.name, now_us(), str(error))
             return False
@@ -108,15 +108,6 @@ class YunikornSource:
                 rejects.add(reason, "yunikorn", 0, name_of(item))
         kept = {table: rows for table, rows in tables.items() if table != "claim" or self._claims}
         return [(table, row) for table, rows in kept.items() for row in rows]
-
-    def _new_rejects(self, rejects: Rejects) -> Rejects:
-        """Those that were not rejected before: every round lists the same applications again."""
-        new = Rejects()
-        for reason, (file, line, text) in rejects.first.items():
-            if (reason, text) not in self._reported and len(self._reported) < MAX_REPORTED:
-                self._reported.add((reason, text))
-                new.add(reason, file, line, text, rejects.counts[reason])
-        return new
 
 
 async def _fetch_all(client: Client) -> list[Object]:

@@ -22,6 +22,7 @@ from gpuwatch.policy.repository import share_methods
 from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.store.connection import was_interrupted
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import compact, drop_late, retain, skip_retired
 from gpuwatch.topology import derive as topology_derive
@@ -121,7 +122,9 @@ class _Analysis:
             topology_derive.derive(self.store, cluster)
         except GpuwatchError:
             raise
-        except Exception as error:  # noqa: BLE001 - the ledger does not depend on it; the next analysis tries again
+        except Exception as error:  # the ledger does not depend on it; the next analysis tries again
+            if was_interrupted(error):
+                raise
             first = str(error).splitlines()[0] if str(error) else ""
             self.report.failed_rules.append(f"topology of {cluster}: {type(error).__name__}: {first}")
 

@@ -299,9 +299,6 @@ TABLES: dict[str, pa.Schema] = {
 }
 """Store tables with a fixed schema. `sample` has the columns of its batches (see fields.py)."""
 
-SAMPLE_KEYS = pa.schema([("device_id", pa.int64()), ("context_id", pa.int64()), ("observed_us", pa.int64())])
-"""The first columns of each batch of `sample`; the others are columns of fields.py, only those with values."""
-
 
 def hash64(*parts: str) -> int:
     """A signed 64-bit hash of strings that is the same on every machine and run."""

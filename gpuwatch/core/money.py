@@ -39,19 +39,18 @@ def largest_remainder(
     values: Sequence[Number],
     places: int,
     keys: Sequence[str],
-    weights: Sequence[Number] | None = None,
     total: Decimal | None = None,
 ) -> list[Decimal]:
     """Rounds each of `values` to `places` so that they add up to their rounded total; keeps the order.
 
     1. Truncate each value towards zero. 2. Each missing unit goes to one of the values with the largest truncated part
-    (of the same sign); ties to the larger weight, then the smaller key. So each result is within one unit of its value,
+    (of the same sign); ties to the smaller key. So each result is within one unit of its value,
     and the order of the input does not matter. `total` is a total that was already published (a parent's row), at most
     one unit from the sum; without it the sum is rounded half to even. Pass unrounded values, so that amounts are only
     rounded once. Raises ValueError for different lengths, repeated keys, or a total that is too far off.
     """
-    if len(keys) != len(values) or (weights is not None and len(weights) != len(values)):
-        raise ValueError(f"{len(values)} values, {len(keys)} keys, {len(weights or ())} weights: pass one of each")
+    if len(keys) != len(values):
+        raise ValueError(f"{len(values)} values, {len(keys)} keys: pass one of each")
     if len(set(keys)) != len(keys):
         raise ValueError("keys are not unique, so ties cannot be resolved deterministically")
     scaled, parts = _scaled(values, places)
@@ -61,7 +60,7 @@ def largest_remainder(
     step = 1 if missing > 0 else -1
     cut = [(value - unit * parts) * step for value, unit in zip(scaled, units, strict=True)]
     candidates = [i for i, part in enumerate(cut) if part > 0]
-    candidates.sort(key=lambda i: (-cut[i], -Fraction(weights[i]) if weights else 0, keys[i]))
+    candidates.sort(key=lambda i: (-cut[i], keys[i]))
     for i in candidates[: abs(missing)]:
         units[i] += step
     return [units_to_decimal(unit, places) for unit in units]

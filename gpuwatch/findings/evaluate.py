@@ -18,6 +18,7 @@ from gpuwatch.rates.in_force import in_force as rates_in_force
 from gpuwatch.rules.rule import EvaluationScope, Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.store.connection import was_interrupted
 from gpuwatch.store.database import Store
 
 READ_BY_OTHERS = ("checkpoint-stall",)
@@ -124,7 +125,9 @@ class _Evaluation:
                 with bounded(self._store, rule), self._store.transaction():
                     self._run(rule, version)
             self._evaluated.append((rule.id, version))
-        except Exception as error:  # noqa: BLE001 - one rule never stops the others
+        except Exception as error:  # one rule never stops the others
+            if was_interrupted(error):  # the service stops; the next pass evaluates the rule
+                raise
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             self.failed.append(f"{rule.id}: {reason}")
             defer(self._store, self._scope.cluster, [rule], self._scope.since_us, reason)

@@ -19,8 +19,6 @@ Case = Literal["Q1", "Q2", "Q3", "Q4", "NA", "ML", "XL", "XR"]
 Level = str
 NODE: Level = "node"
 """The level at which each node is a domain of its own."""
-WHOLE_LOST: tuple[Case, ...] = ("Q1", "Q2", "Q4", "NA", "ML", "XL", "XR")
-"""Cases in which all free capacity is lost to the task."""
 CASES: dict[Case, str] = {
     "Q1": "too few free GPUs together, and too little CPU",
     "Q2": "too few free GPUs, or memory slices, together",

@@ -120,18 +120,6 @@ def farthest(graph: Graph, gpus: Collection[str]) -> str | None:
     return max(levels, key=_distance, default=None)
 
 
-def container_counts(graph: Graph, gpus: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """By kind of container: (number of containers that a set of GPUs spans, number of its GPUs without a known one)."""
-    places = [graph.places.get(gpu) for gpu in sorted(set(gpus))]
-    found = {}
-    for kind in (*NODE_KINDS[1:], *OUTER_KINDS):
-        inside = [None if place is None else place.container(kind) for place in places]
-        names = {one.name for one in inside if one is not None}
-        if names:
-            found[kind] = len(names), sum(one is None for one in inside)
-    return found
-
-
 def best_attainable(graph: Graph, free: Collection[str], k: int) -> Attainable | None:
     """The set of k free GPUs whose slowest pair is the fastest; None if no set with known links exists.
 

@@ -260,33 +260,6 @@ def _place(name: str) -> tuple[bool, int, str]:
 # The cost of an exchange -------------------------------------------------------------------------------------------
 
 
-def all_reduce_s(size_bytes: float, ranks: int, slowest_gb_per_s: float, step_s: float = 0.0) -> float:
-    """Seconds of a ring all-reduce: 2(n-1)/n * S/B_min + 2(n-1) * alpha (nccl-tests, PERFORMANCE.md).
-
-    `slowest_gb_per_s` is the slowest edge of the ring, `step_s` the latency of a step. Trees and in-switch reduction
-    can be faster, so this is an upper bound.
-    """
-    return 2 * gather_s(size_bytes, ranks, slowest_gb_per_s, step_s)
-
-
-def gather_s(size_bytes: float, ranks: int, slowest_gb_per_s: float, step_s: float = 0.0) -> float:
-    """Seconds of an all-gather, reduce-scatter or all-to-all of S bytes in total: (n-1)/n * S/B_min + (n-1) * alpha."""
-    return (ranks - 1) / ranks * size_bytes / (slowest_gb_per_s * 1e9) + (ranks - 1) * step_s
-
-
-def bus_gb_per_s(size_bytes: float, seconds: float, ranks: int) -> float:
-    """NCCL's bus bandwidth of an all-reduce: S/t * 2(n-1)/n, comparable with a link's speed for any n."""
-    return size_bytes / seconds / 1e9 * 2 * (ranks - 1) / ranks
-
-
-def layered_all_reduce_s(
-    size_bytes: float, gpus_a_node: int, nodes: int, inside_gb_per_s: float, network_gb_per_s: float
-) -> float:
-    """Seconds of an all-reduce within nodes and between them: 2(g-1)/g * S/B_in + 2(N-1)/N * (S/g)/B_net."""
-    inside = all_reduce_s(size_bytes, gpus_a_node, inside_gb_per_s)
-    return inside + all_reduce_s(size_bytes / gpus_a_node, nodes, network_gb_per_s)
-
-
 def slowdown(exposed_ratio: float, bandwidth_ratio: float) -> float:
     """By how much a step slows down when links are `bandwidth_ratio` = best/actual times slower: 1 + phi(r-1).
 

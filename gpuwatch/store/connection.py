@@ -160,7 +160,7 @@ class Connection:
         except duckdb.Error as error:
             raise self._explained(error) from error
         except RuntimeError as error:
-            if str(error) == INTERRUPTED:  # else it would pass for a failure of whatever asked
+            if was_interrupted(error):  # a Ctrl-C is no failure of the query
                 raise KeyboardInterrupt from error
             raise
         finally:

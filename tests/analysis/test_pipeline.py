@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import gpuwatch.analysis.pipeline as analysis
@@ -196,6 +197,22 @@ def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: p
 
 
 # Interrupted ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_a_stop_interrupts_is_not_a_failed_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass ends; the next one evaluates the rule."""
+
+    def interrupted(*_: Any) -> Any:
+        raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "findings_of", interrupted)
+        with pytest.raises(duckdb.InterruptException):
+            world.analyze(now=360)
+    world.analyze(now=361)
+
+    assert [] == evaluate.failures(world.store)
+    assert EXPECTED == found(world)
 
 
 @pytest.mark.parametrize(

@@ -64,21 +64,18 @@ def test_a_thousand_in_seven_parts_gives_five_rows_the_missing_cent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "values", "weights"),
+    ("expected", "values"),
     [
-        pytest.param([], [], None, id="nothing to round"),
-        pytest.param(["1.10", "2.20"], [Fraction("1.1"), Fraction("2.2")], None, id="exact cents stay"),
-        pytest.param(["0.01", "0.00"], [Fraction("0.005")] * 2, None, id="a tie goes to the smaller key"),
-        pytest.param(["0.00", "0.01"], [Fraction("0.005")] * 2, [1, 2], id="a tie goes to the larger weight"),
-        pytest.param(["-0.01", "0.00"], [Fraction("-0.005")] * 2, None, id="negatives mirror positives"),
-        pytest.param(["0.00", "0.01"], [Fraction("0.004"), Fraction("0.006")], None, id="the largest part wins"),
-        pytest.param(["1.01", "-0.50"], [Fraction("1.006"), Fraction("-0.5")], None, id="a credit keeps its cents"),
+        pytest.param([], [], id="nothing to round"),
+        pytest.param(["1.10", "2.20"], [Fraction("1.1"), Fraction("2.2")], id="exact cents stay"),
+        pytest.param(["0.01", "0.00"], [Fraction("0.005")] * 2, id="a tie goes to the smaller key"),
+        pytest.param(["-0.01", "0.00"], [Fraction("-0.005")] * 2, id="negatives mirror positives"),
+        pytest.param(["0.00", "0.01"], [Fraction("0.004"), Fraction("0.006")], id="the largest part wins"),
+        pytest.param(["1.01", "-0.50"], [Fraction("1.006"), Fraction("-0.5")], id="a credit keeps its cents"),
     ],
 )
-def test_missing_units_go_to_the_largest_parts(
-    expected: list[str], values: list[Fraction], weights: list[int] | None
-) -> None:
-    found = largest_remainder(values, 2, keys(len(values)), weights)
+def test_missing_units_go_to_the_largest_parts(expected: list[str], values: list[Fraction]) -> None:
+    found = largest_remainder(values, 2, keys(len(values)))
 
     assert expected == [f"{amount:f}" for amount in found]
 

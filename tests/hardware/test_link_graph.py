@@ -13,7 +13,6 @@ from gpuwatch.hardware.link_graph import (
     Inside,
     Place,
     best_attainable,
-    container_counts,
     farthest,
     meeting,
     slowest,
@@ -132,12 +131,6 @@ def test_a_domain_of_unknown_speed_is_at_least_its_leaf() -> None:
 
     assert found is not None
     assert ("nvlink_domain", NET) == (found.level, found.gb_per_s)
-
-
-def test_domains_that_a_set_crosses() -> None:
-    assert {"node": (2, 0), "leaf": (2, 0), "spine": (1, 0)} == container_counts(CLUSTER, ["n1/0", "n1/1", "n3/0"])
-    assert {"node": (1, 1)} == container_counts(HGX, ["n1/0", "gone"])
-    assert {} == container_counts(HGX, [])
 
 
 @pytest.mark.parametrize(

@@ -213,27 +213,6 @@ def test_every_recorded_matrix_is_in_the_list() -> None:
     assert sorted(RECORDED) == sorted(path.name.removesuffix(".txt") for path in folder.glob("*.txt"))
 
 
-@pytest.mark.parametrize(
-    ("speed", "milliseconds"), [pytest.param(371, 75.5), pytest.param(48, 583), pytest.param(20, 1400)]
-)
-def test_eight_gpus_reduce_sixteen_gigabytes(speed: float, milliseconds: float) -> None:
-    """The worked example: 8e9 parameters in BF16."""
-    seconds = hardware_links.all_reduce_s(16e9, 8, speed)
-
-    assert pytest.approx(milliseconds, rel=1e-3) == seconds * 1e3
-    assert pytest.approx(speed) == hardware_links.bus_gb_per_s(16e9, seconds, 8)
-
-
-def test_latency_is_paid_a_step() -> None:
-    assert pytest.approx(14e-6) == hardware_links.all_reduce_s(0, 8, 371, 1e-6)
-
-
-def test_layers_add_up() -> None:
-    assert pytest.approx(2 * 7 / 8 * 16 / 371 + 2 * 1 / 2 * 2 / 50) == hardware_links.layered_all_reduce_s(
-        16e9, 8, 2, 371, 50
-    )
-
-
 @pytest.mark.parametrize(("exposed", "loss"), [(0.0, 0.0), (0.02, 0.108), (0.05, 0.23), (0.10, 0.38), (0.30, 0.64)])
 def test_loss_of_a_step(exposed: float, loss: float) -> None:
     assert pytest.approx(loss, abs=0.005) == hardware_links.throughput_loss(exposed, 900 / 128)

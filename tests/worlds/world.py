@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.fields import columns
-from gpuwatch.core.model import CLAIM, CONTEXT, NODE, SAMPLE_KEYS, WHOLE_GPU, Records, context_key, device_key
+from gpuwatch.core.model import CLAIM, CONTEXT, NODE, WHOLE_GPU, Records, context_key, device_key
 from gpuwatch.imports.files import seal_all
 from gpuwatch.ledger import attribution
 from gpuwatch.ledger import hours as ledger_hours
@@ -118,7 +118,8 @@ def batch(rows: Sequence[Sample]) -> list[Records]:
     present = sorted({name for row in rows for name, _ in row.fields})
     known = columns()
     types = [(n, pa.int64() if known[n].type == "bigint" else pa.float64()) for n in present]
-    schema = pa.schema([*SAMPLE_KEYS, *types])
+    keys = [("device_id", pa.int64()), ("context_id", pa.int64()), ("observed_us", pa.int64())]
+    schema = pa.schema([*keys, *types])
     return [
         Records("context", pa.Table.from_pylist(list(contexts.values()), schema=CONTEXT)),
         Records("sample", pa.Table.from_pylist(table, schema=schema)),
