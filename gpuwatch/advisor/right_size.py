@@ -37,7 +37,7 @@ def smaller(
 
     `headroom` is added to what was used. `prices` are hourly prices of whole GPUs by model, in the currency of `price`,
     the job's own. A model fits where memory does, and what was asked of tensor cores, of memory bandwidth and, at most, of the
-    SMs beside their tensor cores stays within 1 / (1 + headroom) of what it can do (domain.md D24); one without published
+    SMs beside their tensor cores stays within 1 / (1 + headroom) of what it can do; one without published
     knows does not.
     """
     found: list[tuple[Fraction, str]] = []

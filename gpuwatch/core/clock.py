@@ -90,7 +90,7 @@ def _month(first: date) -> Window:
 
 
 def parse_window(text: str, now_us: int) -> Window:
-    """A window of contract.md section 2: `today`, `lastweek`, `7d`, `2026-W47`, `2026-11`, `START,END`."""
+    """A window in words: `today`, `lastweek`, `7d`, `2026-W47`, `2026-11`, `START,END`."""
     today = from_us(now_us).date()
     monday, first = _monday(today), today.replace(day=1)
     named = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class GpuwatchError(Exception):
-    """Base class: its text is one line for people; `exit_code` is that of the command line (contract.md section 2)."""
+    """Base class: its text is one line for people; `exit_code` is that of the command line."""
 
     exit_code = 2
 

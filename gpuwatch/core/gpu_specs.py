@@ -1,7 +1,7 @@
 """Peak specifications of GPU models: power, NVLink, dense math and memory, by the names that exporters print.
 
 TDP, memory, FP32 and dense BF16 math come from the vendors' data sheets, without sparsity. NVLink is usable bytes/s per
-GPU in both directions (domain.md section 4.2: NCCL's per-link model times links times two). Without specifications of
+GPU in both directions (NCCL's per-link model times links times two). Without specifications of
 a model, no rule uses them.
 """
 

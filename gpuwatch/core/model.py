@@ -48,7 +48,7 @@ CLAIM = pa.schema(
             "kind",
             pa.string(),
         ),  # its origin: scontrol has devices by node, sacct totals spread over nodes, k8s-json pods
-        ("job_id", pa.string()),  # subject id of contract.md section 4
+        ("job_id", pa.string()),  # the id of a finding's subject
         ("run_key", pa.string()),  # one run of the job, which findings refer to; unique with job_id
         ("pod_uid", pa.string()),
         ("pod", pa.string()),

@@ -21,7 +21,7 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class Importer:
-    """An import kind of contract.md section 2 and the function that reads one file of it."""
+    """An import kind and the function that reads one file of it."""
 
     kind: str
     about: str

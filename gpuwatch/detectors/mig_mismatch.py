@@ -38,16 +38,16 @@ MIG_MISMATCH = register(
         effort=DAYS,
         needs=("slices",),
         thresholds=(
-            Threshold("active_us_min", 24 * HOUR_US, "domain reference D4: at least 24 active hours in seven days"),
+            Threshold("active_us_min", 24 * HOUR_US, "at least 24 active hours in seven days"),
             Threshold("coverage_min", 0.8, "a week is evaluated if 80 % of its held time was sampled"),
-            Threshold("memory_headroom", 1.2, "domain reference D4: the most memory seen, and a fifth more"),
-            Threshold("sm_load_max", 0.8, "domain reference D4: the smaller slice would be busy 80 % at most"),
-            Threshold("peak_hours_max", 0.05, "domain reference D4: 95 % of the SM use counts"),
-            Threshold("full_ratio_min", 0.97, "domain reference D4: memory full to 97 % when a run failed"),
+            Threshold("memory_headroom", 1.2, "the most memory seen, and a fifth more"),
+            Threshold("sm_load_max", 0.8, "the smaller slice would be busy 80 % at most"),
+            Threshold("peak_hours_max", 0.05, "95 % of the SM use counts"),
+            Threshold("full_ratio_min", 0.97, "memory full to 97 % when a run failed"),
             Threshold(
                 "before_exit_us",
                 2 * MINUTE_US,
-                "domain reference D4: 60 seconds before its end, and a scrape that was lost",
+                "60 seconds before its end, and a scrape that was lost",
             ),
             Threshold("filled_us", 30 * MINUTE_US, "what memory did in the half hour before the end"),
             Threshold(

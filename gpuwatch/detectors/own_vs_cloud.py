@@ -36,7 +36,7 @@ OWN_VS_CLOUD = register(
         thresholds=(
             Threshold("known_us_min", 2 * DAY_US, "less data does not show how a pool is used"),
             Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),
-            Threshold("gpus_min", 1, "site policy: smaller pools are not decided about"),
+            Threshold("gpus_min", 1, "any pool with a GPU is compared"),
         ),
         summary=_summary,
         remedy=_remedy,

@@ -30,7 +30,7 @@ SPOT_SUITABILITY = register(
         needs=("runs", "spot_rates"),
         thresholds=(
             Threshold("gpu_hours_min", 24, "job_defense_shield notifies users from 24 GPU-hours on"),
-            Threshold("margin", 2, "domain reference D23: lost work may be half of what spot is cheaper"),
+            Threshold("margin", 2, "lost work may cost at most half of what spot saves"),
             Threshold("restart_us", 10 * MINUTE_US, "a container start, as the warm-up of other rules"),
             Threshold("recent_us", 7 * DAY_US, "a job that did not run for a week is no longer reported"),
         ),

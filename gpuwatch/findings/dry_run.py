@@ -49,7 +49,7 @@ def dry_run(
     store.run("findings/new_claim")
     store.run("findings/dry_claim", cluster=cluster, detector=rule.id)
     store.run("findings/grant", rank=list(RANK))
-    found = findings_of(store, rule, rule_scope, "new_verdict")
+    found = findings_of(store, rule, rule_scope, "new_result")
     with store.view("found", found):
         amounts = store.rows("findings/dry_amount", cluster=cluster, detector=rule.id)
     return DryRun(found.to_pylist(), amounts)

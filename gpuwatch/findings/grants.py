@@ -12,7 +12,7 @@ from gpuwatch.billing.prices import price_findings
 from gpuwatch.store.database import Store
 
 RANK = ("blind-spot", "gang-partial", "idle-hoarding", "false-utilization", "topology-blind-placement")
-"""The rules whose claims are served first (domain.md section 7.5); the others follow in the order of their names."""
+"""The rules whose claims are served first; the others follow in the order of their names."""
 _WASTED = pa.schema([("key", pa.string()), ("units", pa.string()), ("den", pa.int64())])
 
 

@@ -52,14 +52,14 @@ _MEASURE = pa.schema([("name", pa.string()), ("how", pa.string())])
 
 
 def finding_key(detector: str, cluster: str, subject: str, start_us: int) -> str:
-    """The stable key of a finding: the same cause has the same key tomorrow (domain.md section 7.5)."""
+    """The stable key of a finding: the same cause has the same key tomorrow."""
     digest = hashlib.blake2b("\x1f".join((detector, cluster, subject, str(start_us))).encode(), digest_size=8)
     return f"{detector}-{digest.hexdigest()}"
 
 
 def findings_of(store: Store, rule: Rule, scope: EvaluationScope, table: str) -> pa.Table:
-    """The findings about the subjects in touched_subject, from the results in `table` (verdict or new_verdict)."""
-    columns = "* exclude (claims)" if table == "new_verdict" else "*"
+    """The findings about the subjects in touched_subject, from the results in `table` (verdict or new_result)."""
+    columns = "* exclude (claims)" if table == "new_result" else "*"
     text = f"select {columns} from {table} where detector = $detector and cluster = $cluster"
     store.keep("subject_result", text, detector=rule.id, cluster=scope.cluster)
     measures = [{"name": name, "how": how} for name, how in rule.measures.items() if how in MEASURES]

@@ -53,9 +53,9 @@ class ParameterSet(Protocol):
 
 
 def collect(store: Store, rule: Rule, sets: Sequence[ParameterSet], scope: EvaluationScope) -> int:
-    """Makes new_verdict: the rule's rows of the window, the runs and devices of each set by its own thresholds.
+    """Makes new_result: the rule's rows of the window, the runs and devices of each set by its own thresholds.
 
-    Returns how many rows it has. Where no set found anything, new_verdict is not made.
+    Returns how many rows it has. Where no set found anything, new_result is not made.
     """
     made, rows = False, 0
     for one in sets:
@@ -72,10 +72,10 @@ def collect(store: Store, rule: Rule, sets: Sequence[ParameterSet], scope: Evalu
             continue
         query = _normal(store, rule, len(sets) > 1)  # checks the columns of a site's rule even where it finds nothing
         words = _row_words(rule, at, one.version) | ({"number": one.number} if len(sets) > 1 else {})
-        rows += store.insert_as("new_verdict", query, **words) if made else store.keep("new_verdict", query, **words)
+        rows += store.insert_as("new_result", query, **words) if made else store.keep("new_result", query, **words)
         made = True
     if rule.sql is not None and rows:
-        (subjects,) = store.sql("select count(distinct (subject_kind, subject_id)) from new_verdict")[0]
+        (subjects,) = store.sql("select count(distinct (subject_kind, subject_id)) from new_result")[0]
         if subjects > SITE_SUBJECTS_MAX:
             raise GpuwatchError(
                 f"returns {subjects:,} subjects; at most {SITE_SUBJECTS_MAX:,} are allowed: narrow its select"
@@ -97,7 +97,7 @@ def _row_words(rule: Rule, at: EvaluationScope, version: str) -> dict[str, Any]:
 
 
 def _normal(store: Store, rule: Rule, by_set: bool) -> str:
-    """The SELECT that turns found_row into rows of new_verdict; `by_set`: only those of one parameter set."""
+    """The SELECT that turns found_row into rows of new_result; `by_set`: only those of one parameter set."""
     names = {row[0] for row in store.sql("select column_name from (describe found_row)")}
     unknown = sorted(names - set(_COLUMNS) - {"chain", "hour_us"})
     if unknown:

@@ -29,7 +29,7 @@ HELD_BUCKETS = (
     "compute",
 )
 BUCKETS = FREE_BUCKETS + HELD_BUCKETS
-"""Every bucket of contract.md section 5, in the order of cumulative rounding."""
+"""Every bucket of the ledger, in the order of cumulative rounding."""
 
 PART_SAMPLES_MAX = 3_500_000
 """Samples of a slice that are computed at a time: more at once need more memory than the store may use."""
@@ -160,6 +160,6 @@ def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
         row = found[0]
         raise LedgerDoesNotClose(
             f"the ledger of cluster {cluster!r} does not close: GPU {row['gpu']} in the hour of {rfc3339(row['hour_us'])} "
-            f"has {row['capacity']} us of capacity and {row['booked']} us recorded "
+            f"has {row['capacity']} us of capacity and {row['recorded']} us recorded "
             f"({len(found)} such device-hours); run 'gpuwatch analyze' again, and report it if it stays"
         )

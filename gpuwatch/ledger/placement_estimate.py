@@ -1,6 +1,6 @@
 """Chooses devices for holds that a scheduler reports without a label, index or UUID: free devices in index order.
 
-Pure: the result depends only on the arguments. A placed hold is marked `estimated` (domain.md section 7.5) unless the
+Pure: the result depends only on the arguments. A placed hold is marked `estimated` unless the
 reported UUIDs and counts leave no choice.
 """
 

@@ -1,4 +1,4 @@
--- A row is an hour of a job whose devices stop together at regular intervals: D17 of domain.md 3.2.
+-- A row is an hour of a job whose devices stop together at regular intervals.
 -- Which jobs those are, and in which minutes they stop, is decided before (gpuwatch/advisor/periodic.py): checkpoint_hour has a row
 -- a job and hour, checkpoint_minute one a minute of a pause.
 with pause as (

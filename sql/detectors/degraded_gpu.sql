@@ -1,4 +1,4 @@
--- A row is a GPU and an hour in which it reports a hardware fault, held or not: D21 of domain.md 3.2.
+-- A row is a GPU and an hour in which it reports a hardware fault, held or not.
 -- XIDs 13, 31, 43 and 45 are faults of applications and are never read here. An exporter repeats the last XID until the
 -- driver is reloaded: consecutive hours with the same report are one event, which began with the first.
 with reading as (

@@ -1,5 +1,5 @@
 -- A row is a pool and an hour in which nodes with GPUs of one model ran several drivers, or a job asked for a newer CUDA than
--- its node's driver has: D7 of domain.md 3.2. A rollout that is through within a day is no finding (Rule.least_us).
+-- its node's driver has. A rollout that is through within a day is no finding (Rule.least_us).
 with sampled as (
     select s.hour_us, d.node, arg_max(c.driver, s.last_us) as driver
     from context_span s

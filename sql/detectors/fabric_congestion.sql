@@ -1,5 +1,5 @@
 -- A row is a leaf switch and an hour in which several gangs that reach over its nodes exchanged less than in the week before
--- and waited more: D19 of domain.md 3.2. One gang may have changed its work; two that do not know of each other have not.
+-- and waited more. One gang may have changed its work; two that do not know of each other have not.
 -- The subject is the pool of the nodes below the switch, by the name of the switch.
 with switch as (
     select child as node, parent as leaf, valid_from_us, valid_until_us

@@ -1,4 +1,4 @@
--- A row is an hour of a device of a job that reports busy while few of its SMs work: D1 of domain.md 3.2.
+-- A row is an hour of a device of a job that reports busy while few of its SMs work.
 -- Five-minute windows of one device and one run are evaluated, without the first minutes of a run and its last two.
 with chain_size as (
     select chain, count(distinct device_id) as devices

@@ -1,4 +1,4 @@
--- A row is a gang and an hour in which some of its pods held devices while the rest found no place: D10 of domain.md 3.2.
+-- A row is a gang and an hour in which some of its pods held devices while the rest found no place.
 -- Waiting: pods without a node. Pods that pull an image or run init containers have one.
 with gang as (
     select

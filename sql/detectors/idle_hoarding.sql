@@ -1,4 +1,4 @@
--- A row is a chain of runs in which devices were held and idle: D2 of domain.md 3.2.
+-- A row is a chain of runs in which devices were held and idle.
 -- The idle sample and the run of idle samples are the ledger's own (sql/ledger/piece.sql, idle.sql): waste stays within
 -- bucket hoarded. A busy sample, a missing sample or another owner ends a run of idle samples.
 with linked as (

@@ -1,4 +1,4 @@
--- A row is an hour of a device: memory in use without a job, or memory of a job that only grows: D12 of domain.md.
+-- A row is an hour of a device: memory in use without a job, or memory of a job that only grows.
 -- Candidates come from the hours; their raw samples show when, and that nothing ran there.
 with leaf as (
     select d.device_id, d.node, d.gpu, d.gi, d.model, d.profile

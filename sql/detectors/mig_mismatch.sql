@@ -1,5 +1,5 @@
 -- A row is a MIG slice and an hour of a job on it, where a smaller profile would have held all that the slice was used for in
--- seven days, or where the job ended because the slice's memory was full: D4 of domain.md 3.2.
+-- seven days, or where the job ended because the slice's memory was full.
 -- mig_fit (made before) has the smaller profiles of each profile: their memory, and their SMs and share by those of the slice.
 with held_hour as materialized (
     select

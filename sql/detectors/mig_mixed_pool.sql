@@ -1,4 +1,4 @@
--- A row is a pool and an hour in which it held GPUs in MIG mode beside whole ones of the same model: D6 of domain.md 3.2.
+-- A row is a pool and an hour in which it held GPUs in MIG mode beside whole ones of the same model.
 -- Reported where a request may land on the wrong kind, or waits for one kind while the other is free.
 -- A GPU repartitioned within the hour, or out of service, is of neither kind.
 with present as (

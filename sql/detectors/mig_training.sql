@@ -1,4 +1,4 @@
--- A row is a chain of runs of a training gang with members on MIG slices: D5 of domain.md 3.2. Slices of a GPU have no NVLink
+-- A row is a chain of runs of a training gang with members on MIG slices. Slices of a GPU have no NVLink
 -- and no peer-to-peer between them, so that traffic between the members goes through the host.
 with slice as (
     select device_id

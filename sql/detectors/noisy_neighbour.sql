@@ -1,4 +1,4 @@
--- A row is an hour of a job that loses a GPU's time to another one on the same GPU: D14 of domain.md 3.2.
+-- A row is an hour of a job that loses a GPU's time to another one on the same GPU.
 -- Only GPUs whose samples of one instant name several owners with separate readings count; MIG slices are isolated.
 with shared as (
     select distinct s.device_id, s.hour_us

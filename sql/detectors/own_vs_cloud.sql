@@ -1,5 +1,5 @@
 -- A row is a pool whose GPUs are paid for in the more expensive way: owned where the cloud would cost less, or rented where owning would.
--- own_case (made before) compares the two for each pool and model over the last whole days: D22 of domain.md 3.2.
+-- own_case (made before) compares the two for each pool and model over the last whole days.
 with pool_device as (
     select device_id, pool, model
     from device

@@ -1,5 +1,5 @@
 -- A row is an hour of: a job that was preempted again and again; a pool in which more was preempted than it has GPUs; a queue
--- in which jobs of higher priority wait behind lower ones that they may displace. D16 of domain.md 3.2.
+-- in which jobs of higher priority wait behind lower ones that they may displace.
 with hour as (
     select unnest(range($since_us // 3600000000, $until_us // 3600000000)) * 3600000000 as hour_us
 ),

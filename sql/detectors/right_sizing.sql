@@ -1,5 +1,5 @@
--- A row is an hour of a job on one whole GPU that would fit, by all it did since it began, into something smaller: D24 of
--- domain.md 3.2. What fits and what it costs less is decided before (gpuwatch/advisor/right_size.py): smaller_size has a row an hour.
+-- A row is an hour of a job on one whole GPU that would fit, by all it did since it began, into something smaller.
+-- What fits and what it costs less is decided before (gpuwatch/advisor/right_size.py): smaller_size has a row an hour.
 select
     s.chain,
     s.hour_us as start_us,

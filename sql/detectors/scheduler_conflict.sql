@@ -1,5 +1,5 @@
 -- A row is a pool of GPUs and a day at whose end, over the 7 days before it, two or more authorities had placed work on the
--- same nodes, in turns: D13 of domain.md 3.2. Nodes of their own, or a node handed over once, are no conflict. Who placed a run
+-- same nodes, in turns. Nodes of their own, or a node handed over once, are no conflict. Who placed a run
 -- says run_placer (sql/views).
 with place as (
     select device_id, node, coalesce(pool, model, 'unknown') as pool

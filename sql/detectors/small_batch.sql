@@ -1,4 +1,4 @@
--- A row is an hour of a device of a job whose kernels are too small for it, for two hours or longer: D18 of domain.md 3.2.
+-- A row is an hour of a device of a job whose kernels are too small for it, for two hours or longer.
 -- Hours reported by false-utilization, and those next to them, are left to it: one cause, one finding.
 with false_utilization_hour as (
     select distinct j.chain, v.hour_us + next_us as hour_us, unnest(v.device_ids) as device_id

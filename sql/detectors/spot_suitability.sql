@@ -1,4 +1,4 @@
--- A row is a job that spot capacity would make cheaper, lost work counted twice: D23 of domain.md 3.2. spot_case (made before)
+-- A row is a job that spot capacity would make cheaper, lost work counted twice. spot_case (made before)
 -- has the possible saving, computed as in `gpuwatch decide spot`.
 with recent as (
     select

@@ -1,5 +1,5 @@
 -- A row is a queue and an hour in which jobs waited below its own quota while others used more than theirs, or in which a
--- quota that its queue had not used for a week kept others waiting: D15 of domain.md 3.2.
+-- quota that its queue had not used for a week kept others waiting.
 with hour as (
     select unnest(range($since_us // 3600000000, $until_us // 3600000000)) * 3600000000 as hour_us
 ),

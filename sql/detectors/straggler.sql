@@ -1,5 +1,5 @@
--- A row is a job, a run of it and an hour in which one GPU of the gang was slow and the others waited for it: D11 of
--- domain.md 3.2. The slow one computes longer than the rest of its gang (the same work takes it more of the time), most of
+-- A row is a job, a run of it and an hour in which one GPU of the gang was slow and the others waited for it.
+-- The slow one computes longer than the rest of its gang (the same work takes it more of the time), most of
 -- the time, with a known cause: a low clock, hardware slowdown, heat, a narrow PCIe link or NVLink errors that the
 -- others have not. Uneven work without such a cause (stages of a pipeline, experts, rank 0) is not reported.
 with gang_run as (

@@ -1,5 +1,5 @@
 -- A row is a job, a run of it and an hour in which its GPUs talked over links that are slower than those of a place that was
--- free when it began: D3 of domain.md 3.2. Gangs come from gang, gang_link and gang_placement
+-- free when it began. Gangs come from gang, gang_link and gang_placement
 -- (sql/topology/placement/gangs.sql, gpuwatch/topology/gangs.py).
 with talked as (
     select
@@ -32,7 +32,7 @@ hourly as (
     from talked
     group by all
 ),
--- A step is 1 + phi (r - 1) times as long (domain.md 4.3), phi being the exposed share on the best links; measured on these
+-- A step is 1 + phi (r - 1) times as long, phi being the exposed share on the best links; measured on these
 -- links it is the share c = phi r / (1 + phi (r - 1)). Where it was not measured, both ends of what is published.
 slowed as (
     select

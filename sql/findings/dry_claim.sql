@@ -9,4 +9,4 @@ where cluster = $cluster and detector <> $detector
     and (device_id, hour_us, bucket) in (select (device_id, hour_us, bucket) from new_claim);
 
 create or replace temp table touched_subject as
-select distinct subject_kind, subject_id, cause_us from new_verdict;
+select distinct subject_kind, subject_id, cause_us from new_result;

@@ -1,6 +1,6 @@
 -- Removes the earlier results of a rule for what it evaluates again, and records the subjects and hours this affects.
 -- $mode: hours (rows that begin in the window), runs (the chains of job_chain, and jobs that no longer exist), all.
-create or replace temp table old_verdict as
+create or replace temp table old_result as
 select rowid as number, subject_kind, subject_id, cause_us, start_us
 from verdict
 where detector = $detector and cluster = $cluster
@@ -15,7 +15,7 @@ where detector = $detector and cluster = $cluster
 insert into claim_hour
 select distinct c.hour_us
 from verdict_claim c
-join old_verdict o
+join old_result o
     on o.subject_kind = c.subject_kind and o.subject_id = c.subject_id and o.cause_us is not distinct from c.cause_us
     and o.start_us = c.verdict_us
 where c.detector = $detector and c.cluster = $cluster;
@@ -23,7 +23,7 @@ where c.detector = $detector and c.cluster = $cluster;
 delete from verdict_claim
 where detector = $detector and cluster = $cluster
     and (subject_kind, subject_id, coalesce(cause_us, -1), verdict_us) in (
-        select (subject_kind, subject_id, coalesce(cause_us, -1), start_us) from old_verdict
+        select (subject_kind, subject_id, coalesce(cause_us, -1), start_us) from old_result
     );
 
-delete from verdict where rowid in (select number from old_verdict);
+delete from verdict where rowid in (select number from old_result);

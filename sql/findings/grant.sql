@@ -23,7 +23,7 @@ laid as (
 asked as (
     select distinct cluster, device_id, run_id, hour_us, bucket from wanted_claim
 ),
-booked as (
+recorded as (
     select
         a.*,
         l.profile,
@@ -54,7 +54,7 @@ spread as (
         *,
         sum(us) over parts - us as part_from_us,
         sum(us) over parts as part_to_us
-    from booked
+    from recorded
     window parts as (
         partition by cluster, device_id, run_id, hour_us, bucket
         order by share_num::double / share_den, share_den, profile, us

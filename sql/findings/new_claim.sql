@@ -1,8 +1,8 @@
--- A row of new_claim is device time that new_verdict claims, summed over its list of claims.
+-- A row of new_claim is device time that new_result claims, summed over its list of claims.
 create or replace temp table new_claim as
 with listed as (
     select detector, cluster, subject_kind, subject_id, cause_us, start_us as verdict_us, unnest(claims) as claim
-    from new_verdict
+    from new_result
 )
 select
     detector,

@@ -1,5 +1,5 @@
--- A row of new_verdict is the result of a rule for one subject in one span; claims: the time it counts as wasted.
-create or replace temp table new_verdict as
+-- A row of new_result is the result of a rule for one subject in one span; claims: the time it counts as wasted.
+create or replace temp table new_result as
 select
     *,
     null::struct(device_id bigint, run_id bigint, hour_us bigint, bucket varchar, us bigint)[] as claims

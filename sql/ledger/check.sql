@@ -16,7 +16,7 @@ with owned as (
     where c.cluster = $cluster
     group by all
 ),
-booked as (
+recorded as (
     select
         d.parent_id,
         l.hour_us,
@@ -25,7 +25,7 @@ booked as (
                 schedulable_us + stranded_us + out_of_service_us + mig_remainder_us + unobserved_us + hoarded_us
                 + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us
             )::hugeint * l.share_num * ($scale // l.share_den)
-        ) as booked,
+        ) as recorded,
         min(
             least(
                 schedulable_us, stranded_us, out_of_service_us, mig_remainder_us, unobserved_us, hoarded_us,
@@ -41,9 +41,9 @@ select
     coalesce(d.gpu, parent_id::varchar) as gpu,
     hour_us,
     (coalesce(o.capacity, 0) // $scale)::bigint as capacity,
-    (coalesce(b.booked, 0) // $scale)::bigint as booked
+    (coalesce(r.recorded, 0) // $scale)::bigint as recorded
 from owned o
-full join booked b using (parent_id, hour_us)
+full join recorded r using (parent_id, hour_us)
 left join device d on d.device_id = parent_id
-where coalesce(o.capacity, 0) <> coalesce(b.booked, 0) or b.lowest < 0
+where coalesce(o.capacity, 0) <> coalesce(r.recorded, 0) or r.lowest < 0
 order by hour_us, gpu;

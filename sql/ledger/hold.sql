@@ -100,6 +100,13 @@ left join hourly after on after.device_id = own.device_id and after.hour_us = ow
 
 delete from reading where device_id in (select device_id from sparse_device);
 
+-- A value covers the time since the value before it, at most two intervals; the last one is held for one interval.
+create or replace temp macro value_at(at_us, before_us, before_value, after_us, after_value, interval_us) as
+case
+    when at_us > after_us - least(coalesce(after_us - before_us, interval_us), 2 * interval_us) then after_value
+    when at_us <= before_us + interval_us then before_value
+end;
+
 insert into reading by name
 select
     a.device_id,
@@ -113,53 +120,13 @@ select
     a.xid_code,
     a.sm_clock_mhz,
     a.gpu_temp_celsius,
-    case
-        when a.observed_us > a.gr_after_us - least(
-            coalesce(a.gr_after_us - a.gr_before_us, p.gr_interval_us), 2 * p.gr_interval_us
-        ) then a.gr_after
-        when a.observed_us <= a.gr_before_us + p.gr_interval_us then a.gr_before
-    end as gr_engine_ratio,
-    case
-        when a.observed_us > a.sm_after_us - least(
-            coalesce(a.sm_after_us - a.sm_before_us, p.sm_interval_us), 2 * p.sm_interval_us
-        ) then a.sm_after
-        when a.observed_us <= a.sm_before_us + p.sm_interval_us then a.sm_before
-    end as sm_active_ratio,
-    case
-        when a.observed_us > a.tensor_after_us - least(
-            coalesce(a.tensor_after_us - a.tensor_before_us, p.tensor_interval_us), 2 * p.tensor_interval_us
-        ) then a.tensor_after
-        when a.observed_us <= a.tensor_before_us + p.tensor_interval_us then a.tensor_before
-    end as tensor_active_ratio,
-    case
-        when a.observed_us > a.dram_after_us - least(
-            coalesce(a.dram_after_us - a.dram_before_us, p.dram_interval_us), 2 * p.dram_interval_us
-        ) then a.dram_after
-        when a.observed_us <= a.dram_before_us + p.dram_interval_us then a.dram_before
-    end as dram_active_ratio,
-    case
-        when a.observed_us > a.fp_after_us - least(
-            coalesce(a.fp_after_us - a.fp_before_us, p.fp_interval_us), 2 * p.fp_interval_us
-        ) then a.fp_after
-        when a.observed_us <= a.fp_before_us + p.fp_interval_us then a.fp_before
-    end as fp_active_ratio,
-    case
-        when a.observed_us > a.util_after_us - least(
-            coalesce(a.util_after_us - a.util_before_us, p.util_interval_us), 2 * p.util_interval_us
-        ) then a.util_after
-        when a.observed_us <= a.util_before_us + p.util_interval_us then a.util_before
-    end as gpu_util_ratio,
-    case
-        when a.observed_us > a.power_after_us - least(
-            coalesce(a.power_after_us - a.power_before_us, p.power_interval_us), 2 * p.power_interval_us
-        ) then a.power_after
-        when a.observed_us <= a.power_before_us + p.power_interval_us then a.power_before
-    end as power_watts,
-    case
-        when a.observed_us > a.nvlink_after_us - least(
-            coalesce(a.nvlink_after_us - a.nvlink_before_us, p.nvlink_interval_us), 2 * p.nvlink_interval_us
-        ) then a.nvlink_after
-        when a.observed_us <= a.nvlink_before_us + p.nvlink_interval_us then a.nvlink_before
-    end as nvlink_bytes_per_s
+    value_at(a.observed_us, a.gr_before_us, a.gr_before, a.gr_after_us, a.gr_after, p.gr_interval_us) as gr_engine_ratio,
+    value_at(a.observed_us, a.sm_before_us, a.sm_before, a.sm_after_us, a.sm_after, p.sm_interval_us) as sm_active_ratio,
+    value_at(a.observed_us, a.tensor_before_us, a.tensor_before, a.tensor_after_us, a.tensor_after, p.tensor_interval_us) as tensor_active_ratio,
+    value_at(a.observed_us, a.dram_before_us, a.dram_before, a.dram_after_us, a.dram_after, p.dram_interval_us) as dram_active_ratio,
+    value_at(a.observed_us, a.fp_before_us, a.fp_before, a.fp_after_us, a.fp_after, p.fp_interval_us) as fp_active_ratio,
+    value_at(a.observed_us, a.util_before_us, a.util_before, a.util_after_us, a.util_after, p.util_interval_us) as gpu_util_ratio,
+    value_at(a.observed_us, a.power_before_us, a.power_before, a.power_after_us, a.power_after, p.power_interval_us) as power_watts,
+    value_at(a.observed_us, a.nvlink_before_us, a.nvlink_before, a.nvlink_after_us, a.nvlink_after, p.nvlink_interval_us) as nvlink_bytes_per_s
 from around a
 join field_pace p using (device_id, hour_us);

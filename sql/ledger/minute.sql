@@ -1,5 +1,5 @@
 -- A row of minute is a held device, its owned span and a minute: microseconds in each bucket that was observed.
--- The fractions of domain.md 2.4 become microseconds by cumulative rounding, so that each piece adds up exactly.
+-- The fractions of each bucket become microseconds by cumulative rounding, so that each piece adds up exactly.
 create or replace temp table minute as
 with hoarding as (
     select device_id, span_us, from_us

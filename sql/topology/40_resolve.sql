@@ -23,7 +23,7 @@ edge as (
     union
     select child, child_kind, parent_kind, until_us from candidate
 ),
-piece as (
+edge_span as (
     select *, lead(at_us) over (partition by child, child_kind, parent_kind order by at_us) as end_us
     from edge
     anti join plain using (child, child_kind, parent_kind)
@@ -32,7 +32,7 @@ decided as (
     select
         p.child, p.child_kind, p.parent_kind, p.at_us, p.end_us, t.parent, t.level, t.trust,
         min(t.source) as source, max(t.node) as node, min(t.floor_us) as floor_us
-    from piece p
+    from edge_span p
     join candidate t
         on t.child = p.child and t.child_kind = p.child_kind and t.parent_kind = p.parent_kind
         and t.from_us <= p.at_us and t.until_us >= p.end_us

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.analysis.pipeline import AnalyzeReport, analyze
-from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.model import CLAIM, CONTEXT, NODE, WHOLE_GPU, Records, context_key, device_key
 from gpuwatch.rules.rule import Rule
 from gpuwatch.settings import Settings
@@ -275,9 +275,13 @@ def page_rows(page: Path) -> dict[str, str]:
 
 
 def printed(name: str, value: float) -> str:
-    """A threshold's default as a doc page prints it: minutes, GB/s, or a plain number."""
+    """A threshold's default as a doc page prints it: a time in its largest whole unit, GB/s, or a plain number."""
     if name.endswith(("_us", "_us_min")):
-        return f"{value / MINUTE_US:g} min"
+        units = ((DAY_US, 2, "d"), (HOUR_US, 2, "h"), (MINUTE_US, 1, "min"), (SECOND_US, 1, "s"))
+        unit, word = next(
+            ((us, word) for us, least, word in units if value % us == 0 and value >= least * us), (1, "µs")
+        )
+        return f"{value / unit:g} {word}"
     if "bytes_per_s" in name:
         return f"{value / 1e9:g} GB/s"
     return f"{value:g}"

@@ -150,7 +150,7 @@ left join (
 where l.gi >= 0;
 
 -- A row of capacity_span is an elementary span of a device with its share of the physical GPU; the shares of one GPU
--- add up to 1, a part that no slice covers is the GPU's own row in bucket mig_remainder (domain.md 5.4). Spans of slices
+-- add up to 1, a part that no slice covers is the GPU's own row in bucket mig_remainder. Spans of slices
 -- end where another method of sharing begins.
 create or replace temp table capacity_span as
 with edge as (

@@ -137,7 +137,7 @@ shared_once as (
     from shared_span
     group by all
 ),
--- Under MPS a pod has one of R replicas; the others are free (domain.md 7.2). Time slices are divided among those bound.
+-- Under MPS a pod has one of R replicas; the others are free. Time slices are divided among those bound.
 replica as (
     select d.device_id, s.replicas
     from new_device d
