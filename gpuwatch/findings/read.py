@@ -182,8 +182,10 @@ def page(
             after_key=after_key,
             limit=most + 1,
         )
-    following = _cursor_after(rows[most - 1]) if len(rows) > most else None
-    return Page(_with_texts(store, rows[:most]), following)
+    shown, following = rows[:most], None
+    if len(rows) > most:
+        following = write_cursor(*(shown[-1][name] for name in ("first_rank", "second_rank", "key")))
+    return Page(_with_texts(store, shown), following)
 
 
 def _list(names: Collection[str] | None) -> list[str] | None:
@@ -193,10 +195,6 @@ def _list(names: Collection[str] | None) -> list[str] | None:
 def _titled(known: Mapping[str, Rule], sought: str | None) -> list[str]:
     """The detectors with a title that matches the search."""
     return [] if sought is None else [name for name, rule in known.items() if sought in rule.title.lower()]
-
-
-def _cursor_after(row: Mapping[str, Any]) -> str:
-    return write_cursor(row["first_rank"], row["second_rank"], row["key"])
 
 
 def write_cursor(first: float, second: float, name: str) -> str:
