@@ -54,7 +54,7 @@ def explain(
     if frozen is not None:
         others.append(closed.difference(frozen, head))
         head |= closed.frozen_head(frozen)
-    # Behind the lines of the books come those that no book has.
+    # The lines of the ledger come first, then those that are not in it.
     more = [one for one in others if one is not None]
     items += more[max(offset - count, 0) : max(offset + limit - count, 0)]
     return _page(asked, head, items, count + len(more), offset)
@@ -85,7 +85,7 @@ def _head(asked: Asked) -> dict[str, Any]:
 
 
 def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
-    """What the books say of the charge now; zero where they have nothing of it."""
+    """The charge in the live ledger; zero if it has no such row."""
     priced = asked.currency is not None
     if book is None:
         zero = "0.000000000000"

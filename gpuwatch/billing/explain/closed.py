@@ -32,7 +32,7 @@ class Frozen:
 
 
 def frozen(state: State, asked: Asked, teams: Collection[str] | None) -> Frozen | None:
-    """The frozen row that a charge's id stands for; None where its window is answered by the live books."""
+    """The frozen row of a charge id; None if the live ledger answers its window."""
     closing = Periods(state).at(asked.window)
     by = [name for name, _ in asked.group]
     answer = frozen_answer(state, asked.window, by, asked.cluster, teams, pool=asked.pool)
@@ -74,7 +74,7 @@ def frozen_head(found: Frozen) -> dict[str, Any]:
 
 
 def difference(found: Frozen, live: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The line from what the books say now to what was frozen; None where nothing has changed since."""
+    """The line from the live ledger's amount to the frozen one; None if nothing has changed since."""
     charge = found.charge
     assert charge is not None
     seconds = _seconds(charge) - Decimal(live["gpu_seconds_exact"])

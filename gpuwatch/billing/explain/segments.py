@@ -1,4 +1,4 @@
-"""The lines of a charge in the store: its segments from the books, and what a policy adds to them."""
+"""The lines of a charge in the store: its segments from the ledger, and the amounts that a policy adds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NoSuchCharge(UsageError):
 
 
 def shown_window(asked: Asked) -> dict[str, str]:
-    """The window of a charge as JSON has it. Raises NoSuchCharge where no chargeback would have made its id."""
+    """The window of a charge as JSON. Raises NoSuchCharge for an id that no chargeback could have made."""
     if len(dict(asked.group)) < len(asked.group):
         raise NoSuchCharge
     try:
@@ -57,7 +57,7 @@ def shown_window(asked: Asked) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Span:
-    """Whole UTC days under one policy; `number` is what SQL calls it."""
+    """Whole UTC days under one policy; `number` identifies the policy in SQL."""
 
     number: int
     policy: Policy
@@ -67,7 +67,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Book:
-    """A charge whose lines lie in temporary tables: the row itself, sums of its lines, and pages of them."""
+    """A charge with its lines in temporary tables: the row itself, sums of its lines, and pages of them."""
 
     store: Store
     scale: Scale
@@ -83,11 +83,11 @@ class Book:
 
     @property
     def lines(self) -> int:
-        """How many there are."""
+        """The number of lines."""
         return int(self.totals["lines"]) + int(self.totals["rest"])
 
     def page(self, offset: int, limit: int) -> list[dict[str, Any]]:
-        """Rows of sql/billing/explain/page.sql. To be called once: the books are then read for the devices of this page only."""
+        """Rows of sql/billing/explain/page.sql. Call it once: it reads the ledger for the devices of this page only."""
         if self.asked["kind"] == "allocated" and not self.bucketed:
             self._read_buckets(offset + 1, offset + limit)
         return self.store.rows("billing/explain/page", offset=offset, limit=limit)
@@ -100,7 +100,7 @@ class Book:
         )[0]
         start_us, end_us = self.window.start_us, self.window.end_us
         if low is not None:
-            # Whole hours are read as they are; an edge within one would have to be worked out.
+            # Whole hours need no division at their edges.
             start_us, end_us = max(low // HOUR_US * HOUR_US, start_us), min(-(-high // HOUR_US) * HOUR_US, end_us)
         near = dict(self.asked) | {"start_us": start_us, "end_us": end_us}
         self.store.run("billing/explain/near", **near, first=first, last=last)
@@ -109,7 +109,7 @@ class Book:
 
 @contextmanager
 def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | None) -> Iterator[Book | None]:
-    """The live books of a charge, within the block; None where they have no such row, or none that may be seen."""
+    """A charge of the live ledger, within the block; None if there is no such row, or none that the caller may see."""
     rules = load_policies(state)
     with working_tables(store):
         scale, parameters, plain = published(store, state, asked, teams, rules)
@@ -158,7 +158,7 @@ def _book(
     plain: bool,
 ) -> Book:
     spans = _spans(store, rules, asked.window, plain)
-    # Only where a basis tells buckets apart the books of all lines are needed; else those of a page.
+    # The buckets of all lines are needed only if the basis depends on them; else those of a page.
     bucketed = asked.kind == "allocated" and any(span.policy.parts("allocated") < PARTS for span in spans)
     store.run("billing/explain/unit", **words)
     with store.view("policy_span", _table(spans)):
@@ -201,7 +201,7 @@ def _buckets(store: Store, words: Mapping[str, object], first: int, last: int) -
 
 
 def _spans(store: Store, rules: Policies, window: Window, plain: bool) -> list[Span]:
-    """The days of a window by policy, under the numbers that sql/cost has for these."""
+    """The days of a window by policy, with the numbers that SQL uses for them."""
     known: dict[int, int] = {} if plain else dict(store.sql("select distinct day_us, policy from cell where part = 0"))
     found: list[Span] = []
     low, high = store.sql("select min(start_us), max(end_us) from capacity")[0]

@@ -1,4 +1,4 @@
-"""Closing a billing period over the books, and finding what changed in closed ones since."""
+"""Closes billing periods, and finds later changes to closed ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HOURS = 24
 NAMED_MAX = 8
 """Days, or missing rates, that a refusal names; it counts the rest."""
 SEEN = "period_seen:"
-"""Notes of the state: what a closed period was last compared with, by its name."""
+"""Prefix of settings that store what a closed period was last compared with."""
 _CLOSED = pa.schema([("name", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64())])
 
 
@@ -56,12 +56,12 @@ def close(
     force: bool = False,
     price: Callable[[], bool] | None = None,
 ) -> Closing:
-    """Freezes a finished week or month as the books say it now; what was found of other periods is posted first.
+    """Freezes a finished week or month as the ledger has it now; corrections of other periods are posted first.
 
-    `price` prices with the newest cards and is False where that has to wait; None prices on this connection. Raises
-    UsageError for another name, PeriodConflict (with what to do) for a period that is not over, not booked, whose books
-    do not close, or is closed; and, unless `force`, for days without books and time without a price. StoreBusy where
-    prices have to wait.
+    `price` reprices with the newest cards, and returns False if that has to wait; None reprices on this connection. Raises
+    UsageError for another name; PeriodConflict (with the fix) if the period is not over, not computed yet, closed already,
+    or its ledger does not add up, and, unless `force`, for days without a complete ledger and time without a price;
+    StoreBusy if repricing has to wait.
     """
     window = finished(name, now_us)
     periods = Periods(state)
@@ -73,7 +73,7 @@ def close(
     elif not price():
         raise StoreBusy(f"period {name}: an analysis holds the books; close it when that is done")
     find_corrections(store, state, now_us)
-    # One transaction: what is checked and what is frozen are of the same books.
+    # One transaction: the checks and the frozen rows see the same ledger.
     with store.transaction():
         missing = _check(store, name, window, force)
         fine, teams = (_live(store, state, window, by) for by in (FINE, ("team",)))
@@ -96,10 +96,10 @@ def close(
 
 
 def find_corrections(store: Store, state: State, now_us: int) -> int:
-    """Posts what differs between closed periods and the books of now, less what was posted before; returns the lines.
+    """Posts the differences between closed periods and the current ledger that were not posted yet; returns how many lines.
 
-    Periods of which neither books, prices nor cards have changed cost a look at numbers only. A period with hours that
-    wait to be computed waits too. Doing it again posts nothing.
+    A period whose ledger, prices and cards are unchanged costs only a comparison of fingerprints. A period with hours that
+    still have to be computed waits. Running it again posts nothing.
     """
     closed = Periods(state).in_force()
     if not closed:
@@ -123,7 +123,7 @@ def find_corrections(store: Store, state: State, now_us: int) -> int:
 
 
 def _check(store: Store, name: str, window: Window, force: bool) -> list[str]:
-    """Days without books; raises PeriodConflict where the books of the window cannot be frozen."""
+    """Days without a complete ledger; raises PeriodConflict if the ledger of the window cannot be frozen."""
     span = {"start_us": window.start_us, "end_us": window.end_us}
     if owed := store.rows("billing/periods/owed", **span)[0]["hours"]:
         raise PeriodConflict(
@@ -148,7 +148,7 @@ def _check(store: Store, name: str, window: Window, force: bool) -> list[str]:
 
 
 def _prints(store: Store, closed: Sequence[InForce]) -> list[dict[str, Any]]:
-    """What the charges of each period follow from, in their order."""
+    """Fingerprints of the data behind the charges of each period, in their order."""
     rows = [{"name": one.name, "start_us": one.window.start_us, "end_us": one.window.end_us} for one in closed]
     with store.view("closed_period", pa.Table.from_pylist(rows, schema=_CLOSED)):
         found = {row["name"]: row for row in store.rows("billing/periods/fingerprint")}
@@ -156,7 +156,7 @@ def _prints(store: Store, closed: Sequence[InForce]) -> list[dict[str, Any]]:
 
 
 def _correct(store: Store, state: State, one: InForce, why: str, now_us: int) -> int | None:
-    """Posts the lines of one period; None where somebody else has posted, or opened it, meanwhile."""
+    """Posts the lines of one period; None if it was reopened, or if other lines were posted meanwhile."""
     posted = Corrections(state).of(one.name)
     content = Periods(state).rows(one)
     fine = one.level == stored.FINE
@@ -190,13 +190,13 @@ def _plus(one: Mapping[Key, Amounts], other: Mapping[Key, Amounts]) -> dict[Key,
 
 
 def _why(was: Mapping[str, int], now: Mapping[str, int]) -> str:
-    """What is behind a correction: the cards that have changed, or data that came later."""
+    """The reason of a correction: the changed cards, or late data."""
     changed = [f"{kind} version {now.get(kind, 0)}" for kind in sorted({*was, *now}) if was.get(kind) != now.get(kind)]
     return ", ".join(changed) or "late data"
 
 
 def _live(store: Store, state: State, window: Window, by: Sequence[str]) -> records.Chargeback:
-    """What the books say now, whatever is closed."""
+    """The charges of the live ledger, whether or not the period is closed."""
     return chargeback.chargeback(store, state, window, by, closed=False)
 
 

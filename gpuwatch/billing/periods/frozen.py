@@ -1,4 +1,4 @@
-"""Rows of closed periods: how they are frozen, written down for the hash, and compared with the books of later."""
+"""Rows of closed periods: frozen, written as text for the hash, and compared with a later ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = ("team", "user", "queue", "namespace", "account", "job", "gpu_model", "m
 COARSE = ("team", "cluster", "gpu_model", "mig_profile")
 """Dimensions of rows that were frozen before rows were fine, and of the summary of a period."""
 KEY = (*WORDS, "kind", "cause", "origin")
-"""What a row is known by, beside its currency: `origin` is EXTERNAL for money that no device costs, else None."""
+"""The key of a row, together with its currency; `origin` is EXTERNAL for money that is not the cost of a device."""
 EXTERNAL = "external"
 FORMAT = "gpuwatch-period-1"
 CENT_PICO = 10 ** (EXACT_PLACES - CENT_PLACES)
@@ -38,7 +38,7 @@ class Amounts:
     cost: int | None
 
     def plus(self, other: Amounts, sign: int = 1) -> Amounts:
-        """The sum, or with `sign` -1 the difference; what has no price on both sides has none."""
+        """The sum, or with `sign` -1 the difference; without a price on either side it has none."""
         known = [side for side in (self.cost, other.cost) if side is not None]
         cost = (self.cost or 0) + sign * (other.cost or 0) if known else None
         return Amounts(self.gpu_seconds + sign * other.gpu_seconds, cost)
@@ -48,7 +48,7 @@ NOTHING = Amounts(0, None)
 
 
 def canonical(value: Any) -> str:
-    """The one way in which a value is written: JSON with sorted keys, without blanks, other scripts as they are."""
+    """The canonical text of a value: JSON with sorted keys, without blanks, and with non-ASCII characters unescaped."""
     return _ENCODER.encode(value)
 
 
@@ -63,7 +63,7 @@ def content_of(name: str, start: str, end: str, versions: Mapping[str, int], par
     """
     head = {"format": FORMAT, "period": name, "start": start, "end": end, "versions": dict(versions)}
     texts = {key: canonical(value) for key, value in head.items()}
-    # A row is written once: what it is sorted by is what stands in the list.
+    # Each row is written once, and sorted by its text.
     texts |= {part: f"[{','.join(sorted(canonical(dict(row)) for row in rows))}]" for part, rows in parts.items()}
     return f"{{{','.join(f'{canonical(key)}:{texts[key]}' for key in sorted(texts))}}}"
 
@@ -104,7 +104,7 @@ def coarse(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def differences(before: Mapping[Key, Amounts], after: Mapping[Key, Amounts]) -> dict[Key, Amounts]:
-    """After minus before by key, only where something differs, in order of the words."""
+    """After minus before by key, where something differs, in order of the key."""
     found: dict[Key, Amounts] = {}
     for key in sorted(before.keys() | after.keys(), key=_place):
         delta = after.get(key, NOTHING).plus(before.get(key, NOTHING), -1)
@@ -169,7 +169,7 @@ def cents_by_currency(amounts: Iterable[tuple[str | None, Decimal | str | None]]
 
 
 def summary(rows: Sequence[Row], published: Sequence[Row], by: Sequence[str] = COARSE) -> list[dict[str, Any]]:
-    """Frozen rows by fewer words, with cents: each team's add up to what was published of it."""
+    """Frozen rows by fewer dimensions, with cents: each team's rows add up to its published total."""
     totals = {_outer(row): row for row in published}
     groups: dict[Key, dict[Key, Amounts]] = defaultdict(dict)
     for row in rows:
@@ -193,7 +193,7 @@ def summary(rows: Sequence[Row], published: Sequence[Row], by: Sequence[str] = C
 
 
 def _outer(row: Row) -> Key:
-    """What rows by team are published by: the cause of external money only."""
+    """The key of a row by team; only external money keeps its cause."""
     origin = row.get("origin")
     return row["team"], row["kind"], row["currency"], origin, row.get("cause") if origin else None
 
