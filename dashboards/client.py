@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 Row = dict[str, Any]
 """A JSON object from the API; the API reference documents the fields."""
 
-COOKIE = "gpuwatch_token"
-"""Holds a browser's token. The API accepts it too, so that export links work."""
+COOKIE = "gpuwatch_session"
+"""Holds the id of a browser's session. The API accepts it too, so that export links work."""
 
 PLAIN = re.compile(r"[\w.~+/=-]{1,512}", re.ASCII)
 """The tokens that may be sent in a header."""
@@ -63,7 +63,7 @@ class ApiFailure(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """The browser's token and address. The pages have no permissions of their own."""
+    """The browser's token or session, and its address. The pages have no permissions of their own."""
 
     token: str | None = None
     """Sent as `Authorization`, when signing in."""
@@ -156,6 +156,15 @@ class Api:
     async def me(self) -> Row:
         """Scope, teams and name of the caller; whether tokens are required; the version."""
         return await self.get("me")
+
+    async def start_session(self) -> Row:
+        """Starts a session for the token: its id, and the seconds until it expires."""
+        response = await self.client.send(self.caller, "POST", "/api/v1/session", {})
+        return dict(response.json())
+
+    async def end_session(self) -> None:
+        """Ends the session of the cookie."""
+        await self.client.send(self.caller, "DELETE", "/api/v1/session", {})
 
     async def fleet(self) -> Row:
         """GPUs and slices now, by cluster, pool and model."""

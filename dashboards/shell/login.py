@@ -1,4 +1,4 @@
-"""Sign-in by token: a plain form; the token goes into an HttpOnly cookie, never into a page or a URL."""
+"""Sign-in by token: a plain form; an HttpOnly cookie keeps the id of a session, and nothing keeps the token."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpuwatch.dashboards.client import COOKIE, PLAIN, ApiFailure, Caller, Client
 from gpuwatch.dashboards.shell.query import ROOT
 
 MAX_FORM = 4096
-DAY_S = 86400
-COOKIE_DAYS = 30
+FORMER_COOKIE = "gpuwatch_token"
+"""Earlier versions kept the token itself in it."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -56,8 +56,10 @@ def login_routes(client: Client) -> list[Route]:
         token, target = fields.get("token", [""])[0].strip(), safe_next(fields.get("next", [""])[0])
         if not PLAIN.fullmatch(token):
             return page(target, "This is not a valid token. Paste the whole line that the command printed.", 400)
+        api = client.of(caller_of(request, token))
         try:
-            me = await client.of(caller_of(request, token)).me()
+            me = await api.me()
+            session = {} if me.get("scope") == "ingest" else await api.start_session()
         except ApiFailure as error:
             if error.status == 401:
                 return page(target, "This token is unknown, expired or revoked.", 401)
@@ -67,18 +69,30 @@ def login_routes(client: Client) -> list[Route]:
         response = RedirectResponse(target, 303)
         response.set_cookie(
             COOKIE,
-            token,
-            max_age=COOKIE_DAYS * DAY_S,
+            str(session["session"]),
+            max_age=int(session["expires_in_s"]),
             path="/",
             secure=is_https(request),
             httponly=True,
             samesite="strict",
         )
+        forget(response, FORMER_COOKIE, request)
         return response
 
     async def sign_out(request: Request) -> Response:
         response = RedirectResponse(f"{ROOT}/login", 303)
-        response.delete_cookie(COOKIE, path="/", secure=is_https(request), httponly=True, samesite="strict")
+        if cookie := request.cookies.get(COOKIE):
+            try:
+                await client.of(caller_of(request, cookie=cookie)).end_session()
+            except ApiFailure as error:
+                if error.status != 401:  # the session has not ended on the server: say so instead of hiding it
+                    return page(
+                        f"{ROOT}/",
+                        f"You are still signed in. {error.message} {error.hint}".strip(),
+                        error.status or 502,
+                    )
+        forget(response, COOKIE, request)
+        forget(response, FORMER_COOKIE, request)
         return response
 
     return [
@@ -86,6 +100,11 @@ def login_routes(client: Client) -> list[Route]:
         Route(f"{ROOT}/login", sign_in, methods=["POST"]),
         Route(f"{ROOT}/logout", sign_out, methods=["POST"]),
     ]
+
+
+def forget(response: Response, cookie: str, request: Request) -> None:
+    """Removes a cookie from the browser."""
+    response.delete_cookie(cookie, path="/", secure=is_https(request), httponly=True, samesite="strict")
 
 
 def page(target: str, error: str = "", status: int = 200) -> Response:
@@ -121,7 +140,7 @@ def is_https(request: Request) -> bool:
     )
 
 
-def caller_of(request: Request, token: str) -> Caller:
+def caller_of(request: Request, token: str | None = None, cookie: str | None = None) -> Caller:
     """The caller of a plain HTTP request."""
     address = (request.client.host, request.client.port) if request.client else ("", 0)
-    return Caller(token, None, address, passed_on(request.headers))
+    return Caller(token, cookie, address, passed_on(request.headers))

@@ -16,13 +16,14 @@ from gpuwatch.api.errors import ApiError
 from gpuwatch.api.limits import Buckets, Clock
 from gpuwatch.api.local_callers import LOCAL_NAMES, SAFE_METHODS, from_own_address, is_local, same_origin
 from gpuwatch.state.actor import HEADER, decoded, sent_by, typed_by
-from gpuwatch.state.tokens import Tokens
+from gpuwatch.state.sessions import Sessions
+from gpuwatch.state.tokens import Token, Tokens
 
 if TYPE_CHECKING:
     from gpuwatch.service.service import Service
 
-COOKIE = "gpuwatch_token"
-"""Holds a browser's token once somebody has signed in on the pages: HttpOnly, and sent by no other site."""
+COOKIE = "gpuwatch_session"
+"""Holds the id of a browser's session once somebody has signed in on the pages: HttpOnly, and sent by no other site."""
 FAILURES_PER_S, FAILURES_BURST = 0.2, 20.0
 """Wrong tokens of one client address that are answered 401; beyond, 429. A right token is never refused for them."""
 REQUESTS_PER_S, REQUESTS_BURST = 500.0, 5000.0
@@ -52,6 +53,8 @@ class Access:
     name: str
     owner: bool = False
     """Whether the caller may read the data directory itself: it knows the secret that lies there."""
+    token: Token | None = None
+    """The token that gives this access, also through a session."""
 
     @property
     def reads(self) -> bool:
@@ -69,6 +72,7 @@ class Guard:
         self._service = service
         self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
         self._tokens = Tokens(service.state)
+        self.sessions = Sessions(service.state)
         self._failures = Buckets(FAILURES_PER_S, FAILURES_BURST, clock)
         self._requests = Buckets(REQUESTS_PER_S, REQUESTS_BURST, clock)
         self._limiter = CapacityLimiter(LOOKUPS_AT_ONCE)
@@ -77,15 +81,16 @@ class Guard:
         """Raises ApiError: 401 without a valid token, 403 from an address that is not allowed, 429 for too many requests."""
         text, cookie = _presented(request)
         local = is_local(request, self._hosts)
-        if text is not None and _same(text, self._service.local_secret):
+        if text is not None and not cookie and _same(text, self._service.local_secret):
             if not local and not from_own_address(request):
                 raise ApiError(403, "the local secret opens nothing from elsewhere")
             return self._paced(Access("admin", None, typed_by(_user(request)), owner=True), "local")
-        token = None if text is None else await self.run(self._tokens.resolve, text, self._service.now_us())
+        resolve = self.sessions.resolve if cookie else self._tokens.resolve
+        token = None if text is None else await self.run(resolve, text, self._service.now_us())
         if token is not None:
             if cookie and request.method not in SAFE_METHODS and not same_origin(request):
                 raise ApiError(403, "the request comes from another site")
-            return self._paced(Access(token.scope, token.teams, token.name), token.id)
+            return self._paced(Access(token.scope, token.teams, token.name, token=token), token.id)
         # A browser may still have the cookie of another server on this machine: it says nothing here.
         if (text is None or cookie) and local and self._opens_to_loopback() and not await self.run(self._tokens.exist):
             return self._paced(Access("admin", None, sent_by(_user(request))), "loopback")
@@ -119,7 +124,7 @@ class Guard:
             return _too_often(wait, "too many wrong tokens from this address")
         return ApiError(
             401,
-            "the token is unknown, revoked or expired",
+            "the token is unknown, revoked or expired, or the session has ended",
             headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
         )
 
@@ -181,7 +186,7 @@ Ingester = Annotated[Access, Depends(ingester)]
 
 
 def _presented(request: Request) -> tuple[str | None, bool]:
-    """(token text, whether a cookie brought it). A header that is no bearer token counts as a wrong token."""
+    """(token text or session id, whether a cookie brought it). A header that is no bearer token counts as a wrong token."""
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, value = header.partition(" ")

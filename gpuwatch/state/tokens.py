@@ -110,6 +110,13 @@ class Tokens:
         token = _read(row)
         return token if token.valid_at(now_us) else None
 
+    def valid(self, identity: str, now_us: int) -> Token | None:
+        """The token of an id, unless it is revoked or expired."""
+        with self._state.transaction(write=False) as connection:
+            row = connection.execute(sa.select(_token).where(_token.c.id == identity)).mappings().first()
+        token = None if row is None else _read(row)
+        return token if token is not None and token.valid_at(now_us) else None
+
     def exist(self) -> bool:
         """Whether any token is in force or has expired: while none is, loopback is admin. A revoked one counts no more."""
         query = sa.select(sa.func.count()).select_from(_token).where(_token.c.revoked_us.is_(None))

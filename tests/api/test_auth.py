@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
+from gpuwatch.state.sessions import DURATION_US, MAX_PER_TOKEN
 from gpuwatch.state.tokens import Tokens
 from tests.worlds.api import NOW_US, Api
 
@@ -253,25 +255,74 @@ def test_guessing_from_one_network_counts_together(api: Api) -> None:
     assert 429 == [api.get("/api/v1/me", token="gw_0_0", peer=peer).status_code for peer in peers][-1]
 
 
-def test_a_browser_may_show_its_token_in_a_cookie(api: Api) -> None:
-    """Where the pages' sign-in put it; it counts as the token does."""
-    cookie = {"Cookie": f"gpuwatch_token={api.token('admin')}"}
+def session(api: Api, token: str) -> dict[str, str]:
+    """The cookie of a new session."""
+    answer = api.request("POST", "/api/v1/session", token=token)
+    assert 201 == answer.status_code
+    return {"Cookie": f"gpuwatch_session={answer.json()['session']}"}
 
-    assert [200, 415, 401] == [
+
+def test_a_browser_shows_its_session_in_a_cookie(api: Api) -> None:
+    """It counts as the token does; the token itself opens nothing there."""
+    token = api.token("admin")
+    cookie = session(api, token)
+
+    assert [200, 415, 401, 401] == [
         api.get("/api/v1/me", headers=cookie, peer=ELSEWHERE).status_code,
         api.request("PUT", "/api/v1/rates", headers=cookie, peer=ELSEWHERE).status_code,
-        api.get("/api/v1/me", headers={"Cookie": "gpuwatch_token=gw_0_0"}).status_code,
+        api.get("/api/v1/me", headers={"Cookie": f"gpuwatch_session={token}"}).status_code,
+        api.get("/api/v1/me", headers={"Cookie": f"gpuwatch_token={token}"}).status_code,
     ]
+    assert "test" == api.get("/api/v1/me", headers=cookie).json()["name"]
+
+
+def test_a_session_ends_by_sign_out_revocation_and_time(api: Api) -> None:
+    tokens = Tokens(api.service.state)
+    token, other = api.token("read"), api.token("read")
+    ended, revoked, old = session(api, token), session(api, other), session(api, token)
+    api.request("DELETE", "/api/v1/session", headers=ended)
+    tokens.revoke(other.split("_")[1], "test", api.service.now_us())
+
+    assert [401, 401, 200] == [api.get("/api/v1/me", headers=one).status_code for one in (ended, revoked, old)]
+    api.moment[0] += DURATION_US
+    assert 401 == api.get("/api/v1/me", headers=old).status_code
+
+
+def test_a_session_does_not_outlive_its_token(api: Api) -> None:
+    tokens, now_us = Tokens(api.service.state), api.service.now_us()
+    _, text = tokens.create("short", "read", None, now_us + 60_000_000, "test", now_us)
+    answer = api.request("POST", "/api/v1/session", token=text).json()
+
+    assert 60 == answer["expires_in_s"]
+
+
+def test_sessions_are_stored_as_digests_and_bounded(api: Api) -> None:
+    token = api.token("read")
+    first = session(api, token)
+    text = first["Cookie"].partition("=")[2]
+    for _ in range(MAX_PER_TOKEN):
+        api.moment[0] += 1
+        last = session(api, token)
+    with api.service.state.transaction(write=False) as connection:
+        stored = connection.execute(sa.text("select digest from session")).all()
+
+    assert (MAX_PER_TOKEN, False) == (len(stored), text in str(stored))
+    assert [401, 200] == [api.get("/api/v1/me", headers=one).status_code for one in (first, last)]
+
+
+def test_a_session_needs_a_token(bare: Api) -> None:
+    """Trust in loopback cannot be carried elsewhere."""
+    assert 400 == bare.request("POST", "/api/v1/session").status_code
 
 
 def test_a_cookie_of_another_server_says_nothing(bare: Api) -> None:
     """Ports of one machine share cookies: a fresh server is not locked by an older one's."""
-    assert 200 == bare.get("/api/v1/me", headers={"Cookie": "gpuwatch_token=gw_0_0"}).status_code
+    assert 200 == bare.get("/api/v1/me", headers={"Cookie": "gpuwatch_session=x"}).status_code
 
 
 def test_another_site_cannot_use_the_cookie_to_change_anything(api: Api) -> None:
     """Even where a browser sends it."""
-    headers = {"Cookie": f"gpuwatch_token={api.token('admin')}", "Origin": "https://evil.example"}
+    headers = {**session(api, api.token("admin")), "Origin": "https://evil.example"}
 
     assert 403 == api.request("PUT", "/api/v1/rates", headers=headers).status_code
 

@@ -450,6 +450,14 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
             return {"items": [], "checks": [], "unattributed_ratio": None, "unobserved_ratio": None}
         return QUALITY
 
+    @app.post("/api/v1/session")
+    def start_session(request: Request) -> Json:
+        return {"session": f"session-{token_of(request)}", "expires_in_s": 3600}
+
+    @app.delete("/api/v1/session", status_code=204)
+    def end_session() -> None:
+        app.state.ended = True
+
     fake_money.install(app)
     fake_rules.install(app)
     return app
@@ -458,4 +466,8 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
 def token_of(request: Request) -> str:
     """The token of the header, else of the cookie."""
     header = request.headers.get("authorization")
-    return header.removeprefix("Bearer ") if header else request.cookies.get("gpuwatch_token", "")
+    return (
+        header.removeprefix("Bearer ")
+        if header
+        else request.cookies.get("gpuwatch_session", "").removeprefix("session-")
+    )

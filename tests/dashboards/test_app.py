@@ -175,14 +175,14 @@ def test_the_cookie_is_the_token_of_the_pages() -> None:
     app = made(tokens=True)
 
     assert "Sign in to see this" in show(app, "/ui/jobs")
-    assert "resnet-ddp" in show(app, "/ui/jobs", headers={"cookie": f"gpuwatch_token={fake_api.GOOD}"})
+    assert "resnet-ddp" in show(app, "/ui/jobs", headers={"cookie": f"gpuwatch_session=session-{fake_api.GOOD}"})
 
 
 def test_the_token_is_not_in_what_a_page_holds() -> None:
     """The routing callback answers with everything the browser keeps."""
     app = made(tokens=True)
 
-    assert fake_api.GOOD not in show(app, "/ui/", headers={"cookie": f"gpuwatch_token={fake_api.GOOD}"})
+    assert fake_api.GOOD not in show(app, "/ui/", headers={"cookie": f"gpuwatch_session=session-{fake_api.GOOD}"})
 
 
 def test_a_page_that_cannot_be_drawn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_every_header_of_a_proxy_is_passed_on() -> None:
 @pytest.mark.parametrize(
     ("cookie", "expected"),
     [
-        pytest.param("gw_a.b-c", "gpuwatch_token=gw_a.b-c", id="as the cookie it came in"),
+        pytest.param("gw_a.b-c", "gpuwatch_session=gw_a.b-c", id="as the cookie it came in"),
         pytest.param("x; other=1", None, id="no second cookie"),
         pytest.param("x" * 600, None, id="no token is that long"),
     ],

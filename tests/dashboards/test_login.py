@@ -34,7 +34,10 @@ def sign_in(token: str, goal: str = "/ui/jobs", **more: Any) -> httpx.Response:
 
 def cookie(response: httpx.Response) -> Any:
     """The cookie an answer sets."""
-    return SimpleCookie(response.headers["set-cookie"])["gpuwatch_token"]
+    found = SimpleCookie()
+    for header in response.headers.get_list("set-cookie"):
+        found.load(header)
+    return found["gpuwatch_session"]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,7 @@ def test_the_right_token_is_kept_where_no_script_reads_it() -> None:
     kept = cookie(response)
 
     assert (303, "/ui/jobs") == (response.status_code, response.headers["location"])
+    assert (f"session-{fake_api.GOOD}", "3600") == (kept.value, kept["max-age"])
     assert (True, "strict", "/", "") == (kept["httponly"], kept["samesite"].lower(), kept["path"], kept["secure"])
 
 
@@ -76,9 +80,10 @@ def test_another_site_cannot_sign_anybody_in_or_out() -> None:
 
 
 def test_signing_out_forgets() -> None:
-    response = send("POST", "/ui/logout")
+    APP.state.ended = False
+    response = send("POST", "/ui/logout", headers={"cookie": f"gpuwatch_session=session-{fake_api.GOOD}"})
 
-    assert "/ui/login" == response.headers["location"]
+    assert ("/ui/login", True) == (response.headers["location"], APP.state.ended)
     assert "0" == cookie(response)["max-age"]
 
 

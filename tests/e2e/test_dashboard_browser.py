@@ -330,7 +330,7 @@ def test_signing_in_keeps_the_token_out_of_the_page(tab: Open) -> None:
         page.wait_for_url(f"{base}/ui/jobs?{WINDOW}", timeout=PATIENCE_MS)
         expect(page.locator("#page")).to_contain_text("redtrain", timeout=PATIENCE_MS)
         kept = page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie")
-        cookie = next(one for one in page.context.cookies() if one["name"] == "gpuwatch_token")
+        cookie = next(one for one in page.context.cookies() if one["name"] == "gpuwatch_session")
 
         assert "bluetrain" not in page.content()
         assert token not in page.content() + kept + page.url
