@@ -8,6 +8,9 @@ from gpuwatch.core.clock import DAY_US
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 
+NEVER_US = -(2**62)
+"""Before every sample: nothing is as old."""
+
 
 @dataclass(frozen=True)
 class Retained:
@@ -21,18 +24,29 @@ def retain(store: Store, settings: Settings, now_us: int) -> Retained:
     """Deletes raw samples and minutes past their retention, all or nothing; running it again changes nothing.
 
     Age counts back from the newest sample of the store, not from the wall clock: imported history stays whole however
-    old it is. A sample from after `now_us` (a wrong clock) does not count, so it cannot make the others old. Days that
-    wait to be booked stay, and so do the first and the last hour of each device.
+    old it is. It counts days with samples at most: a clock that is weeks ahead for minutes adds one day, and makes no
+    more than one day old. A sample from after `now_us` does not count at all. Days that wait to be computed stay, and
+    so do the first and the last hour of each device.
     """
-    newest = store.sql("select max(last_us) from context_span where last_us <= $now", now=now_us)[0][0]
-    if newest is None:
-        return Retained()
+    days = [
+        int(row[0])
+        for row in store.sql(
+            """select distinct hour_us // $day * $day
+            from context_span
+            where last_us <= $now
+            order by 1 desc
+            limit $most""",
+            day=DAY_US,
+            now=now_us,
+            most=1 + max(settings.raw_retention_days, settings.minute_retention_days),
+        )
+    ]
     before = _rows(store)
     with store.transaction():
         store.run(
             "store/retention/retain",
-            raw_until_us=_day(newest - settings.raw_retention_days * DAY_US),
-            minute_until_us=_day(newest - settings.minute_retention_days * DAY_US),
+            raw_until_us=_oldest_kept(days, settings.raw_retention_days),
+            minute_until_us=_oldest_kept(days, settings.minute_retention_days),
         )
     after = _rows(store)
     return Retained(before.samples - after.samples, before.minutes - after.minutes)
@@ -64,8 +78,9 @@ def skip_retired(store: Store, cluster: str) -> int:
     return store.run("store/retention/skip_retired", cluster=cluster)
 
 
-def _day(at_us: int) -> int:
-    return at_us // DAY_US * DAY_US
+def _oldest_kept(days: list[int], kept: int) -> int:
+    """The first of the days that stay, of the days with samples, newest first: the newest and `kept` before it."""
+    return min(days[kept], days[0] - kept * DAY_US) if len(days) > kept else NEVER_US
 
 
 def _rows(store: Store) -> Retained:

@@ -492,8 +492,9 @@ def test_a_method_that_gives_the_same_shares_books_nothing_again() -> None:
 def test_days_whose_samples_are_gone_keep_the_method_they_were_booked_with() -> None:
     late = 30 * 24 * HOUR
     parts = layout(H100, SEVEN)
-    world = World().add(*(samples(p, [*minutes(0, HOUR), *minutes(late, late + HOUR)], IDLE) for p in parts)).book()
-    retain(world.store, world.settings, T0_US + 40 * DAY_US)
+    measured = [*minutes(0, HOUR), *minutes(late - 24 * HOUR, late - 23 * HOUR), *minutes(late, late + HOUR)]
+    world = World().add(*(samples(part, measured, IDLE) for part in parts)).book()
+    retain(world.store, replace(world.settings, raw_retention_days=1), T0_US + 40 * DAY_US)
     world.settings = replace(SETTINGS, mig_share_method="memory")
     world.attribute()
 

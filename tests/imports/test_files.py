@@ -276,6 +276,15 @@ def test_a_sample_from_the_future_does_not_make_the_others_old() -> None:
     assert Retained() == retain(world.store, Settings(), us(8 * DAY))
 
 
+def test_a_clock_that_jumped_ahead_for_minutes_makes_one_day_old_at_most() -> None:
+    """Samples of a day 25 days ahead, under a clock that is as far ahead: of seven days within retention one goes."""
+    world = week().add(samples(GPU, [31 * DAY, 31 * DAY + 600], job="job")).book()
+    retain(world.store, Settings(raw_retention_days=6, minute_retention_days=6), us(32 * DAY))
+
+    assert [1, 2, 3, 4, 5, 6, 31] == days_of(world, "sealed_day", "day_us")
+    assert {1, 2, 3, 4, 5, 6} < set(days_of(world, "device_minute", "hour_us"))
+
+
 def test_a_day_that_waits_to_be_booked_stays() -> None:
     world = week()
     world.store.sql("insert into dirty_hour values ('c1', $h)", h=T0_US + HOUR_US)

@@ -267,12 +267,13 @@ def test_shares_stay_when_the_samples_they_follow_from_are_gone() -> None:
         used("x", 0, HOUR, 0.6),
         used("y", 0, HOUR, 0.2),
         *pods("x", "y"),
+        samples(A, minutes(late - 24 * HOUR, late - 23 * HOUR)),
         samples(A, minutes(late, late + HOUR)),
         sliced(),
     )
     world.book()
     before = splits(world)
-    retain(world.store, world.settings, T0_US + 40 * DAY_US)
+    retain(world.store, replace(world.settings, raw_retention_days=1), T0_US + 40 * DAY_US)
     world.attribute()
     assert [] == world.rows("dirty_hour")
     world.settings = SETTINGS

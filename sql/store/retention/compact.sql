@@ -38,7 +38,7 @@ where rowid in (
             node,
             observed_us,
             row(
-                state, since_us, reason, gpu_model, devices, sharing, replicas, mig_strategy, pool, labels
+                state, since_us, reason, gpu_model, devices, sharing, replicas, mig_strategy, pool, labels, created_us
             ) as content
         from node
         where observed_us is not null
