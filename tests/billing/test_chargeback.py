@@ -203,7 +203,7 @@ def test_a_filter_lets_no_other_team_through(seed: int, teams: set[str]) -> None
     expected = sum((s for (owner, _, _), (s, _) in every.items() if owner in teams), Fraction(0))
     jobs = {job for owner, job, _ in every if owner in teams}
 
-    for by in BYS:
+    for by in rng.sample(BYS, 3):
         bill = chargeback.chargeback(world.store, state, window, by, teams=teams)
         books = chargeback.ledger(world.store, state, window, by, teams=teams, step_us=HOUR_US)
         assert rounded(expected, 6) == bill.gpu_seconds == books.capacity_gpu_seconds
@@ -254,7 +254,7 @@ def test_the_ledger_is_the_capacity_and_the_bill(seed: int) -> None:
         end=window.end_us,
     )[0][0]
 
-    for by in BYS:
+    for by in rng.sample(BYS, 3):
         bill = chargeback.chargeback(world.store, state, window, by)
         whole = chargeback.ledger(world.store, state, window, by)
         stepped = chargeback.ledger(world.store, state, window, by, step_us=rng.choice((HOUR_US, DAY_US)))

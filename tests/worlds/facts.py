@@ -12,6 +12,7 @@ from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
+from tests.worlds.templates import computed_once
 from tests.worlds.world import BUSY, H100, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples
 
 A, B, C = Gpu("GPU-a"), Gpu("GPU-b", index=1), Gpu("GPU-c", "n2")
@@ -24,6 +25,7 @@ DETECTORS = ("false-utilization", "idle-hoarding")
 TEAMS = (TeamRule("account", "red", "search"), TeamRule("account", "blue", "vision"))
 
 
+@computed_once
 def fleet_of_three() -> tuple[World, State]:
     """Two hours of three GPUs: job 1 (search) idles on n1 for both, job 2 (vision) is hollow on n1 for the first hour and
     still idles after it, job 3 (nobody's) works on n2. Jobs 1 and 2 go on.
