@@ -117,7 +117,7 @@ def _answers(found: Closing, by: Sequence[str], pool: str | None) -> bool:
 
 
 def _in_scope(words: Mapping[str, Any], cluster: str | None, pool: str | None) -> bool:
-    return cluster in (None, words["cluster"]) and pool in (None, words["pool"])
+    return cluster in (None, words["cluster"]) and pool in (None, words.get("pool"))
 
 
 def corrections_in(
