@@ -175,8 +175,8 @@ def _inputs(store: Store, scope: ClusterScope) -> frozenset[str]:
 def defer(store: Store, cluster: str, rules: Iterable[Rule], from_us: int, failure: str | None = None) -> None:
     """Adds the time since `from_us` to the backlog of rules: they are evaluated over it next time."""
     with store.transaction():
-        for rule in rules:
-            store.run("findings/defer", cluster=cluster, detector=rule.id, from_us=from_us, failure=failure)
+        names = [rule.id for rule in rules]
+        store.run("findings/defer", cluster=cluster, detectors=names, from_us=from_us, failure=failure)
 
 
 def behind(store: Store, cluster: str, rules: Iterable[Rule], sets: Sets) -> list[Rule]:

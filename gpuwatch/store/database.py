@@ -150,8 +150,8 @@ class Store(Connection):
             raise self._explained(error) from error
 
     def _has_room(self) -> bool:
-        if self.path is None:
-            return True
+        if self.path is None:  # a store in memory has no log
+            return False
         with suppress(OSError):
             log = self.path / f"{FILE_NAME}.wal"
             logged = log.stat().st_size if log.exists() else 0

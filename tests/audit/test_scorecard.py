@@ -31,6 +31,7 @@ from gpuwatch.report.scorecard.plan import left_out_sentence
 from gpuwatch.rules import layers
 from gpuwatch.rules.rule import layer_of, rules
 from tests.worlds.detectors import IDLE, WORK, World, us
+from tests.worlds.templates import computed_once
 
 ROOT = Path(__file__).parents[2]
 NOW_US = us(10_000)
@@ -408,10 +409,17 @@ def hoard(world: World) -> None:
     world.job("7", ["GPU-a", "GPU-b"], 0, 24 * HOURS)
 
 
-def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it(world: World) -> None:
+@computed_once
+def hoarded() -> World:
+    """That job, analysed."""
+    world = World("sqlite://")
     hoard(world)
+    told(world)
+    return world
 
-    found = told(world)
+
+def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it() -> None:
+    found = told(hoarded())
 
     waste = found["waste"]
     rows = [one for one in waste["buckets"] if one["waste"]]
@@ -425,8 +433,8 @@ def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it(world: Worl
     assert "idle-hoarding" == found["actions"][0]["id"]
 
 
-def test_only_what_was_claimed_within_the_window_counts(world: World) -> None:
-    hoard(world)
+def test_only_what_was_claimed_within_the_window_counts() -> None:
+    world = hoarded()
     whole = told(world)
     half = told(world, Window(us(12 * HOURS), us(24 * HOURS)))
 
@@ -470,8 +478,8 @@ def test_an_exempt_finding_asks_for_nothing() -> None:
         pytest.param("exempt", None, 1, id="one that its owner exempted is left out"),
     ],
 )
-def test_what_owners_said_is_heeded(world: World, action: str, verdict: str | None, left_out: int) -> None:
-    hoard(world)
+def test_what_owners_said_is_heeded(action: str, verdict: str | None, left_out: int) -> None:
+    world = hoarded()
     before = told(world)
     (key,) = before["actions"][0]["keys"]
     until = NOW_US + DAY_US if action == "snooze" else None

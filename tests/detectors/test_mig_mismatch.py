@@ -201,7 +201,7 @@ def test_one_slice_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> N
 
     expected = [(one.key, one.started, one.wasted_s) for one in said(at_once, RULE)]
     assert 1 == len(expected)
-    by_hour = hour_by_hour(on_slice(World(tmp_path / "hours"), "a", (LENGTH, SMALL)), HOURS, RULE, step=3)
+    by_hour = hour_by_hour(on_slice(World(tmp_path / "hours"), "a", (LENGTH, SMALL)), HOURS, RULE, step=11)
     assert expected == [(one.key, one.started, one.wasted_s) for one in by_hour]
 
 

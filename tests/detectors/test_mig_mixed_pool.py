@@ -141,7 +141,7 @@ def test_one_pool_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> No
 
     expected = [(one.key, one.started) for one in said(at_once, RULE)]
     assert 1 == len(expected)
-    by_hour = hour_by_hour(pool(World(tmp_path / "hours"), "p", length=360), 6, RULE)
+    by_hour = hour_by_hour(pool(World(tmp_path / "hours"), "p", length=360), 6, RULE, step=2)
     assert expected == [(one.key, one.started) for one in by_hour]
 
 

@@ -42,6 +42,7 @@ from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import retain
 from tests.ledger.test_ledger_properties import steady
+from tests.worlds.templates import computed_once
 from tests.worlds.world import (
     BUSY,
     CLUSTER,
@@ -281,7 +282,7 @@ def test_the_documented_dollars_are_those_of_the_layouts() -> None:
 
 
 def test_the_documented_example_is_what_is_billed() -> None:
-    world = repartitioned().book()
+    world = repartitioned_and_booked()
     items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]
     found: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
     for item in items:
@@ -315,8 +316,13 @@ def repartitioned(*rows: Any, until: int = HOUR) -> World:
     return world
 
 
+@computed_once
+def repartitioned_and_booked() -> World:
+    return repartitioned().book()
+
+
 def test_an_id_that_is_used_again_is_another_slice_on_another_line() -> None:
-    world = repartitioned().book()
+    world = repartitioned_and_booked()
     state = priced(world)
 
     assert {
@@ -370,7 +376,7 @@ def test_a_layout_that_stood_for_a_minute_is_billed_for_a_minute() -> None:
 
 
 def test_memory_of_an_old_layout_is_not_that_of_the_new_one() -> None:
-    world = repartitioned().book()
+    world = repartitioned_and_booked()
     items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]
 
     used = [i["utilisation"]["fb_used_ratio"] for i in items if i["gi"] == 1]

@@ -21,8 +21,8 @@ from gpuwatch.simulate import simulate
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
-FLEETS = [(16, 1, seed) for seed in range(1, 7)] + [(32, 2, seed) for seed in (11, 12, 13, 14)]
-"""(GPUs, days, seed): ten fleets; longer ones have room for more of what detectors look for."""
+FLEETS = [(16, 1, seed) for seed in (1, 2, 3)] + [(32, 2, seed) for seed in (11, 12)]
+"""(GPUs, days, seed); longer ones have room for more of what detectors look for. `make accuracy` measures many more."""
 SCENES = "noisy-neighbour,preemption-thrash,scheduler-conflict,mig-mismatch,degraded-gpu"
 """What one more fleet has: shared GPUs, work that is taken off, GPUs of two schedulers, nodes that join late."""
 STEP_S = 60

@@ -26,8 +26,8 @@ from gpuwatch.state import State
 from gpuwatch.store.database import FILE_NAME, Store
 from tests.worlds.patience import PATIENCE_S
 
-ROUNDS = 20
-KILLS_A_DIRECTORY = 5
+ROUNDS = 12
+KILLS_A_DIRECTORY = 4
 SEED = 20261121
 SETTINGS = Settings(default_interval_s=60.0)
 LENGTH_S = {"import": 1.2, "analyze": 1.0}

@@ -28,6 +28,7 @@ DIMENSIONS = (
     ("account", "queue", "team"),
     ("job", "slice"),
 )
+SOME = (*DIMENSIONS[::6], *DIMENSIONS[-2:])
 SUMS = ("word_day", "slice_day", "team_day")
 BUCKETS = ("charged", "schedulable", "stranded", "unobserved", "hoarded", "gap", "below_roof", "compute")
 
@@ -107,7 +108,7 @@ def test_runs_of_the_same_words_are_one_row_until_a_rule_parts_them() -> None:
 def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) -> None:
     world, state, rng = drawn(11)
     window = windows(rng)[1]
-    before = [told(world, state, window, by) for by in DIMENSIONS]
+    before = [told(world, state, window, by) for by in SOME]
     store = world.store
     tables = [name for (name,) in store.sql("select table_name from duckdb_tables() where not temporary order by 1")]
     store.sql("attach $path as old", path=str(tmp_path / "gpuwatch.duckdb"))
@@ -124,10 +125,10 @@ def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) ->
         upgraded.store.close()
         upgraded.store = opened
         assert [] == days(opened)
-        assert before == [told(upgraded, state, window, by) for by in DIMENSIONS]
+        assert before == [told(upgraded, state, window, by) for by in SOME]
         chargeback.price_all(opened, state)
         assert days(store) == days(opened)
-        assert before == [told(upgraded, state, window, by) for by in DIMENSIONS]
+        assert before == [told(upgraded, state, window, by) for by in SOME]
         assert [sums(store, table) for table in SUMS] == [sums(opened, table) for table in SUMS]
 
 
