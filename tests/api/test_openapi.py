@@ -17,7 +17,7 @@ from gpuwatch.api.bodies import request_body
 from gpuwatch.api.schema.common import Strict
 from tests.worlds.api import Api
 
-EXAMPLES = 10
+EXAMPLES = 6
 CHECKS: tuple[CheckFunction, ...] = (
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
