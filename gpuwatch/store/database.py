@@ -162,7 +162,9 @@ class Store(Connection):
         """Writes a copy of the store as it is now to a new file; others go on reading and writing meanwhile."""
         own = self._execute("select current_database()").fetchall()[0][0]
         try:
-            self._execute("attach $path as copy_target (storage_version 'v1.5.0')", {"path": str(path)}).fetchall()
+            # DuckDB 1.5 takes no parameter here.
+            target = str(path).replace("'", "''")
+            self._execute(f"attach '{target}' as copy_target (storage_version '{STORAGE_VERSION}')").fetchall()
             try:
                 close_to_others(path)
                 self._execute(f'copy from database "{own}" to copy_target').fetchall()

@@ -111,7 +111,7 @@ def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) ->
     before = [told(world, state, window, by) for by in SOME]
     store = world.store
     tables = [name for (name,) in store.sql("select table_name from duckdb_tables() where not temporary order by 1")]
-    store.sql("attach $path as old", path=str(tmp_path / "gpuwatch.duckdb"))
+    store.sql(f"attach '{tmp_path / 'gpuwatch.duckdb'}' as old")
     for table in tables:
         store.sql(f"create table old.{table} as from {table}")
     store.sql("alter table old.book_day drop column device_id")

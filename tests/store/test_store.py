@@ -89,7 +89,7 @@ def test_a_missing_directory_is_not_made_when_only_reading(tmp_path: Path) -> No
 def test_a_file_that_is_no_database_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"this is no database" * 1000)
 
-    with pytest.raises(StoreError, match="cannot open the store in") as refused:
+    with pytest.raises(StoreError, match="is damaged") as refused:
         Store.open(tmp_path)
     assert "\n" not in str(refused.value)
 
@@ -370,3 +370,14 @@ def test_labels_of_the_same_instants_are_shared_spans() -> None:
 
 def test_the_step_of_these_worlds_is_the_default_interval() -> None:
     assert STEP_S == World().settings.default_interval_s
+
+
+def test_a_copy_may_go_to_a_folder_with_a_quote_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "ada's"
+    folder.mkdir()
+    with Store.open(None) as store:
+        store.sql("insert into dirty_hour values ('c1', 1)")
+        store.copy_to(folder / "gpuwatch.duckdb")
+
+    with Store.open(folder) as copied:
+        assert [("c1", 1)] == copied.sql("select * from dirty_hour")
