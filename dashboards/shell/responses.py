@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 from urllib.parse import urlsplit
 
 from dash import Dash
@@ -11,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpuwatch.dashboards.shell.callback_types import fault
 from gpuwatch.dashboards.shell.query import ROOT
 
 SUITES = f"{ROOT}/_dash-component-suites/"
@@ -29,6 +31,8 @@ MAX_CACHED = 64
 SMALL = 1024
 COMPRESSED = ("javascript", "text/", "json", "svg")
 YEAR = "public, max-age=31536000, immutable"
+
+_log = logging.getLogger("gpuwatch.dashboards")
 
 
 def policy(dash: Dash) -> str:
@@ -57,6 +61,13 @@ class Guarded:
         if method != "POST" and not path.startswith(OWN):
             # Every page is served by the same document; its script reads the URL.
             scope = {**scope, "path": f"{ROOT}/", "raw_path": f"{ROOT}/".encode()}
+        if method == "POST" and path == UPDATE:
+            body = await read_body(receive)
+            if (wrong := fault(body)) is not None:
+                _log.warning("%s: %s", path, wrong)
+                await PlainTextResponse(wrong, 400)(scope, receive, send)
+                return
+            receive = replayed(body)
         inner = {**scope, "method": method if method == "POST" else "GET"}
         start, body = await self._answer(path, inner, receive, "gzip" in headers.get("accept-encoding", ""))
         out = MutableHeaders(raw=list(start["headers"]))
@@ -123,6 +134,26 @@ def refusal(method: str, headers: Headers) -> PlainTextResponse | None:
     if method == "POST" and not same_origin(headers):
         return PlainTextResponse("the request comes from another site", 403)
     return None
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The body of a request, cut off above MAX_BODY: it is no JSON then."""
+    body = bytearray()
+    while len(body) <= MAX_BODY:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            break
+    return bytes(body[:MAX_BODY])
+
+
+def replayed(body: bytes) -> Receive:
+    """A `receive` that gives a body that was read before."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
 
 
 async def buffered(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[Message, bytes]:

@@ -16,6 +16,7 @@ from gpuwatch.alerts.kind import DEFAULT_KIND, ChannelKind, ContinuousKind, chan
 from gpuwatch.alerts.option_parse import more_of
 from gpuwatch.alerts.timing import SEVERITIES, Timing, timing_of
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.names import hidden_character
 
 ALL_EVENTS = (*EVENTS, REPORT)
 GROUPS = ("team", "user", "rule", "severity")
@@ -148,7 +149,9 @@ def _read(
 
 def _filter(fields: _Fields, name: str) -> tuple[str, ...] | None:
     """The names that a channel is limited to; None for all."""
-    names = fields.take(name, None, _is_names, f"a list of at most {MAX_NAMES} names, or absent for all")
+    names = fields.take(
+        name, None, _is_names, f"a list of at most {MAX_NAMES} names without hidden characters, or absent for all"
+    )
     return None if names is None else tuple(names)
 
 
@@ -238,7 +241,7 @@ def _is_names(value: object) -> bool:
     return (
         isinstance(value, list | tuple)
         and 0 < len(value) <= MAX_NAMES
-        and all(isinstance(name, str) and 0 < len(name) <= MAX_TEXT for name in value)
+        and all(isinstance(name, str) and 0 < len(name) <= MAX_TEXT and not hidden_character(name) for name in value)
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuwatch.alerts.delivery.email_server import MAX_RECIPIENTS, is_address
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.names import hidden_character
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 
@@ -75,6 +76,8 @@ def replace(state: State, rows: Sequence[Mapping[str, Any]], actor: str, source:
         wrong = [address for address in to if not is_address(address)]
         if not team.strip():
             bad.append(f"items.{place}: team is empty; {FLEET} is the fleet")
+        elif (hidden := hidden_character(team)) is not None:
+            bad.append(f"items.{place}: team has the hidden character {hidden}; remove it")
         elif team in kept:
             bad.append(f"items.{place}: team {team!r} stands there twice; join its addresses")
         elif wrong:

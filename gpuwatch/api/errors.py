@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from gpuwatch.api.codes import CODES
 from gpuwatch.billing.periods.repository import PeriodConflict
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
+from gpuwatch.store.connection import OutOfMemory
 
 BUSY_RETRY_S = 2
 """Retry-After when the queue is full."""
@@ -98,6 +100,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(ValidationError, _validation)
     app.add_exception_handler(GpuwatchError, _ours)
+    for kind in (MemoryError, OutOfMemory, RuntimeError, OSError):
+        app.add_exception_handler(kind, _exhausted)
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -123,6 +127,27 @@ async def _validation(request: Request, error: Exception) -> Response:
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, GpuwatchError)
     return response(translated(error), request.url.path)
+
+
+async def _exhausted(request: Request, error: Exception) -> Response:
+    """503 in words where the machine, not the request, is the reason. Anything else is a fault of ours and goes on."""
+    words = lacking(error)
+    if words is None:
+        raise error
+    _log.error("%s %s: %s: %s", request.method, request.url.path, words, " ".join(str(error).split())[:MAX_SHOWN])
+    hint = "send the request again later; ask for a shorter window or raise the limits of the process"
+    return response(ApiError(503, words, hint, headers={"Retry-After": str(STORE_RETRY_S)}), request.url.path)
+
+
+def lacking(error: BaseException) -> str | None:
+    """What the process has run out of; None if the error has another reason."""
+    if isinstance(error, MemoryError | OutOfMemory) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return "the server is out of memory"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "the server cannot start another thread"
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "the server cannot open another file"
+    return None
 
 
 def _methods(request: Request) -> set[str]:

@@ -13,6 +13,7 @@ from gpuwatch.billing.spending import FLEET, Spending, why_not_counted
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
+from gpuwatch.core.names import hidden_character
 from gpuwatch.policy.known_names import team_names, unknown_teams
 from gpuwatch.policy.ownership import RESERVED_PREFIX
 from gpuwatch.rates.csv_table import amount, moment, plain, read_rows
@@ -152,6 +153,9 @@ def shown(budget: Budget) -> dict[str, Any]:
 def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at_us: int) -> bool:
     """Makes these the current budgets. Raises UsageError naming two of one team and period that are valid at once."""
     for place, one in enumerate(budgets):
+        if (hidden := hidden_character(one.team)) is not None:
+            line = f" in line {one.line}" if one.line else ""
+            raise UsageError(f"budget of {one.team!a}{line}: has the hidden character {hidden}; remove it")
         for other in budgets[:place]:
             if (one.team, one.period) == (other.team, other.period) and _overlap(one, other):
                 lines = f" (lines {other.line} and {one.line})" if one.line and other.line else ""

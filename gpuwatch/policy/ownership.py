@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
+from gpuwatch.core.names import hidden_character
 from gpuwatch.rates.csv_table import read_rows
 
 UNALLOCATED = "__unallocated__"
@@ -69,6 +70,9 @@ def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRul
             rule = TeamRule(row["match_kind"], row["match"], row["team"], line)
         except UsageError as error:
             rejects.add(str(error.__cause__ or error), file, line, shown)
+            continue
+        if (hidden := hidden_character(rule.team)) is not None:
+            rejects.add("team has a hidden character: remove it", file, line, f"line {line}: {hidden}")
             continue
         if (first := kept.add(rule)) is None:
             continue

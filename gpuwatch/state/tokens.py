@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.names import hidden_character
 from gpuwatch.state.actor import LOOPBACK, TYPED
 from gpuwatch.state.core import State, record
 
@@ -144,8 +145,8 @@ class Tokens:
 
 
 def _check(name: str, scope: str, teams: tuple[str, ...] | None, expires_us: int | None, at_us: int) -> None:
-    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
-        raise UsageError(f"token name {name!r}: give 1 to {MAX_NAME} printable characters")
+    if not name.strip() or len(name) > MAX_NAME or hidden_character(name) is not None:
+        raise UsageError(f"token name {name!a}: give 1 to {MAX_NAME} printable characters")
     if name in RESERVED or name.rstrip().endswith((TYPED, LOOPBACK)):
         raise UsageError(f"token name {name!r}: the audit log uses it for somebody else; choose another")
     if scope not in SCOPES:
@@ -155,6 +156,9 @@ def _check(name: str, scope: str, teams: tuple[str, ...] | None, expires_us: int
             raise UsageError(f"token scope {scope}: only a read token is bound to teams")
         if not teams or len(teams) > MAX_TEAMS or any(not t.strip() or len(t) > MAX_NAME for t in teams):
             raise UsageError(f"token teams: name 1 to {MAX_TEAMS} teams of at most {MAX_NAME} characters each")
+        for team in teams:
+            if (hidden := hidden_character(team)) is not None:
+                raise UsageError(f"token team {team!a}: has the hidden character {hidden}; remove it")
     if expires_us is not None and expires_us <= at_us:
         raise UsageError("token expiry: lies in the past")
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 from gpuwatch.core import sqlfile
 from gpuwatch.core.errors import StoreError
 
+OutOfMemory = duckdb.OutOfMemoryException
+"""What a query raises that needs more than memory_limit and cannot spill."""
 INTERRUPTED = "Query interrupted"
 """DuckDB's error message when a query is interrupted: a plain RuntimeError."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.errors import StoreBusy, StoreError
+from gpuwatch.store.connection import OutOfMemory
 from tests.worlds.api import NOW_US, Api
 
 W = "/api/v1/write"
@@ -63,6 +64,11 @@ def test_a_wrong_method_is_told_the_right_ones(bare: Api) -> None:
     [
         pytest.param(StoreBusy("queue is full"), 503, "busy", id="a full queue asks to come back"),
         pytest.param(StoreError("disk is full"), 503, "unavailable", id="a full disk asks to come back"),
+        pytest.param(MemoryError(), 503, "unavailable", id="no memory"),
+        pytest.param(OutOfMemory("Out of Memory Error: /x"), 503, "unavailable", id="no memory for a query"),
+        pytest.param(RuntimeError("can't start new thread"), 503, "unavailable", id="no thread"),
+        pytest.param(OSError(24, "Too many open files", "/x"), 503, "unavailable", id="no file"),
+        pytest.param(OSError(5, "Input/output error", "/x"), 500, "internal", id="another error of the system"),
         pytest.param(RuntimeError("secret path /x"), 500, "internal", id="a fault of ours tells nothing"),
     ],
 )

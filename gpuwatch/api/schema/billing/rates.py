@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from gpuwatch.api.schema.common import Strict, Time
+from gpuwatch.core.names import visible_name
 
 
 class Rate(Strict):
@@ -52,7 +53,7 @@ class RatesBody(Strict):
 class TeamRule(Strict):
     match_kind: str = Field(max_length=200, examples=["namespace"])
     match: str = Field(min_length=1, max_length=200, examples=["vision-*"])
-    team: str = Field(min_length=1, max_length=200, examples=["vision"])
+    team: Annotated[str, AfterValidator(visible_name)] = Field(min_length=1, max_length=200, examples=["vision"])
 
 
 class TeamRules(Strict):
