@@ -35,7 +35,9 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     if not items:
         return html.Div([parts.heading("Budgets"), nothing(query)])
     over = sum(1 for item in items if status(item)[0] == "bad")
-    note = f"{len(items)} budget{'s' if len(items) > 1 else ''}, file version {data.get('version')}"
+    version = data.get("version")
+    of_file = "" if version is None else f", file version {version}"
+    note = f"{len(items)} budget{'s' if len(items) > 1 else ''}{of_file}"
     title = f"{over} of {len(items)} budgets exceeded or at risk" if over else "All budgets on track"
     shown, links = parts.numbered(items, CARDS_A_PAGE, query)
     return html.Div(

@@ -197,7 +197,9 @@ def history(period: Row) -> Component:
                             f" {formats.when(closing.get('closed_at'))} by {formats.clip(closing.get('closed_by'), 60)}",
                         ]
                     ),
-                    html.Div(["SHA-256 ", html.Span(str(closing.get("digest")), className="mono")], className="soft"),
+                    html.Div(["SHA-256 ", html.Span(str(closing["digest"]), className="mono")], className="soft")
+                    if closing.get("digest")
+                    else None,
                     *(html.Div(signature(one)) for one in signed),
                     html.Div(reopened(closing), className="soft") if closing.get("reopened_at") else None,
                 ]

@@ -104,8 +104,9 @@ def corrected(item: Row) -> Decimal | None:
 
 
 def digest(text: object) -> Component:
-    """The start of a hash, all of it on hover."""
-    return html.Span(str(text or formats.MISSING)[:DIGEST_SHOWN], className="mono", title=str(text))
+    """The start of a hash, all of it on hover; the API leaves it out for team-scoped tokens."""
+    shown = str(text or formats.MISSING)
+    return html.Span(shown[:DIGEST_SHOWN], className="mono", title=shown)
 
 
 def listing(items: Sequence[Row], query: Query) -> Component:

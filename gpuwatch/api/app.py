@@ -21,7 +21,7 @@ from gpuwatch.api import browse, errors
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
 from gpuwatch.api.bodies import body_models
-from gpuwatch.api.codes import CODES
+from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 
@@ -127,5 +127,9 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         if status[0] in "45":
             code = CODES.get(int(status))
             answer["description"] = code[0].replace("_", " ") if code else "error"
+        if status == "403":
+            answer["description"] += (
+                f"; code `{TEAM_SCOPE}`: the answer would depend on teams that the token does not cover"
+            )
     if path not in OPEN:
         operation["security"] = [{"token": []}, {}]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from gpuwatch.api.errors import ApiError
+from gpuwatch.api.errors import ApiError, TeamScope
 from gpuwatch.api.limits import Buckets, Clock
 from gpuwatch.api.local_callers import LOCAL_NAMES, SAFE_METHODS, from_own_address, is_local, same_origin
 from gpuwatch.state.actor import HEADER, decoded, sent_by, typed_by
@@ -158,7 +158,7 @@ async def fleet_reader(request: Request) -> Access:
     """Scope read or admin, not bound to teams: what has no team cannot be filtered by one."""
     access = await reader(request)
     if access.teams is not None:
-        raise ApiError(403, "a token bound to teams sees only what belongs to a team")
+        raise TeamScope("this route covers the whole fleet, and the token is bound to teams")
     return access
 
 

@@ -20,5 +20,8 @@ CODES = {
 }
 """Code and default hint by status."""
 
+TEAM_SCOPE = "team_scope"
+"""The code of a 403 for a token bound to teams, where the answer would depend on the rows of others."""
+
 OF_REQUESTS = frozenset(CODES[status][1] for status in (400, 401, 403, 404, 405, 409, 413, 414, 415, 431))
 """Hints for people who write requests; the command line leaves them out."""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from gpuwatch.api.codes import CODES
+from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.billing.periods.repository import PeriodConflict
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
 from gpuwatch.store.connection import OutOfMemory
@@ -50,6 +50,13 @@ class ApiError(HTTPException):
         self.hint = hint
         self.field = field
         self.code = code
+
+
+class TeamScope(ApiError):
+    """403 `team_scope`: the answer would depend on rows of teams that the token does not cover."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(403, message, "ask with a token that is not bound to teams", field, code=TEAM_SCOPE)
 
 
 def body_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace as replace_fields
 from typing import Any
 
 from gpuwatch.billing.listings import window_dict
@@ -45,11 +44,11 @@ def replace(store: Store, state: State, text: str | bytes, name: str, actor: str
 def proposed(
     store: Store, state: State, text: str | bytes, name: str, teams: Collection[str] | None = None
 ) -> Policies:
-    """The policies of a document that is a proposal. A team-scoped caller may name any team, because an error would reveal
-    which teams exist. Raises UnreadableInput, PolicyError.
+    """The policies of a document that is a proposal. A team-scoped caller may name any team and any place, because an
+    error would reveal which exist. Raises UnreadableInput, PolicyError.
     """
     limits = known(store, state)
-    return Policies(read(text, name, limits if teams is None else replace_fields(limits, teams=None)))
+    return Policies(read(text, name, limits if teams is None else Known(currencies=limits.currencies)))
 
 
 def answer(state: State, at_us: int) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> di
     several share counts in parts. `reporting` is evaluated at now_us; the rest comes from the ledger at `as_of`: held at
     that instant, and on average over the RECENT_US before how many were not idle (active) and how many worked at a
     roof of the GPU (effective): None where none of the held ones gives SM, tensor or DRAM activity, and otherwise of the
-    `effective_known` held GPUs that do. With `teams` only what those hold: total is then allocated.
+    `effective_known` held GPUs that do. With `teams` only what those hold, and the pools where they hold something: total is
+    then allocated.
     """
     ends = store.rows("capacity/fleet_end", stale_us=STALE_US)
     known_ends = [end["as_of_us"] for end in ends if end["as_of_us"] is not None]
@@ -48,6 +49,8 @@ def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> di
                 stale_us=STALE_US,
                 since_hour_us=(min(known_ends) - RECENT_US) // HOUR_US * HOUR_US,
             )
+    if teams is not None:
+        rows = [row for row in rows if row["total"]]
     places: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
         places.setdefault((row["cluster"], row["pool"], row["gpu_model"]), []).append(row)

@@ -25,6 +25,7 @@ DEPTH_MAX = 32
 """Queues above a queue."""
 NAMED = frozenset({"user", "group"})
 """Kinds of rows about people, which only those people's teams may see."""
+COUNTS_OTHERS = ("used", "borrowed", "pending", "running")
 _PARENTS = {
     "local_queue": ("cluster_queue",),
     "cluster_queue": ("cohort",),
@@ -37,13 +38,19 @@ Key = tuple[str, str, str, str | None, str]
 
 
 def queues(
-    store: Store, state: State, at_us: int, teams: Collection[str] | None = None, *, cluster: str | None = None
+    store: Store,
+    state: State,
+    at_us: int,
+    teams: Collection[str] | None = None,
+    *,
+    cluster: str | None = None,
+    bound: bool = False,
 ) -> list[Row]:
     """Queues as JSON has them, with what waits in each and below it, by cluster, scheduler, kind and name.
 
     Devices are counted by MIG profile, "" for whole GPUs; an unknown count is None, never 0. With `teams` only
     queues that workloads of these teams name, or that admitted them; waits are those of these workloads, and what may
-    name others is left out.
+    name others is left out. With `bound` what counts others is None: use, and numbers of workloads.
     """
     rows = store.rows("capacity/queue", cluster=cluster, at_us=at_us, limit=QUEUES_MAX)
     flavors: dict[Key, list[Row]] = defaultdict(list)
@@ -57,7 +64,8 @@ def queues(
     inside, named = _placed(mine, {_key(row): row for row in shown})
     if teams is not None:
         shown = [row for row in shown if _key(row) in named and row["kind"] not in NAMED]
-    return [_queue(row, flavors[_key(row)], inside.get(_key(row), []), at_us, teams is not None) for row in shown]
+    found = [_queue(row, flavors[_key(row)], inside.get(_key(row), []), at_us, teams is not None) for row in shown]
+    return [_uncounted(item) for item in found] if bound else found
 
 
 def _placed(workloads: Iterable[Row], index: Mapping[Key, Row]) -> tuple[dict[Key, list[Row]], set[Key]]:
@@ -115,6 +123,12 @@ def _queue(row: Row, flavors: Sequence[Row], inside: Sequence[Row], at_us: int, 
     }
     # Selectors and rules of a queue name namespaces of others.
     return item | ({} if bound else {"preemption": json_object(row["preemption"]), "detail": detail})
+
+
+def _uncounted(item: Row) -> Row:
+    """A queue without the numbers to which others contribute."""
+    unknown = {name: None for name in COUNTS_OTHERS if name in item}
+    return item | unknown | ({"flavors": [_uncounted(part) for part in item["flavors"]]} if "flavors" in item else {})
 
 
 def _amounts(row: Row) -> Row:

@@ -39,12 +39,14 @@ def workloads(
     cluster: str | None = None,
     queue: str | None = None,
     states: Collection[str] | None = None,
+    bound: bool = False,
 ) -> list[Row]:
     """Gangs, queued workloads and applications as JSON has them: the longest waiting first, then those that run.
 
     Includes waiting jobs without a queue. If a queue gives no reason, the scheduler's last message about the pods is used.
     Without `states` those that have not ended; `queue` is a local queue, a queue or a cluster queue. `gpus` counts
-    devices of `profile`, None if unknown. With `teams` only workloads of these teams.
+    devices of `profile`, None if unknown. With `teams` only workloads of these teams; with `bound` without
+    what counts others: positions in a queue, and the scheduler's own details.
     """
     found = load_workloads(store, state, at_us, cluster, states)
     jobs = ((row["cluster"], row["job_id"]) for row in found if row["job_id"] is not None)
@@ -52,6 +54,7 @@ def workloads(
     wanted = None if teams is None else set(teams)
     items = [
         _workload(row, at_us, refused.get((row["cluster"], row["job_id"])))
+        | ({"position": None, "detail": {}} if bound else {})
         for row in found
         if (wanted is None or row["team"] in wanted)
         and (row["state"] in states if states else row["state"] not in OVER)

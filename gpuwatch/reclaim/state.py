@@ -84,11 +84,12 @@ def proposals(
     *,
     teams: Collection[str] | None = None,
     cluster: str | None = None,
+    contended: bool = True,
 ) -> list[Proposal]:
     """Open reclaims: first those that others wait for, then the most expensive. Writes nothing, notifies nobody.
 
     Leaves out jobs whose finding is below the confidence of their preset, and servers labelled as latency-critical.
-    `teams` limits the result to these teams.
+    `teams` limits the result to these teams. Without `contended`, requests of other teams are not read.
     """
     rows = _open_rows(store, teams, cluster)
     keys = [row["key"] for row in rows]
@@ -97,7 +98,7 @@ def proposals(
     rows = [row for row in rows if row["key"] in findings]
     reached, card = Reclaims(state).of(keys), layers(state)
     sent = Reclaims(state).messages(message_key(row["key"], row["idle_from_us"]) for row in rows)
-    waited = contention.of(store, state, keys, now_us)
+    waited = contention.of(store, state, keys, now_us) if contended else {}
     found = []
     for row in rows:
         labels = _object(row["labels"])

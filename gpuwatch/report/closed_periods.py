@@ -33,8 +33,11 @@ class Frozen:
         return self.lines if team is None else tuple(line for line in self.lines if line.team == team)
 
 
-def frozen(state: State, window: Window, teams: Collection[str] | None) -> Frozen:
-    """The closing whose window is this one, and corrections of other periods; with `teams` theirs only."""
+def frozen(state: State, window: Window, teams: Collection[str] | None, bound: bool = False) -> Frozen:
+    """The closing whose window is this one, and corrections of other periods; with `teams` theirs only.
+
+    With `bound` without the digest: it covers the rows of every team, so it would confirm a guess of theirs.
+    """
     periods = Periods(state)
     found = periods.at(window)
     closing = None
@@ -42,7 +45,8 @@ def frozen(state: State, window: Window, teams: Collection[str] | None) -> Froze
         signed = tuple(s.signer for s in periods.signatures(found.name) if s.number == found.number)
         versions = found.context.get("versions", {})
         forced = forced_why(found, teams)
-        closing = Closed(found.closed_us, found.closed_by, found.digest, signed, found.level == FINE, versions, forced)
+        digest = None if bound else found.digest
+        closing = Closed(found.closed_us, found.closed_by, digest, signed, found.level == FINE, versions, forced)
     if closing is not None and not closing.whole:
         return Frozen(closing, ())
     billed = posted.Corrections(state).billed(window, None if found is None else found.name)

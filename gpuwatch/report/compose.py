@@ -20,7 +20,7 @@ def document(facts: Facts) -> Document:
         _where(facts),
         top_waste.wastes(facts),
         tables.slices(facts),
-        top_waste.waited(facts),
+        top_waste.waited(facts) if not facts.bound else None,
         tables.payers(facts),
         tables.models(facts),
         cost_bridge.bridge(facts),

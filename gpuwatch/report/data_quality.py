@@ -141,7 +141,8 @@ def _closed(facts: Facts) -> dict[str, str]:
         else "It was closed by an earlier release that did not freeze jobs: charges come from current data too."
     )
     forced = "" if one.forced is None else f" It was forced: {one.forced}."
-    details = f"{forced}{signed} {frozen} Content: SHA-256 {one.digest}."
+    content = "" if one.digest is None else f" Content: SHA-256 {one.digest}."
+    details = f"{forced}{signed} {frozen}{content}"
     return {"Closed": f"On {report_text.moment(one.at_us)} UTC by {name(one.by)}.{details}"}
 
 

@@ -105,7 +105,8 @@ class Closed:
 
     at_us: int
     by: str
-    digest: str
+    digest: str | None
+    """None where the reader may not learn of other teams."""
     signed: tuple[str, ...]
     whole: bool
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -237,6 +238,8 @@ class Facts:
     models: tuple[ModelUse, ...] = ()
     waited: Waited | None = None
     """None without data on waiting requests."""
+    bound: bool = False
+    """The reader may not learn of other teams: neither what waited, nor the digest of everybody's rows."""
     waited_by: Mapping[str, Waited] = field(default_factory=dict)
     """By team, for the fleet."""
     budget: Budget | None = None

@@ -46,6 +46,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None) -> 
         priced={owner: added(found.values()) for owner, found in buckets.items()},
         models=week.models.of(team),
         waited=_waited(waited, team),
+        bound=week.bound,
         waited_by=waited if team is None and waited is not None else {},
         budget=budget,
         closed=week.frozen.closing,

@@ -75,17 +75,25 @@ class Week:
     findings: Rows[Finding]
     slices: Rows[SliceHold]
     waited: Mapping[str, Waited] | None
+    bound: bool
     frozen: Frozen
     stale_hours: int
     versions: Versions
 
 
 def gather(
-    store: Store, state: State, week: str, teams: Collection[str] | None, now_us: int | None, method: str | None = None
+    store: Store,
+    state: State,
+    week: str,
+    teams: Collection[str] | None,
+    now_us: int | None,
+    method: str | None = None,
+    bound: bool = False,
 ) -> Week:
     """All data for the reports of a week. `now_us`: owners' actions on findings in force at that time count.
 
-    `method` is how MIG slices share the cost of a GPU, if the caller knows it.
+    `method` is how MIG slices share the cost of a GPU, if the caller knows it. With `bound` the reader
+    may not learn of other teams, and their requests are not read.
     Raises UsageError for an invalid week, and for a week without data.
     """
     window, books = week_window(week), books_of(store)
@@ -97,7 +105,7 @@ def gather(
         )
     earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
     compared = earlier if earlier.start_us >= books.start_us else None
-    closing = frozen(state, window, teams)
+    closing = frozen(state, window, teams, bound)
     week_charges = WeekCharges(store, state, window, teams, closing.whole)
     before = _Before(store, state, compared, teams)
     charges = Rows(week_charges.charges())
@@ -123,7 +131,8 @@ def gather(
         job_uses=job_uses(store, window, _top_jobs(charges)),
         findings=Rows(findings_read.read(store, window=window, teams=teams, actions=actions)),
         slices=Rows(slice_holds(store, state, window, teams)),
-        waited=idle_while_waiting(store, state, window, teams),
+        waited=idle_while_waiting(store, state, window, teams) if not bound else None,
+        bound=bound,
         frozen=closing,
         stale_hours=stale[0][0],
         versions=_versions(state, closing, method),

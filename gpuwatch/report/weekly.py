@@ -50,16 +50,18 @@ def weekly(
     formats: Collection[str] | None = None,
     paper: str = "a4",
     method: str | None = None,
+    bound: bool = False,
 ) -> list[ReportFile]:
     """The report files of an ISO week (`2026-W47`): the fleet's and every team's, or only those of `teams`.
 
     A team's files hold nothing of another team. With `now_us` a finding has the state that its owner gave it
     (acknowledged, snoozed, exempt). `formats` are names of report formats (None: all), `paper` of the PDF is one of PAPERS, `method` how MIG
-    slices share the cost of a GPU. Prices are those of the last pricing (cost.price_all). Raises UsageError for an invalid
+    slices share the cost of a GPU. With `bound` the reader may not learn of other teams: no request that waited, no digest
+    of everybody's rows. Prices are those of the last pricing (cost.price_all). Raises UsageError for an invalid
     week, a week without data, or a team without charges in it.
     """
     chosen = chosen_formats(formats)
-    reports = list(facts_of(store, state, week, teams, now_us, method=method))
+    reports = list(facts_of(store, state, week, teams, now_us, method=method, bound=bound))
     return [file for files in _written(store, state, reports, chosen, paper) for file in files]
 
 
@@ -74,11 +76,12 @@ def report_files(
     formats: Collection[str] | None = None,
     paper: str = "a4",
     method: str | None = None,
+    bound: bool = False,
 ) -> list[ReportFile]:
     """The files of one report only: the fleet's (None) or a team's. Otherwise as weekly."""
     chosen = chosen_formats(formats)
     teams = None if team is None else [team]
-    facts = next(facts_of(store, state, week, teams, now_us, method=method))
+    facts = next(facts_of(store, state, week, teams, now_us, method=method, bound=bound))
     return next(_written(store, state, [facts], chosen, paper))
 
 
@@ -118,12 +121,13 @@ def facts_of(
     now_us: int | None,
     *,
     method: str | None = None,
+    bound: bool = False,
 ) -> Iterator[Facts]:
     """The facts of the fleet and then of every team, or of `teams` only.
 
     Raises UsageError as weekly does, when the first is asked for.
     """
-    known = gather(store, state, week, teams, now_us, method)
+    known = gather(store, state, week, teams, now_us, method, bound)
     held = {t for t, cs in known.charges.by_team.items() if t is not None and any(c.kind != "platform" for c in cs)}
     for team in teams or ():
         if team not in held or team == PLATFORM:

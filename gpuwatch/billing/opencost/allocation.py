@@ -100,11 +100,11 @@ class Allocations:
 def allocations(store: Store, query: Query, teams: Collection[str] | None, now_us: int) -> Allocations:
     """The allocations of a query, at the prices of the last pricing.
 
-    `teams` filters rows without changing their numbers; idle and shared rows have no team, so a filter drops them. All costs
-    are in one currency: the requested one, else the one with the largest sum. A shared cost is divided over the time until
+    With `teams` the answer is that of a fleet with their rows only: no other row is weighed, named or counted, and there is no
+    idle. All costs are in one currency: the requested one, else the one with the largest sum. A shared cost is divided over the time until
     `now_us`. Raises UsageError if the answer would be too large.
     """
-    words = query.words | (set() if teams is None else {"team"})
+    words = query.words
     by = {
         f"by_{name}": bool(words & members)
         for name, members in {
@@ -126,7 +126,8 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
             "step_us": query.sets.step_us,
             "scale": scale.shares,
             "places": scale.places,
-            "include_idle": query.include_idle,
+            "include_idle": query.include_idle and teams is None,
+            "teams": None if teams is None else list(teams),
             "rows_max": ROWS_MAX + 1,
             "keep_pod": bool(words & {"pod", "container"}),
             **by,
@@ -143,7 +144,7 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
     pools: dict[tuple[int, tuple[str, str | None]], int] = defaultdict(int)
     for part in parts:
         pools[query.sets.of_step[part.step], part.pool] += part.amount
-    reported = _with_shared_costs(query, parts, scale, teams, now_us)
+    reported = _with_shared_costs(query, parts, scale, now_us)
     return Allocations(
         sets=_sets(query, reported),
         query=query,
@@ -199,9 +200,7 @@ def _parts(query: Query, rows: Iterable[Mapping[str, Any]], currency: str | None
     return parts
 
 
-def _with_shared_costs(
-    query: Query, parts: Sequence[Part], scale: Scale, teams: Collection[str] | None, now_us: int
-) -> list[Part]:
+def _with_shared_costs(query: Query, parts: Sequence[Part], scale: Scale, now_us: int) -> list[Part]:
     """The parts to report with their shared costs, under the names of their rows."""
     by_step: dict[int, list[Part]] = defaultdict(list)
     for part in parts:
@@ -218,9 +217,7 @@ def _with_shared_costs(
         for part in left:
             part.name = SHARED
         reported += [*(part for part in members if part.held and part.kept and not part.sharing), *idle, *left]
-    if teams is None:
-        return reported
-    return [part for part in reported if part.held and not part.sharing and part.subject.team in teams]
+    return reported
 
 
 def _name_idle(idle: Iterable[Part], members: Sequence[Part], *, split: bool) -> None:

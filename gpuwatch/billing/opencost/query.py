@@ -96,6 +96,19 @@ class Query:
         return needed(self.aggregates, more)
 
 
+def weighs_others(query: Query) -> str | None:
+    """The first parameter by which the cost of rows shows in that of others; None if there is none."""
+    shared = filters.fields(query.shared)
+    sharing = {
+        "shareIdle": query.share_idle != "none",
+        "shareCost": query.share_cost > 0,
+        "shareNamespaces": "namespace" in shared,
+        "shareLabels": "label" in shared,
+        "includeProportionalAssetResourceCosts": query.proportional,
+    }
+    return next((name for name, shares in sharing.items() if shares), None)
+
+
 def parse_query(given: Mapping[str, str], now_us: int) -> Query:
     """The question of these parameters. Raises UsageError with what OpenCost answers 400 to."""
     window = parse_window(given.get("window", "").strip(), now_us)

@@ -28,7 +28,8 @@ def history(state: State, name: str) -> list[Closing]:
 def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
     """The newest closing of a period as JSON: its rows with their sums, corrections, signatures, and all closings.
 
-    With `teams` only their rows are included, and neither notes nor reasons.
+    With `teams` only their rows are included, and neither notes nor reasons, nor the digest: it covers the rows of every
+    team, so it would confirm a guess of theirs.
     """
     closings = history(state, name)
     newest = closings[0]
@@ -40,7 +41,7 @@ def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
         "window": {"start": rfc3339(newest.window.start_us), "end": rfc3339(newest.window.end_us)},
         "closed_at": rfc3339(newest.closed_us),
         "closed_by": newest.closed_by,
-        "digest": newest.digest,
+        "digest": newest.digest if teams is None else None,
         "forced": newest.forced,
         "forced_why": forced_why(newest, teams),
         "versions": newest.context.get("versions", {}),
@@ -50,7 +51,7 @@ def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
         "signatures": [
             {
                 "number": one.number,
-                "digest": one.digest,
+                "digest": one.digest if teams is None else None,
                 "signer": one.signer,
                 "note": one.note if teams is None else None,
                 "signed_at": rfc3339(one.at_us),
@@ -78,7 +79,7 @@ def closing_words(one: Closing, teams: Teams = None) -> dict[str, Any]:
         "number": one.number,
         "closed_at": rfc3339(one.closed_us),
         "closed_by": one.closed_by,
-        "digest": one.digest,
+        "digest": one.digest if teams is None else None,
         "forced": one.forced,
         "forced_why": forced_why(one, teams),
         "reopened_at": None if one.reopened_us is None else rfc3339(one.reopened_us),

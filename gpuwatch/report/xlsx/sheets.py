@@ -36,7 +36,8 @@ def sheets(facts: Facts) -> Iterator[tuple[str, Columns, Iterable[Cells]]]:
         yield "Corrections", _CORRECTIONS, _corrections(facts)
     if needed(facts):
         yield "Policy bridge", _BRIDGE, _bridge(facts)
-    yield "Idle while waiting", _WAITED, _waited(facts)
+    if not facts.bound:
+        yield "Idle while waiting", _WAITED, _waited(facts)
     yield "Data quality", (("What", ""), ("To do", "")), _quality(facts)
     yield "Method", (("Term", ""), ("Meaning", "")), [*terms(facts).items(), *_meanings()]
 

@@ -1,10 +1,14 @@
--- A row of oc_held is a device that a run held within the window; the run is NULL for unheld time.
+-- A row of oc_held is a device that a run held within the window, with $teams a run of these; the run is NULL for unheld time.
 create or replace temp table oc_held as
 select h.cluster, h.device_id, h.run_id, d.node
 from (
     select distinct cluster, device_id, run_id
     from segment
     where start_us < $end_us and end_us > $start_us and ($include_idle or run_id is not null)
+        and (
+            $teams::varchar[] is null
+            or run_id in (select run_id from run_team where list_contains($teams::varchar[], team))
+        )
 ) h
 join device d on d.device_id = h.device_id and d.cluster = h.cluster;
 

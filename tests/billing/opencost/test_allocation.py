@@ -240,10 +240,11 @@ def test_a_window_that_cuts_hours_is_told_by_minutes(world: World) -> None:
     assert (2.0, 0.2, 0.9, 60.0) == tuple(row[k] for k in ("gpuCost", "gpuCostIdle", "gpuEfficiency", "minutes"))
 
 
-def test_a_team_sees_its_own_rows_in_the_same_numbers(world: World) -> None:
+def test_a_team_sees_its_own_rows_and_nothing_that_the_others_weigh(world: World) -> None:
+    """What is shared is shared among its own rows: idle of the fleet and an amount for all do not show what others held."""
     rows = allocation_answer(asked(world, ["search"], aggregate="namespace", idle="true", shareIdle="true"))["data"][0]
 
-    assert {"lab": 6.0} == {name: row["totalCost"] for name, row in rows.items()}
+    assert {"lab": 4.0} == {name: row["totalCost"] for name, row in rows.items()}
     assert {} == allocation_answer(asked(world, ["nobody"], idle="true"))["data"][0]
 
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from gpuwatch.api.auth import anyone, guard_of
 from gpuwatch.api.common import Svc, answer, errors
-from gpuwatch.api.errors import ApiError
+from gpuwatch.api.errors import ApiError, TeamScope
 from gpuwatch.api.schema.admin.health import Live, Ready
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import GpuwatchError
@@ -64,7 +64,7 @@ async def metrics(request: Request, service: Svc) -> Response:
     """Loopback, or any token that is not bound to teams."""
     if not await guard_of(request).trusted(request):
         access = await anyone(request)
-        raise ApiError(403, f"token {access.name!r} is bound to teams; metrics are of the whole service")
+        raise TeamScope(f"token {access.name!r} is bound to teams; metrics are of the whole service")
     content = await guard_of(request).run(generate_latest, service.metrics)
     return Response(content, media_type=CONTENT_TYPE_LATEST)
 

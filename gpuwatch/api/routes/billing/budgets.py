@@ -8,7 +8,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from gpuwatch.api.auth import Admin, Reader
+from gpuwatch.api.auth import Access, Admin, Reader
 from gpuwatch.api.bodies import expect, json_body, request_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, refused, replaced
 from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, seen, split
@@ -26,7 +26,7 @@ def budgets(access: Reader, service: Svc, team: Names = None) -> Response:
     """Each budget in its current period. `forecast` is null with less than a week of history."""
     with service.reader() as store:
         found = card.statuses(store, service.state, service.now_us(), seen(access.teams, split(team)))
-    return answer({"items": [one.as_dict() for one in found], "version": service.state.card_version(card.CARD)})
+    return answer({"items": [one.as_dict() for one in found], "version": _version(service, access)})
 
 
 @router.get("/budgets/set", response_model=BudgetsSet, responses=errors(), summary="Budgets as they were set")
@@ -35,7 +35,7 @@ def budgets_set(access: Reader, service: Svc) -> Response:
     items = [
         card.shown(one) for one in card.load_budgets(service.state) if access.teams is None or one.team in access.teams
     ]
-    return answer({"items": items, "version": service.state.card_version(card.CARD)})
+    return answer({"items": items, "version": _version(service, access)})
 
 
 @router.put(
@@ -55,6 +55,11 @@ async def put_budgets(request: Request, access: Admin, service: Svc) -> Response
         body = cast(BudgetsBody, await json_body(request, BudgetsBody))
         kept = from_json([row.model_dump() for row in body.items], card.budget_of)
     return await to_thread.run_sync(_replace, service, kept, access.name)
+
+
+def _version(service: Any, access: Access) -> int | None:
+    """The version of the whole list; budgets of other teams count in it, so a bound token does not see it."""
+    return service.state.card_version(card.CARD) if access.teams is None else None
 
 
 def _replace(service: Any, kept: list[card.Budget], actor: str) -> Response:

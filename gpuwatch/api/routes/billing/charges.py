@@ -13,18 +13,16 @@ from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import NAME_MAX, PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.proposed_policies import proposed, within
 from gpuwatch.api.schema.billing.charges import Explained, Under
 from gpuwatch.api.schema.billing.policies import PoliciesBody
-from gpuwatch.billing import charge_id, policy_document
+from gpuwatch.billing import charge_id
 from gpuwatch.billing.explain import charge as explain_charge
 from gpuwatch.billing.explain import counterfactual
-from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.policy import Policies
-from gpuwatch.policy.values import PolicyError
 
 OFFSET_MAX = 10**9
-NAMED_MAX = 100
-"""Mistakes of a document that an answer names."""
 
 ChargeId = Annotated[
     str, Path(max_length=charge_id.MAX_LENGTH, description="`charge` of a row of the chargeback.", examples=["c1.alsx"])
@@ -55,7 +53,7 @@ def explained(
 ) -> Response:
     """`items` are the lines that make up the charge: their `gpu_seconds` and `cost_exact` add up to `gpu_seconds_exact`
     and `cost_exact`. Team-scoped tokens see the charges of their teams; 404 if the row does not exist now, or is not
-    visible.
+    visible. 403 `team_scope`: the token is bound to teams, and `policy` weighs the usage of others.
     """
     asked = _asked(charge)
     page = question({"charge": charge})
@@ -63,7 +61,7 @@ def explained(
         if offset:
             raise ApiError(400, "offset: not allowed together with cursor", "give one of the two", "offset")
         offset = min(place.position, OFFSET_MAX)
-    rules = None if policy is None else _named(service, policy)
+    rules = None if policy is None else within(access.teams, _named(service, policy), "policy")
     with service.reader() as store:
         try:
             found = explain_charge.explain(store, service.state, asked, access.teams, limit=limit, offset=offset)
@@ -85,7 +83,9 @@ def explained(
     summary="What a charge would be under other policies",
 )
 async def what_if(request: Request, access: Reader, service: Svc, charge: ChargeId) -> Response:
-    """The body is a policy document as for PUT; nothing is changed. The response is `under` of explain."""
+    """The body is a policy document as for PUT; nothing is changed. The response is `under` of explain. 403
+    `team_scope`: the token is bound to teams, and the document weighs the usage of others.
+    """
     asked = _asked(charge)
     expect(request, POLICY_KINDS)
     content = await plain(request)
@@ -108,13 +108,7 @@ def _named(service: Any, policy: str) -> Policies:
 
 def _compared(service: Any, content: bytes, asked: charge_id.Asked, teams: tuple[str, ...] | None) -> Response:
     with service.reader() as store:
-        try:
-            rules = policy_document.proposed(store, service.state, content, "body")
-        except PolicyError as error:
-            named = "; ".join(map(str, error.problems[:NAMED_MAX]))
-            raise ApiError(400, named, "correct these and send all", error.problems[0].path) from error
-        except UnreadableInput as error:
-            raise ApiError(400, str(error), "docs/charge-back/policies.md shows a document", "body") from error
+        rules = proposed(store, service, content, teams)
         try:
             return answer(counterfactual.under(store, service.state, asked, rules, teams))
         except explain_charge.NoSuchCharge as error:

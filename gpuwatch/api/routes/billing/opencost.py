@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import Svc, answer, errors
+from gpuwatch.api.errors import TeamScope
 from gpuwatch.api.schema.common import Error
 from gpuwatch.billing.opencost.allocation import Allocations, allocations
-from gpuwatch.billing.opencost.query import IGNORED, READ, parse_query
+from gpuwatch.billing.opencost.query import IGNORED, READ, parse_query, weighs_others
 from gpuwatch.billing.opencost.response import allocation_answer, listing, refusal, summary_answer, topline_answer
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.render import render
@@ -83,6 +84,8 @@ def _answered(service: Any, teams: tuple[str, ...] | None, given: dict[str, str]
     """The allocations of a question, or what is wrong with it in OpenCost's words."""
     try:
         query = parse_query(given, service.now_us())
+        if teams is not None and (name := weighs_others(query)) is not None:
+            raise TeamScope(f"{name}: divides costs among all teams, and the token is bound to teams", name)
         with service.reader() as store:
             return allocations(store, query, teams, service.now_us())
     except UsageError as error:
@@ -100,7 +103,8 @@ def _json_response(found: Allocations | Response, words: Callable[[Allocations],
 
 def allocation(access: Reader, service: Svc, given: Sent) -> Response:
     """GPU allocations in OpenCost's format: one map by name for each step. CPU, memory and disks are zero; `x_gpuwatch`
-    has fields that OpenCost does not define.
+    has fields that OpenCost does not define. Team-scoped tokens see the rows of their teams, without idle; parameters
+    that share costs among all are 403 `team_scope`.
     """
     return _json_response(_answered(service, access.teams, given), allocation_answer)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from anyio import to_thread
@@ -12,16 +11,12 @@ from starlette.responses import Response
 from gpuwatch.api.auth import Admin, Reader
 from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import PREFIX, Svc, WindowText, answer, errors, window_of
-from gpuwatch.api.errors import ApiError
+from gpuwatch.api.proposed_policies import checked, proposed
 from gpuwatch.api.schema.billing.policies import Policies, PoliciesBody, WhatIf
 from gpuwatch.api.schema.common import Replaced
 from gpuwatch.billing import policy_document, what_if
 from gpuwatch.core.clock import Window
-from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.policy.values import PolicyError
 
-NAMED_MAX = 100
-"""Mistakes that an answer names; the others are counted."""
 SOURCE = "PUT"
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
@@ -61,7 +56,8 @@ async def put_policies(request: Request, access: Admin, service: Svc) -> Respons
 )
 async def ask(request: Request, access: Reader, service: Svc, window: WindowText = "7d") -> Response:
     """The body is a document as for PUT; nothing is changed. Returns each team's cost now, under the document, and the
-    difference.
+    difference. 403 `team_scope`: the token is bound to teams, and the document weighs the usage of others (quotas, a
+    proportional or even payer or shared cost).
     """
     expect(request, POLICY_KINDS)
     content = await plain(request)
@@ -71,8 +67,9 @@ async def ask(request: Request, access: Reader, service: Svc, window: WindowText
 
 def _replace(service: Any, content: bytes, actor: str) -> Response:
     with service.reader() as store:
-        done = _checked(
+        done = checked(
             lambda: policy_document.replace(store, service.state, content, SOURCE, actor, service.now_us()),
+            "nothing was changed: ",
         )
     if done["changed"]:
         service.reprice()
@@ -81,22 +78,9 @@ def _replace(service: Any, content: bytes, actor: str) -> Response:
 
 def _compared(service: Any, content: bytes, span: Window, teams: tuple[str, ...] | None) -> Response:
     with service.reader() as store:
-        rules = _checked(lambda: policy_document.proposed(store, service.state, content, "body", teams))
+        rules = proposed(store, service, content, teams)
         found = what_if.compare(store, service.state, span, rules, teams)
     return answer(policy_document.difference_answer(found, span))
-
-
-def _checked(do: Callable[[], Any]) -> Any:
-    try:
-        return do()
-    except PolicyError as error:
-        named = "; ".join(map(str, error.problems[:NAMED_MAX]))
-        more = f"; and {len(error.problems) - NAMED_MAX} more" if len(error.problems) > NAMED_MAX else ""
-        raise ApiError(
-            400, f"nothing was changed: {named}{more}", "correct these and send all", error.problems[0].path
-        ) from error
-    except UnreadableInput as error:
-        raise ApiError(400, str(error), "docs/charge-back/policies.md shows a document", "body") from error
 
 
 def _of_teams(item: dict[str, Any], teams: tuple[str, ...]) -> dict[str, Any]:

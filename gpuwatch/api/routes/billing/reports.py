@@ -60,7 +60,8 @@ def weekly(
     ] = None,
 ) -> Response:
     """The report of a team, or of the fleet. Team-scoped tokens get the reports of their teams only; with one team,
-    `team` is optional. 404: the week has no data, or the team has no charges in it.
+    `team` is optional, and nothing is reported about the requests of other teams. 404: the week has no data, or the
+    team has no charges in it.
     """
     from gpuwatch.report.files import last_week
     from gpuwatch.report.week_facts import week_window
@@ -82,6 +83,7 @@ def weekly(
         "formats": asked or None,
         "paper": paper or settings.report_paper,
         "method": settings.mig_share_method,
+        "bound": access.teams is not None,
     }
     try:
         with service.reader() as store:

@@ -95,7 +95,8 @@ def queues(
     cursor: CursorText = None,
 ) -> Response:
     """As last reported by their schedulers. Devices are counted by MIG profile, "" for whole GPUs; null: not reported.
-    Team-scoped tokens see the queues that their workloads use, with their own waits.
+    Team-scoped tokens see the queues that their workloads use, with their own waits; use and
+    numbers of workloads are null, because others count in them.
     """
     from gpuwatch.capacity.queues import queues as look
 
@@ -103,7 +104,7 @@ def queues(
     asked = question({"teams": teams, "cluster": cluster})
     place = decode(cursor, asked)
     with service.reader() as store:
-        found = look(store, service.state, service.now_us(), teams, cluster=cluster)
+        found = look(store, service.state, service.now_us(), teams, cluster=cluster, bound=access.teams is not None)
     items, following = page(found, limit, place, asked, _queue_name)
     return answer({"items": items, "next": following})
 
@@ -121,6 +122,7 @@ def workloads(
 ) -> Response:
     """As last reported by their schedulers, longest-waiting gangs first. Without `state`: workloads that have not
     ended. `why` is the reason for waiting; `unscheduled` counts its unschedulable pods, as last reported.
+    For team-scoped tokens `position` is null and `detail` empty, because others count in them.
     """
     from gpuwatch.capacity.workloads import workloads as look
 
@@ -128,7 +130,16 @@ def workloads(
     asked = question({"teams": teams, "cluster": cluster, "queue": queue, "states": states})
     place = decode(cursor, asked)
     with service.reader() as store:
-        found = look(store, service.state, service.now_us(), teams, cluster=cluster, queue=queue, states=states or None)
+        found = look(
+            store,
+            service.state,
+            service.now_us(),
+            teams,
+            cluster=cluster,
+            queue=queue,
+            states=states or None,
+            bound=access.teams is not None,
+        )
     items, following = page(found, limit, place, asked, _workload_name)
     return answer({"items": items, "next": following})
 

@@ -85,14 +85,16 @@ def findings(
 
 @router.get("/findings/{key}", response_model=FindingDetail, responses=errors(404), summary="One finding")
 def finding(access: Reader, service: Svc, key: Key) -> Response:
-    """The finding with its time series and its owners' actions; for idle GPUs also the requests that waited meanwhile."""
+    """The finding with its time series and its owners' actions; for idle GPUs also the requests of other teams that
+    waited meanwhile, except for team-scoped tokens.
+    """
     from gpuwatch.findings import contention
     from gpuwatch.jobs.series import of_finding
 
     with service.reader() as store:
         found = _one(service, store, access, key)
         series = of_finding(store, key, access.teams)
-        waited = contention.of(store, service.state, [key], service.now_us())
+        waited = contention.of(store, service.state, [key], service.now_us()) if access.teams is None else {}
     if key in waited:
         found["evidence"] = found["evidence"] | {"contention": waited[key].as_dict()}
     actions = [_row(action) for action in Actions(service.state).history(key)]

@@ -30,7 +30,8 @@ def reclaim(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """Reclaims that other teams wait for come first. Steps are notice, warning, second_warning, recommendation;
+    """Reclaims that other teams wait for come first; for team-scoped tokens `contention` is null, and the most expensive
+    come first. Steps are notice, warning, second_warning, recommendation;
     `held_by` is the owner's answer. gpuwatch never ends a job: `command` is for people who follow a recommendation.
     """
     from gpuwatch.reclaim.state import as_dict, proposals
@@ -38,7 +39,7 @@ def reclaim(
     now_us = service.now_us()
     wanted = seen(access.teams, split(team))
     with service.reader() as store:
-        found = proposals(store, service.state, now_us, teams=wanted, cluster=cluster)
+        found = proposals(store, service.state, now_us, teams=wanted, cluster=cluster, contended=access.teams is None)
     items = [as_dict(one) for one in found if step is None or one.at.step == step]
     asked = question({"route": "reclaim", "team": team, "cluster": cluster, "step": step})
     chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["key"]))

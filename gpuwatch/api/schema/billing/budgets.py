@@ -55,9 +55,9 @@ class BudgetStatus(Shape):
 
 class Budgets(Shape):
     items: list[BudgetStatus]
-    version: int
+    version: int | None = Field(description="null for team-scoped tokens: budgets of other teams count in it.")
 
 
 class BudgetsSet(Shape):
     items: list[BudgetRow]
-    version: int
+    version: int | None = Field(description="null for team-scoped tokens: budgets of other teams count in it.")

@@ -25,7 +25,7 @@ class Closing(Strict):
     number: int
     closed_at: Time
     closed_by: str
-    digest: str
+    digest: str | None = Field(description="null for team-scoped tokens: it covers the rows of every team.")
     forced: bool
     forced_why: str | None
     reopened_at: Time | None
@@ -35,7 +35,7 @@ class Closing(Strict):
 
 class Signature(Strict):
     number: int
-    digest: str
+    digest: str | None = Field(description="null for team-scoped tokens: it covers the rows of every team.")
     signer: str
     note: str | None = Field(description="Hidden from team-scoped tokens.")
     signed_at: Time
@@ -48,7 +48,7 @@ class Period(Strict):
     window: Span
     closed_at: Time
     closed_by: str
-    digest: str
+    digest: str | None = Field(description="null for team-scoped tokens: it covers the rows of every team.")
     forced: bool = Field(description="Closed despite days without data or time without a price.")
     forced_why: str | None = Field(description="What was missing then.")
     versions: dict[str, int] = Field(description="Versions of the cards used for its prices.")
