@@ -178,6 +178,13 @@ class Settings:
         ),
     )
 
+    questions_per_token: int = field(
+        default=4, metadata=_about(_whole(1, 64), "Queries that one token may run at a time; more wait for their turn.")
+    )
+    backtests_per_token: int = field(
+        default=2,
+        metadata=_about(_whole(1, 64), "Back-tests that one token may run at a time; more wait for their turn."),
+    )
     detectors_dir: str | None = field(
         default=None, metadata=_about(_path(), "Directory with SQL files of custom detectors; unset: none.")
     )

@@ -14,10 +14,11 @@ Within one body each id counts once.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -25,6 +26,7 @@ from gpuwatch.collectors.kubernetes.files import Tables, add_pushed_object, disp
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.push.event_record import TYPES, check_times, record_row
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.shared.json_size import MAX_PARSED_BYTES, parsed_bytes
 from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Records, Rejects
@@ -32,9 +34,9 @@ from gpuwatch.core.registry import Receive, receiver
 
 FILE = "events"
 """The file name for refused items; their line is the position in the body, from 1."""
-MAX_ITEMS = 200_000
-MAX_CONTAINERS = 2_000_000
-"""Objects and lists in one body: each takes far more memory than its bytes."""
+MAX_ITEMS = 50_000
+MAX_WIDE_BYTES = 8 * 1024 * 1024
+"""Limit of a body in UTF-16 or UTF-32."""
 MAX_DELETED = 100_000
 MAX_NODES = 100_000
 WATCHED = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -178,26 +180,59 @@ def items_of(body: bytes, rejects: Rejects) -> Iterator[tuple[int, Object]]:
                 rejects.add("item is not an object", FILE, place, str(value))
 
 
-def _documents(body: bytes, rejects: Rejects) -> Sequence[Item]:
+def _documents(body: bytes, rejects: Rejects) -> Iterable[Item]:
     if not body.strip():
         raise UnreadableInput("events: the body is empty; send NDJSON or a JSON list")
+    body = _utf8(body)
+    if _of_lines(body):
+        return _lines(body, rejects)
     try:
-        text = body.decode(json.detect_encoding(body))
-    except UnicodeDecodeError as error:
-        raise UnreadableInput(
-            f"events: the body is not text ({error.reason} at byte {error.start}); send UTF-8"
-        ) from error
-    if body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
-        raise UnreadableInput(f"events: more than {MAX_CONTAINERS} objects and lists; send several bodies")
-    try:
-        found = list(_elements(text))
+        return list(_elements(_text(body)))
     except RecursionError as error:
         raise UnreadableInput("events: JSON nested too deeply") from error
     except ValueError as error:
-        found = _lines(text, rejects)
+        found = list(_lines(body, rejects))
         if not found:
             raise UnreadableInput(f"events: neither JSON nor NDJSON: {error}") from error
-    return found
+        return found
+
+
+def _utf8(body: bytes) -> bytes:
+    """A body in UTF-8, the encoding in which lines are split. Raises UnreadableInput if it is not text."""
+    encoding = json.detect_encoding(body)
+    if encoding.startswith("utf-8"):
+        return body.removeprefix(codecs.BOM_UTF8)
+    if len(body) > MAX_WIDE_BYTES:
+        raise UnreadableInput(f"events: more than {MAX_WIDE_BYTES} bytes of {encoding.upper()}; send UTF-8")
+    return _decoded(body, encoding).encode("utf-8", "replace")
+
+
+def _of_lines(body: bytes) -> bool:
+    """Whether the first line is complete by itself and others follow. Such a body is read line by line."""
+    first, _, rest = body.lstrip().partition(b"\n")
+    if not rest or rest.isspace():
+        return False
+    try:
+        json.loads(_text(first))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _text(part: bytes) -> str:
+    """A body or a line of it as text. Raises UnreadableInput if it takes too much memory when parsed, or is not text."""
+    if parsed_bytes(part) > MAX_PARSED_BYTES:
+        memory = f"parsed as a whole, the JSON would take more than {MAX_PARSED_BYTES >> 20} MiB of memory"
+        raise UnreadableInput(f"events: {memory}; send NDJSON (jq -c '.items[]'), read line by line, or several bodies")
+    return _decoded(part, "utf-8")
+
+
+def _decoded(part: bytes, encoding: str) -> str:
+    try:
+        return part.decode(encoding)
+    except UnicodeDecodeError as error:
+        where = f"{error.reason} at byte {error.start}"
+        raise UnreadableInput(f"events: the body is not text ({where}); send UTF-8") from error
 
 
 def _elements(text: str) -> Iterator[Item]:
@@ -233,21 +268,24 @@ def _past_space(text: str, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _lines(text: str, rejects: Rejects) -> list[Item]:
-    """Lines that are JSON, with their numbers; the others are refused if there is at least one."""
-    if text.count("\n") > MAX_ITEMS:
+def _lines(body: bytes, rejects: Rejects) -> Iterator[Item]:
+    """Lines that are JSON, with their numbers, one at a time; the others are refused if there is at least one."""
+    if body.count(b"\n") > MAX_ITEMS:
         raise UnreadableInput(f"events: more than {MAX_ITEMS} lines; send several bodies")
-    found: list[Item] = []
     torn: list[tuple[int, str]] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                found.append((number, json.loads(line)))
-            except (ValueError, RecursionError):
-                torn.append((number, line[: Rejects.MAX_EXAMPLE]))
-    for number, line in torn if found else []:
-        rejects.add("line is not JSON", FILE, number, line)
-    return found
+    found = False
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if not line or line.isspace():
+            continue
+        try:
+            value = json.loads(_text(line))
+        except (ValueError, RecursionError):
+            torn.append((number, line[: Rejects.MAX_EXAMPLE].decode("utf-8", "replace")))
+        else:
+            found = True
+            yield number, value
+    for number, shown in torn if found else []:
+        rejects.add("line is not JSON", FILE, number, shown)
 
 
 def _is_record(item: Object) -> bool:

@@ -30,6 +30,7 @@ from gpuwatch.collectors.push.otlp_series import (
 )
 from gpuwatch.collectors.push.otlp_wire import Wire, text_of, wire
 from gpuwatch.collectors.push.remote_write_wire import varint
+from gpuwatch.collectors.push.wire_count import PART_UNCOUNTED, REQUEST_UNCOUNTED, TooManyFields, check
 from gpuwatch.collectors.shared.series import Samples, in_units, joined, of_devices, points
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points, Records, Rejects
@@ -37,11 +38,12 @@ from gpuwatch.core.registry import receiver
 
 JSON = "application/json"
 """Content type of a JSON body; any other is protobuf."""
-MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Limit of a decompressed body: each level of a request is a copy of what it contains."""
 MAX_PARTS = 200_000
 """Limit of the resources, scopes and metrics in one request."""
 MAX_SERIES = 1_000_000
-MAX_SERIES_BYTES = 256 * 1024 * 1024
+MAX_SERIES_BYTES = 192 * 1024 * 1024
 """Limits of the series in the cache of all clusters, in number and size; above either, all are forgotten."""
 MAX_CLUSTERS = 256
 
@@ -73,6 +75,7 @@ class Otlp:
             raise UnreadableInput(f"{NAME}: more than {MAX_BODY_BYTES} bytes in one request; send smaller batches")
         self._bound(cluster)
         known = self._clusters.setdefault(cluster, Known(cluster))
+        known.begin()
         readings = Readings(known, rejects)
         if content_type == JSON:
             read_json(body, known, readings)
@@ -87,7 +90,7 @@ class Otlp:
     def _bound(self, cluster: str) -> None:
         """Forgets all series if there are too many; the next requests bring them again."""
         caches = self._clusters.values()
-        series, size = sum(len(known.numbers) for known in caches), sum(known.size for known in caches)
+        series, size = sum(len(known.numbers) for known in caches), sum(known.memory for known in caches)
         new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
         if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
             self._clusters.clear()
@@ -106,6 +109,7 @@ class _Body:
     def read(self, body: bytes) -> Samples:
         """The readings, with negative numbers for refused series. Raises UnreadableInput if it is not an export request."""
         wire, readings = self._wire, self._readings
+        self._check(body, 1, REQUEST_UNCOUNTED)
         try:
             request = wire.request.FromString(body)
         except wire.broken as error:
@@ -114,24 +118,40 @@ class _Body:
             raise UnreadableInput(f"{NAME}: the body has no field of an ExportMetricsServiceRequest")
         self._count(len(request.resource_metrics))
         for raw in request.resource_metrics:
+            self._check(raw, 2)
             try:
                 part = wire.resource_metrics.FromString(raw)
-                scopes = [wire.scope_metrics.FromString(scope) for scope in part.scope_metrics]
                 resource = self._resource(part.resource)
             except (wire.broken, UnicodeDecodeError):
                 readings.refuse(BAD_PART)
                 continue
-            self._count(len(scopes))
-            for scope in scopes:
-                self._count(len(scope.metrics))
-                for metric in scope.metrics:
-                    self._metric(metric, resource)
+            self._count(len(part.scope_metrics))
+            for scope in part.scope_metrics:
+                self._scope(scope, resource)
         return self._together(readings.samples())
+
+    def _scope(self, raw: bytes, resource: bytes) -> None:
+        self._check(raw, 2)
+        try:
+            scope = self._wire.scope_metrics.FromString(raw)
+        except self._wire.broken:
+            self._readings.refuse(BAD_PART)
+            return
+        self._count(len(scope.metrics))
+        for metric in scope.metrics:
+            self._metric(metric, resource)
+
+    def _check(self, raw: bytes, number: int, uncounted: int = PART_UNCOUNTED) -> None:
+        """Raises UnreadableInput for a message with too many of the parts that have this field number."""
+        try:
+            check(raw, {number: MAX_PARTS - self._parts}, uncounted)
+        except TooManyFields:
+            raise _too_many_parts() from None
 
     def _count(self, parts: int) -> None:
         self._parts += parts
         if self._parts > MAX_PARTS:
-            raise UnreadableInput(f"{NAME}: more than {MAX_PARTS} resources, scopes and metrics in one request")
+            raise _too_many_parts()
 
     def _resource(self, raw: bytes) -> bytes:
         """The key of a resource in the cache. A resource that is too large has no attributes."""
@@ -155,21 +175,18 @@ class _Body:
         try:
             metric = self._wire.metric.FromString(raw)
             name = metric.name[:MAX_LABEL_VALUE_BYTES].decode()
+            of_sum = metric.HasField("sum")
+            if not of_sum and not metric.HasField("gauge"):
+                others = (metric.histogram, metric.exponential_histogram, metric.summary)
+                count = sum(len(self._numbers_of(other).data_points) for other in others)
+                readings.line += count
+                readings.refuse(NOT_NUMBERS, count)
+                return
+            numbers = self._numbers_of(metric.sum if of_sum else metric.gauge)
         except (self._wire.broken, UnicodeDecodeError):
             readings.refuse(BAD_PART)
             return
-        of_sum = metric.HasField("sum")
-        if not of_sum and not metric.HasField("gauge"):
-            count = sum(
-                len(other.data_points) for other in (metric.histogram, metric.exponential_histogram, metric.summary)
-            )
-            readings.line += count
-            readings.refuse(NOT_NUMBERS, count)
-            return
-        numbers = metric.sum if of_sum else metric.gauge
         found = numbers.data_points
-        if readings.line + len(found) > MAX_SAMPLES:
-            raise UnreadableInput(f"{NAME}: more than {MAX_SAMPLES} data points in one request; send smaller batches")
         known_metric = self._known.metric(resource, metric.name[:MAX_LABEL_VALUE_BYTES], name)
         delta = known_metric.delta(of_sum, numbers.temporality)
         if isinstance(delta, str):
@@ -181,6 +198,20 @@ class _Body:
                 self._point(raw_point, known_metric, True)
         else:
             self._points(found, known_metric)
+
+    def _numbers_of(self, raw: bytes) -> Any:
+        """The data points of a metric. Raises UnreadableInput if there are too many, DecodeError if it is not protobuf."""
+        left = MAX_SAMPLES - self._readings.line
+        try:
+            check(raw, {1: left})
+            numbers = self._wire.numbers.FromString(raw)
+            if len(numbers.data_points) > left:
+                raise TooManyFields(1)
+        except TooManyFields:
+            raise UnreadableInput(
+                f"{NAME}: more than {MAX_SAMPLES} data points in one request; send smaller batches"
+            ) from None
+        return numbers
 
     def _points(self, raws: Any, metric: Metric) -> None:
         """Adds data points that are readings, cached series by the bytes of their attributes."""
@@ -209,9 +240,16 @@ class _Body:
         """Adds one data point, parsed as a full message."""
         readings = self._readings
         try:
+            check(raw, {7: MAX_LABELS})
             point = self._wire.point.FromString(raw)
+        except TooManyFields:
+            readings.refuse(BAD_ATTRIBUTES)
+            return
         except self._wire.broken:
             readings.refuse(BAD_PART)
+            return
+        if len(point.attributes) > MAX_LABELS:
+            readings.refuse(BAD_ATTRIBUTES)
             return
         if point.flags & STALE:
             return
@@ -250,3 +288,10 @@ class _Body:
         times = (heads["time_ns"] // 1000).astype(np.int64)
         found = Samples(np.array(self._numbers, np.int32), values, times, np.array(self._lines, np.int64))
         return joined([found, others])
+
+
+def _too_many_parts() -> UnreadableInput:
+    return UnreadableInput(
+        f"{NAME}: more than {MAX_PARTS} resources, scopes and metrics in one request; lower send_batch_max_size of the "
+        "collector"
+    )

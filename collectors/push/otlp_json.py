@@ -20,11 +20,11 @@ from gpuwatch.collectors.push.otlp_series import (
     Readings,
     Resource,
 )
+from gpuwatch.collectors.shared.json_size import MAX_PARSED_BYTES, parsed_bytes
 from gpuwatch.core.errors import UnreadableInput
 
 MAX_JSON_BYTES = 8 * 1024 * 1024
 """Limit of a body: parsed JSON takes many times its size in memory."""
-MAX_OBJECTS = 1_000_000
 MAX_RESOURCE_ATTRIBUTES = 256
 NUMBERS = ("gauge", "sum")
 OTHERS = ("histogram", "exponentialHistogram", "summary")
@@ -36,10 +36,10 @@ Object = Mapping[str, Any]
 
 def read(body: bytes, known: Known, readings: Readings) -> None:
     """Adds the readings of a body. Raises UnreadableInput if it is not an export request, or is too large."""
-    if len(body) > MAX_JSON_BYTES or body.count(b"{") > MAX_OBJECTS:
+    if len(body) > MAX_JSON_BYTES or parsed_bytes(body) > MAX_PARSED_BYTES:
         raise UnreadableInput(
-            f"{NAME}: more than {MAX_JSON_BYTES} bytes or {MAX_OBJECTS} objects of JSON in one request; send protobuf, "
-            "or lower send_batch_max_size of the collector"
+            f"{NAME}: more than {MAX_JSON_BYTES} bytes of JSON in one request, or {MAX_PARSED_BYTES} once parsed; send "
+            "protobuf, or lower send_batch_max_size of the collector"
         )
     try:
         request = json.loads(body)

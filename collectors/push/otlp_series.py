@@ -9,15 +9,18 @@ import numpy as np
 from gpuwatch.collectors.push.otlp_labels import dcgm_field, series_labels
 from gpuwatch.collectors.shared.device_labels import IGNORED
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers
+from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.fields import Field
 from gpuwatch.core.model import Rejects
 
 NAME = "otlp"
 MAX_SAMPLES = 500_000
 """Limit of the data points in one request."""
+MAX_NEW_SERIES = 50_000
+"""Limit of the series in one request that are not in the cache: each takes up to 4 kB of memory on its way into the store."""
 MAX_KEY_BYTES = 64 * 1024
 """Maximum size of the attributes of a resource or data point."""
-RESOURCE_BYTES, METRIC_BYTES, SERIES_BYTES = 1_000, 500, 200
+RESOURCE_BYTES, METRIC_BYTES, SERIES_BYTES, CONTEXT_BYTES = 1_000, 500, 300, 1_000
 """Memory of one of each in addition to its texts."""
 MAX_DELTAS = 200_000
 """Limit of the counters summed from increments; above it all start again, like restarted counters."""
@@ -79,7 +82,17 @@ class Known:
         self.contexts = Contexts(self.numbers)
         self.resources: dict[Hashable, Resource] = {}
         self.size = 0  # bytes of the keys, about
+        self._new = 0  # series of this request that were not in the cache
         self._deltas: dict[int, tuple[int, float]] = {}  # time and sum of the last increment of a series
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the cache takes, about."""
+        return self.size + CONTEXT_BYTES * len(self.contexts)
+
+    def begin(self) -> None:
+        """Another request begins."""
+        self._new = 0
 
     def metric(self, resource: Hashable, name: Hashable, text: str) -> Metric:
         """A metric of a resource in `resources`, found by the key `name`."""
@@ -93,6 +106,9 @@ class Known:
         """The number of a new series, cached by its key unless that is empty. `read` returns its attributes, or the reason
         why they are invalid.
         """
+        self._new += 1
+        if self._new > MAX_NEW_SERIES:
+            raise UnreadableInput(f"{NAME}: more than {MAX_NEW_SERIES} new series in one request; send smaller batches")
         sender = metric.resource
         if (labels := sender.labels.get(key)) is None:
             attributes = read()

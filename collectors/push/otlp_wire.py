@@ -14,11 +14,11 @@ MESSAGES = {
     "Resource": (("attributes", 1, "bytes*"),),
     "Metric": (
         ("name", 1, "bytes"),
-        ("gauge", 5, "Numbers"),
-        ("sum", 7, "Numbers"),
-        ("histogram", 9, "Numbers"),
-        ("exponential_histogram", 10, "Numbers"),
-        ("summary", 11, "Numbers"),
+        ("gauge", 5, "bytes"),
+        ("sum", 7, "bytes"),
+        ("histogram", 9, "bytes"),
+        ("exponential_histogram", 10, "bytes"),
+        ("summary", 11, "bytes"),
     ),
     "Numbers": (("data_points", 1, "bytes*"), ("temporality", 2, "int32"), ("is_monotonic", 3, "bool")),
     "Point": (
@@ -44,6 +44,7 @@ class Wire:
     scope_metrics: Any
     resource: Any
     metric: Any
+    numbers: Any
     point: Any
     pair: Any
     broken: type[Exception]
@@ -51,11 +52,10 @@ class Wire:
 
 def wire() -> Wire:
     """The messages, in a separate pool."""
-    names = ("Request", "ResourceMetrics", "ScopeMetrics", "Resource", "Metric", "Point", "Pair")
-    (request, resource_metrics, scope_metrics, resource, metric, point, pair), broken = described(
-        "otlp", MESSAGES, names, "proto2"
-    )
-    return Wire(request, resource_metrics, scope_metrics, resource, metric, point, pair, broken)
+    names = ("Request", "ResourceMetrics", "ScopeMetrics", "Resource", "Metric", "Numbers", "Point", "Pair")
+    found, broken = described("otlp", MESSAGES, names, "proto2")
+    request, resource_metrics, scope_metrics, resource, metric, numbers, point, pair = found
+    return Wire(request, resource_metrics, scope_metrics, resource, metric, numbers, point, pair, broken)
 
 
 def text_of(value: Any) -> str | None:

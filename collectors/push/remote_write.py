@@ -7,7 +7,7 @@ are indexes into a table of each request (see remote_write_2.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from gpuwatch.collectors.dcgm.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
 from gpuwatch.collectors.push.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, ZERO_HEAD, ZERO_SAMPLE, Texts, split
 from gpuwatch.collectors.push.remote_write_wire import Wire, varint, wire
+from gpuwatch.collectors.push.wire_count import MAX_FIELDS, REQUEST_UNCOUNTED, TooManyFields, check
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers, in_units, joined, of_devices, points
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points, Records, Rejects
@@ -25,16 +26,23 @@ NAME = "remote-write"
 VERSION_2 = "io.prometheus.write.v2.Request"
 """Part of the content type of version 2.0."""
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Limit of a decompressed body; empty series of two bytes each would take eight times that in memory."""
+"""Limit of a decompressed body."""
 MAX_SAMPLES = 500_000
-"""Limit of the samples, and of the series, in one request."""
+"""Limit of the samples in one request."""
+MAX_SERIES_A_REQUEST = 50_000
+"""Limit of the series in one request: each new one takes up to 4 kB of memory on its way into the store."""
+MAX_METADATA = 100_000
 MAX_SERIES = 1_000_000
-MAX_SERIES_BYTES = 256 * 1024 * 1024
+MAX_SERIES_BYTES = 192 * 1024 * 1024
 """Limits of the series in the cache of all clusters, in number and size; above either, all are forgotten."""
 MAX_KEY_BYTES = 64 * 1024
 """Maximum size of a cached key; longer labels are parsed each time."""
-KEY_BYTES = 100
-"""Memory of a key in addition to its bytes."""
+MAX_LABEL_BYTES = 2 * MAX_LABEL_VALUE_BYTES + 16
+"""Maximum size of the name and value of a label together."""
+KEY_BYTES = 200
+"""Memory of a series in addition to its key."""
+CONTEXT_BYTES = 1000
+"""Memory of a label set that no other series shares."""
 MAX_CLUSTERS = 256
 
 STALE_BITS = 0x7FF0000000000002
@@ -48,6 +56,7 @@ NOT_TEXT = "label is not UTF-8 text"
 
 _TAIL = np.dtype([("head", "S3"), ("value", "<f8"), ("stamp", "u1", 7)])
 _UNKNOWN = np.iinfo(np.int32).min
+_VARINT_BYTES = 5
 _MOST_MS = (1 << 63) // 1000 - 1  # above it a time in microseconds does not fit into 64 bits
 _SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
 
@@ -72,8 +81,10 @@ class RemoteWrite:
         self._bound(cluster)
         known = self._clusters.setdefault(cluster, _Known(cluster, self._wire))
         if VERSION_2 in content_type:
+            _count(body, {4: (MAX_SYMBOLS, "symbols"), 5: (MAX_SERIES_A_REQUEST, "series")})
             samples = self._samples_2(self._parsed(body, self._wire.request_2, "2.0"), known, rejects)
         else:
+            _count(body, {1: (MAX_SERIES_A_REQUEST, "series"), 3: (MAX_METADATA, "metadata entries")})
             samples = self._samples(self._parsed(body, self._wire.request, "1.0").timeseries, known, rejects)
         samples = samples.where(samples.value.view(np.uint64) != STALE_BITS)
         samples = of_devices(samples, known.numbers, NAME, rejects)
@@ -88,17 +99,15 @@ class RemoteWrite:
             raise UnreadableInput(f"{NAME}: the body is not a write request of version {version}: {error}") from error
         if body and not request.ListFields():
             raise UnreadableInput(f"{NAME}: the body has no field of a write request of version {version}")
-        if len(request.timeseries) > MAX_SAMPLES:
-            raise _too_large(f"{MAX_SAMPLES} samples")
+        if len(request.timeseries) > MAX_SERIES_A_REQUEST:
+            raise _too_large(f"{MAX_SERIES_A_REQUEST} series")
         return request
 
     def _bound(self, cluster: str) -> None:
         """Forgets all series if there are too many; the next requests bring them again."""
         caches = self._clusters.values()
-        series, size = (
-            sum(len(known.by_bytes) for known in caches),
-            sum(known.size + known.texts.size for known in caches),
-        )
+        series = sum(len(known.by_bytes) for known in caches)
+        size = sum(known.size + known.texts.size + CONTEXT_BYTES * len(known.contexts) for known in caches)
         new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
         if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
             self._clusters.clear()
@@ -164,9 +173,17 @@ class RemoteWrite:
         values: list[float] = []
         times: list[int] = []
         lines: list[int] = []
+        packed = 1 if kind is self._wire.series_2 else 0
+        most = {1: 2 * _VARINT_BYTES * MAX_LABELS if packed else MAX_LABELS, 2: MAX_SAMPLES}
         for line, raw in series:
             try:
+                check(raw, most, packed=packed)
                 message = kind.FromString(raw)
+            except TooManyFields as error:
+                if error.number == 2:
+                    raise _too_large(f"{MAX_SAMPLES} samples") from None
+                rejects.add(BAD_LABELS, NAME, line)
+                continue
             except self._wire.broken:
                 rejects.add(BAD_SERIES, NAME, line)
                 continue
@@ -178,12 +195,8 @@ class RemoteWrite:
             times += [max(min(sample.timestamp, _MOST_MS), -_MOST_MS) * 1000 for sample in message.samples]
             numbers += [number] * count
             lines += [line] * count
-        return Samples(
-            np.array(numbers, np.int32),
-            np.array(values, np.float64),
-            np.array(times, np.int64),
-            np.array(lines, np.int64),
-        )
+        series_of, line_of = np.array(numbers, np.int32), np.array(lines, np.int64)
+        return Samples(series_of, np.array(values, np.float64), np.array(times, np.int64), line_of)
 
 
 class _Known:
@@ -201,6 +214,8 @@ class _Known:
     def number_1(self, message: Any) -> int:
         """The number of a series of version 1.0, cached by the bytes of its labels on the wire."""
         labels = message.labels
+        if len(labels) > MAX_LABELS or any(len(label) > MAX_LABEL_BYTES for label in labels):
+            return self.numbers.refuse(BAD_LABELS)
         key = b"".join([b"\n" + varint(len(label)) + label for label in labels])
         return self._number(key, ((pair.name, pair.value) for pair in map(self._wire.label.FromString, labels)))
 
@@ -240,7 +255,7 @@ class _Known:
             # An empty key would match a series without labels.
             if 0 < len(key) <= MAX_KEY_BYTES:
                 self.by_bytes[key] = number
-                self.size += len(key)
+                self.size += len(key) + KEY_BYTES
         return number
 
     def _new(self, labels: Iterable[tuple[bytes, bytes]]) -> int:
@@ -266,13 +281,18 @@ def _fast(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Sam
     good = (found["head"] == HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)
     good &= (stamp[:, 1:6] >= 0x80).all(axis=1)
     time_ms = (stamp[:, 1:] & 0x7F).astype(np.int64) @ _SHIFT
-    samples = Samples(
-        np.array(numbers, np.int32)[good],
-        np.ascontiguousarray(found["value"][good]),
-        time_ms[good] * 1000,
-        np.array(lines, np.int64)[good],
-    )
+    of_good = np.array(numbers, np.int32)[good], np.ascontiguousarray(found["value"][good])
+    samples = Samples(*of_good, time_ms[good] * 1000, np.array(lines, np.int64)[good])
     return samples, [lines[at] for at in np.flatnonzero(~good)]
+
+
+def _count(body: bytes, most: Mapping[int, tuple[int, str]]) -> None:
+    """Raises UnreadableInput for a body with more of a field than allowed, by its number."""
+    try:
+        check(body, {number: count for number, (count, _) in most.items()}, REQUEST_UNCOUNTED)
+    except TooManyFields as error:
+        count, name = most.get(error.number, (MAX_FIELDS, "fields"))
+        raise _too_large(f"{count} {name}") from None
 
 
 def _too_large(what: str) -> UnreadableInput:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_SYMBOLS = 500_000
+MAX_SYMBOLS = 250_000
 """Texts of one request."""
 MAX_TEXT_BYTES = 8 * 1024
 """A longer text gets no number: labels may not be that long."""

@@ -155,6 +155,9 @@ class Contexts:
         self._places: dict[int, int] = {}  # row of each context in the table
         self._cuts: dict[bytes, Records] = {}  # cached results, by their contexts
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def of(self, numbers: NDArray[np.int32]) -> Records:
         """The contexts of series numbers, whether returned before or not."""
         for fresh in self._numbers.take_contexts():

@@ -24,6 +24,8 @@ from gpuwatch.api.bodies import body_models
 from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
+from gpuwatch.api.shares import backtest_turns, decoding_turns, question_turns
+from gpuwatch.api.turns import Released
 
 if TYPE_CHECKING:
     from gpuwatch.service.service import Service
@@ -57,6 +59,8 @@ def create_app(
         telemetry={"tracing": False, "metrics": False},
     )
     in_flight = InFlight()
+    app.state.questions, app.state.backtests = question_turns(service), backtest_turns(service)
+    app.state.decoding = decoding_turns()
     app.state.service = service
     app.state.guard = Guard(service, clock, hosts)
     app.state.in_flight = in_flight
@@ -75,6 +79,7 @@ def create_app(
     app.add_route(OPENAPI, openapi, include_in_schema=False)
     errors.install(app)
     # The last one added is the outermost.
+    app.add_middleware(Released)
     app.add_middleware(Bounds, in_flight=in_flight, body_seconds=body_seconds)
     app.add_middleware(Envelope, served=service.telemetry.served)
     return app

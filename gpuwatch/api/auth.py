@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hmac import compare_digest
 from math import ceil
 from typing import TYPE_CHECKING, Annotated, TypeVar, cast
@@ -13,8 +13,9 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from gpuwatch.api.errors import ApiError, TeamScope
-from gpuwatch.api.limits import Buckets, Clock
+from gpuwatch.api.limits import CALLER, Buckets, Clock
 from gpuwatch.api.local_callers import LOCAL_NAMES, SAFE_METHODS, from_own_address, is_local, same_origin
+from gpuwatch.api.turns import Turns, take_for
 from gpuwatch.state.actor import HEADER, decoded, sent_by, typed_by
 from gpuwatch.state.sessions import Sessions
 from gpuwatch.state.tokens import Token, Tokens
@@ -30,6 +31,7 @@ REQUESTS_PER_S, REQUESTS_BURST = 500.0, 5000.0
 """Requests of one token."""
 LOOKUPS_AT_ONCE = 8
 """Look-ups of tokens at a time, apart from the threads that answer queries: those may all be busy."""
+PROBES_AT_ONCE = 2
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _NEAR_HINT = (
     "send Authorization: Bearer TOKEN (gpuwatch token create makes one); without tokens only http://localhost on the "
@@ -51,6 +53,8 @@ class Access:
     scope: str
     teams: tuple[str, ...] | None
     name: str
+    key: str = ""
+    """Whose limits of requests and queries apply."""
     owner: bool = False
     """Whether the caller may read the data directory itself: it knows the secret that lies there."""
     token: Token | None = None
@@ -76,6 +80,7 @@ class Guard:
         self._failures = Buckets(FAILURES_PER_S, FAILURES_BURST, clock)
         self._requests = Buckets(REQUESTS_PER_S, REQUESTS_BURST, clock)
         self._limiter = CapacityLimiter(LOOKUPS_AT_ONCE)
+        self._probes = CapacityLimiter(PROBES_AT_ONCE)
 
     async def access(self, request: Request) -> Access:
         """Raises ApiError: 401 without a valid token, 403 from an address that is not allowed, 429 for too many requests."""
@@ -118,6 +123,10 @@ class Guard:
         """Whether a caller on this machine may need no token. With a public URL, a proxy on this machine looks the same."""
         return not self._service.settings.public_url
 
+    async def probe(self, function: Callable[..., T], *arguments: object) -> T:
+        """The same in a thread for probes alone: look-ups of tokens may wait for the state's database."""
+        return await to_thread.run_sync(lambda: function(*arguments), limiter=self._probes)
+
     def _wrong(self, request: Request) -> ApiError:
         wait = self._failures.take(_address_key(request))
         if wait:
@@ -132,7 +141,7 @@ class Guard:
         wait = self._requests.take(key)
         if wait:
             raise _too_often(wait, "too many requests with this token")
-        return access
+        return replace(access, key=key)
 
 
 def guard_of(request: Request) -> Guard:
@@ -143,14 +152,32 @@ def guard_of(request: Request) -> Guard:
 async def anyone(request: Request) -> Access:
     """Any valid token, or loopback while there is none."""
     _known_parameters(request)
-    return await guard_of(request).access(request)
+    access = await guard_of(request).access(request)
+    request.scope[CALLER] = access.key
+    return access
 
 
 async def reader(request: Request) -> Access:
-    """Scope read or admin; the rows are those of its teams."""
+    """Scope read or admin, when it is the caller's turn; the rows are those of its teams."""
+    access = await _reads(request)
+    await take_for(request.scope, cast(Turns, request.app.state.questions), access.key)
+    return access
+
+
+async def tester(request: Request) -> Access:
+    """The same for a back-test, which also takes one of the few turns for these."""
+    access = await _reads(request)
+    await take_for(request.scope, cast(Turns, request.app.state.backtests), access.key)
+    await take_for(request.scope, cast(Turns, request.app.state.questions), access.key)
+    return access
+
+
+async def _reads(request: Request) -> Access:
     access = await anyone(request)
     if not access.reads:
         raise ApiError(403, f"scope {access.scope} may not read")
+    if request.method not in SAFE_METHODS:
+        await request.body()  # A turn must not wait for a slow body.
     return access
 
 
@@ -180,6 +207,7 @@ async def ingester(request: Request) -> Access:
 
 Anyone = Annotated[Access, Depends(anyone)]
 Reader = Annotated[Access, Depends(reader)]
+Tester = Annotated[Access, Depends(tester)]
 FleetReader = Annotated[Access, Depends(fleet_reader)]
 Admin = Annotated[Access, Depends(admin)]
 Ingester = Annotated[Access, Depends(ingester)]

@@ -23,6 +23,8 @@ MEMBERS_MAX = 100
 """Members of a gzip body: each costs a copy of all that follows it."""
 _RATIO_MAX = 64
 """What a byte of snappy becomes at most (three bytes copy 64)."""
+_GZIP_RATIO_MAX = 1032
+"""The same of gzip."""
 
 POLICY_KINDS = ("application/json", "application/toml")
 M = TypeVar("M", bound=BaseModel)
@@ -87,6 +89,13 @@ async def decompressed(body: bytes, encoding: str) -> bytes:
     if function is None:
         raise ApiError(415, f"content encoding {encoding[:50]!r}: use snappy, gzip or none")
     return function(body) if len(body) <= INLINE_MAX else await to_thread.run_sync(function, body, limiter=_THREADS)
+
+
+def decompressed_max(body: bytes, encoding: str) -> int:
+    """How many bytes a body may have in the clear, without decompressing it; ApiError like `decompressed`."""
+    if encoding == "snappy":
+        return _preamble(body)
+    return min(DECOMPRESSED_MAX, len(body) * (_GZIP_RATIO_MAX if encoding == "gzip" else 1))
 
 
 def snappy(body: bytes) -> bytes:

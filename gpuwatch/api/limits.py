@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
@@ -26,8 +26,12 @@ STREAMED = ("/api/v1/bills",)
 """How paths begin whose bodies go to disk as they arrive: of these only the piece at hand is held."""
 DECOMPRESSED_MAX = 32 * MIB
 """Bytes of a body once decompressed."""
-IN_FLIGHT_MAX = 512 * MIB
-"""Bytes of bodies, sent and decompressed, that all requests together may hold at a time."""
+IN_FLIGHT_MAX = 48 * MIB
+"""Bytes of bodies, as sent, that all requests together may hold at a time."""
+IN_FLIGHT_EACH_MAX = 32 * MIB
+"""The same of one token, so that others can send meanwhile."""
+CALLER = "gpuwatch.caller"
+"""Key of a request's scope: the token whose body it is."""
 DROPPED_MAX = 256 * MIB
 """Bytes of a refused body that are read and forgotten, so that its sender sees the refusal."""
 BODY_SECONDS_MAX = 30.0
@@ -64,24 +68,29 @@ class Buckets:
 class InFlight:
     """Bytes that requests hold together. Used from the event loop only."""
 
-    def __init__(self, most: int = IN_FLIGHT_MAX) -> None:
-        self._most = most
+    def __init__(self, most: int = IN_FLIGHT_MAX, each: int = IN_FLIGHT_EACH_MAX) -> None:
+        self._most, self._each = most, each
+        self._by_caller: Counter[str] = Counter()
         self.held = 0
 
-    def add(self, count: int) -> None:
+    def add(self, count: int, caller: str) -> None:
         """Raises ApiError 503 when there is no room."""
-        if self.held + count > self._most:
+        if self.held + count > self._most or self._by_caller[caller] + count > self._each:
             raise ApiError(
                 503,
-                "too many bytes are being received at once",
+                f"more than {self._most} bytes of bodies are being received at once, or {self._each} of one token",
                 headers={"Retry-After": str(BUSY_RETRY_S)},
                 code="busy",
             )
         self.held += count
+        self._by_caller[caller] += count
 
-    def drop(self, count: int) -> None:
+    def drop(self, count: int, caller: str) -> None:
         """Gives room back."""
         self.held -= count
+        self._by_caller[caller] -= count
+        if not self._by_caller[caller]:
+            del self._by_caller[caller]
 
 
 class Bounds:
@@ -97,7 +106,7 @@ class Bounds:
         most = body_max(scope["path"])
         streamed = scope["path"].startswith(STREAMED)
         seconds = STREAM_SECONDS_MAX if streamed else self._seconds
-        body = _Body(receive, most, self._in_flight, seconds, streamed)
+        body = _Body(scope, receive, most, self._in_flight, seconds, streamed)
         try:
             refusal = _refusal(scope, most)
             if refusal is None:
@@ -106,19 +115,23 @@ class Bounds:
                 body.waits = not any(name == b"expect" for name, _ in scope["headers"])
                 await _refuse(body.answering(send), *refusal)
         finally:
-            self._in_flight.drop(body.held)
+            body.forget()
 
 
 class _Body:
     """The body of one request as it arrives, counted and timed."""
 
-    def __init__(self, receive: Receive, most: int, in_flight: InFlight, seconds: float, streamed: bool) -> None:
-        self._receive, self._most, self._in_flight, self._seconds = receive, most, in_flight, seconds
+    def __init__(
+        self, scope: Scope, receive: Receive, most: int, in_flight: InFlight, seconds: float, streamed: bool
+    ) -> None:
+        self._scope, self._receive, self._most = scope, receive, most
+        self._in_flight, self._seconds = in_flight, seconds
         self._streamed = streamed
         self._arrived = 0
         self._complete = False
         self._deadline: float | None = None
-        self.held = 0
+        self._held = 0
+        self._caller = ""
         self.waits = False
         """Whether a refused sender may still be sending, so that the connection must not be closed at once."""
 
@@ -141,11 +154,17 @@ class _Body:
                 raise ApiError(413, _too_large(self._most), headers={"Connection": "close"})
             self._arrived += size
             if self._streamed:
-                self._in_flight.drop(self.held)
-                self.held = 0
-            self._in_flight.add(size)
-            self.held += size
+                self.forget()
+            if not self._held:
+                self._caller = self._scope.get(CALLER, "")
+            self._in_flight.add(size, self._caller)
+            self._held += size
         return message
+
+    def forget(self) -> None:
+        """The body no longer counts: it is stored, or given up."""
+        self._in_flight.drop(self._held, self._caller)
+        self._held = 0
 
     def answering(self, send: Send) -> Send:
         """`send`, but a refusal is ended only when the sender has stopped: a connection that is closed with unread bytes

@@ -37,3 +37,10 @@ class LedgerDoesNotClose(GpuwatchError):
     """A device-hour whose buckets do not add up to its capacity; the message names it."""
 
     exit_code = 1
+
+
+def light(error: Exception) -> Exception:
+    """An error for another thread; one of ours loses its traceback, which would keep its input and what was built of it."""
+    if isinstance(error, GpuwatchError):
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error

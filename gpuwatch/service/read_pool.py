@@ -17,6 +17,8 @@ WAIT_S = 10.0
 QUESTION_S_MAX = 300.0
 """Time limit of one request, so that slow ones cannot block all others."""
 WATCH_S = 1.0
+PROBE_WAIT_S = 1.0
+"""How long one probe waits for another."""
 
 
 @dataclass
@@ -24,6 +26,31 @@ class _Loan:
     cursor: Store
     until_s: float
     late: bool = False
+
+
+class Probe:
+    """A connection for readiness alone. Queries may use all others, which is no reason to send no more data."""
+
+    def __init__(self, cursor: Store) -> None:
+        self._cursor = cursor
+        self._lock = threading.Lock()
+
+    def problems(self) -> list[str]:
+        """Why the store does not respond; empty if it does."""
+        if not self._lock.acquire(timeout=PROBE_WAIT_S):
+            return ["the store does not respond: an earlier probe is still waiting"]
+        try:
+            self._cursor.sql("select 1")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store does not respond
+            return [f"the store does not respond: {error}"]
+        finally:
+            self._lock.release()
+        return []
+
+    def close(self) -> None:
+        """Closes the connection."""
+        with self._lock:
+            self._cursor.close()
 
 
 class Readers:

@@ -18,7 +18,7 @@ from typing import Any
 
 from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.billing import chargeback
-from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError, UnreadableInput
+from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError, UnreadableInput, light
 from gpuwatch.core.model import Points, Rejects
 from gpuwatch.core.registry import Receive, make_receiver
 from gpuwatch.findings import custom_rules
@@ -33,7 +33,7 @@ from gpuwatch.service.config import Plan, made
 from gpuwatch.service.group_commit import Batches, GroupCommit
 from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.priority import threads, yield_to_others
-from gpuwatch.service.read_pool import Readers
+from gpuwatch.service.read_pool import Probe, Readers
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
 from gpuwatch.state.pairing import open_state_of
@@ -89,6 +89,7 @@ class Service:
         self.metrics = self._telemetry.registry
         self.telemetry = self._telemetry
         self._readers = Readers(store)
+        self._probe = Probe(store.cursor())
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
@@ -179,6 +180,7 @@ class Service:
         self._analyzer.stop()
         self._alerting.stop()
         self._readers.close()
+        self._probe.close()
         try:
             self.store.checkpoint()
         except StoreError as error:
@@ -255,12 +257,7 @@ class Service:
             found.append("the writer has stopped; restart the service")
         if self._live and not self._analyzer.alive:
             found.append("the analyzer has stopped; restart the service")
-        try:
-            with self._readers.lend(wait_s=1.0) as store:
-                store.sql("select 1")
-        except StoreError as error:
-            found.append(str(error))
-        return found
+        return found + self._probe.problems()
 
     def submit(
         self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
@@ -271,10 +268,19 @@ class Service:
         """
         return self._writer.submit(source, batches, rejects, patient=patient)
 
-    def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Received]:
+    def receive(
+        self,
+        name: str,
+        body: bytes,
+        content_type: str,
+        cluster: str,
+        source: str,
+        decoded: Callable[[], None] = lambda: None,
+    ) -> Future[Received]:
         """Decodes and stores a pushed body; the future completes when it is on disk.
 
-        It fails with UnreadableInput if the body cannot be decoded, StoreError if it cannot be stored.
+        It fails with UnreadableInput if the body cannot be decoded, StoreError if it cannot be stored. Calls `decoded`
+        when the body itself is no longer needed, unless StoreBusy is raised.
         """
         if not self._decoding.acquire(blocking=False):
             self._telemetry.refused.labels("queue full").inc()
@@ -282,7 +288,7 @@ class Service:
         answer: Future[Received] = Future()
         answer.set_running_or_notify_cancel()
         try:
-            self._decoder.submit(self._decode, answer, name, body, content_type, cluster, source)
+            self._decoder.submit(self._decode, answer, decoded, name, body, content_type, cluster, source)
         except RuntimeError:
             self._decoding.release()
             raise StoreBusy("the service is stopping; retry in a moment") from None
@@ -319,30 +325,36 @@ class Service:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _decode(
-        self, answer: Future[Received], name: str, body: bytes, content_type: str, cluster: str, source: str
+        self,
+        answer: Future[Received],
+        decoded: Callable[[], None],
+        name: str,
+        body: bytes,
+        content_type: str,
+        cluster: str,
+        source: str,
     ) -> None:
-        rejects = Rejects()
-        kind = name
+        rejects, kind = Rejects(), name
         try:
             if name not in self._receivers:
                 self._receivers[name] = make_receiver(name)
             now_us = self.now_us()
-            batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
+            try:
+                batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
+            finally:
+                del body
+                decoded()
             self._clocks.record_pushed(source, batches, now_us)
             # Every request repeats the contexts, so they are not counted.
             rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
             refused = rejects.total
             stored = self.submit(source, batches, rejects)
             rows -= rejects.total - refused
-        except UnreadableInput as error:
-            self._decoding.release()
-            self._sources.unreadable(source, self.now_us(), str(error), kind, cluster)
-            answer.set_exception(error)
-            return
         except Exception as error:  # noqa: BLE001 - reported to the sender
             self._decoding.release()
-            self._sources.failed(source, self.now_us(), str(error), kind, cluster)
-            answer.set_exception(error)
+            record = self._sources.unreadable if isinstance(error, UnreadableInput) else self._sources.failed
+            record(source, self.now_us(), str(error), kind, cluster)
+            answer.set_exception(light(error))
             return
 
         def finished(future: Future[None]) -> None:

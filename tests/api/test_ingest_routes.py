@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
@@ -12,6 +13,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from gpuwatch.api.shares import DECODED_MAX, WEIGHT_MIN
 from gpuwatch.collectors.push.remote_write_wire import wire
 from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput
 from gpuwatch.core.model import Rejects
@@ -43,8 +45,9 @@ def answering(api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Received | Exc
     """Makes the decoder answer so; returns what it is asked, as it is asked."""
     asked: list[tuple[object, ...]] = []
 
-    def receive(*arguments: object) -> Future[Received]:
+    def receive(*arguments: object, decoded: Callable[[], None]) -> Future[Received]:
         asked.append(arguments)
+        decoded()
         done: Future[Received] = Future()
         if isinstance(outcome, Exception):
             done.set_exception(outcome)
@@ -175,7 +178,7 @@ def test_a_write_that_fails(
 def test_a_queue_that_is_full_at_once(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so before anything is queued."""
 
-    def full(*_: object) -> None:
+    def full(*_: object, decoded: Callable[[], None]) -> None:
         raise StoreBusy("64 bodies wait")
 
     monkeypatch.setattr(bare.service, "receive", full)
@@ -231,22 +234,27 @@ def test_questions_do_not_hold_up_samples(bare: Api, monkeypatch: pytest.MonkeyP
     assert ([204, 200, 60], [200] * 60) == asyncio.run(main())
 
 
-def test_a_body_counts_as_in_flight_until_it_is_on_disk(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sender is told to come back, but what it sent is still in memory."""
-    done: Future[Received] = Future()
-    monkeypatch.setattr(bare.service, "receive", lambda *_: done)
+def test_a_body_takes_its_share_of_memory_until_it_is_decoded(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender was asked to come back, but what it sent is still in memory."""
+    asked: list[Callable[[], None]] = []
+
+    def receive(*_: object, decoded: Callable[[], None]) -> Future[Received]:
+        asked.append(decoded)
+        return Future()
+
+    monkeypatch.setattr(bare.service, "receive", receive)
     monkeypatch.setattr("gpuwatch.api.routes.sources.ingest.ACK_SECONDS_MAX", 0.01)
-    held = bare.app.state.in_flight
+    turns = bare.app.state.decoding
 
     async def main() -> tuple[int, int, int]:
         transport = httpx.ASGITransport(bare.app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             headers = {"Content-Type": "application/json"}
             answer = await client.post(EVENTS, content=b"[{}]", headers=headers)
-            waiting = held.held
-            done.set_result(Received(1, Rejects()))
-            while held.held:
+            waiting = DECODED_MAX - turns.free
+            asked[0]()
+            while turns.free < DECODED_MAX:
                 await asyncio.sleep(0)
-        return answer.status_code, waiting, held.held
+        return answer.status_code, waiting, DECODED_MAX - turns.free
 
-    assert (503, 4, 0) == asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    assert (503, WEIGHT_MIN, 0) == asyncio.run(asyncio.wait_for(main(), PATIENCE_S))

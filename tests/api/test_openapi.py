@@ -164,7 +164,7 @@ def test_errors_are_ours_in_every_operation(filled: Api) -> None:
 def test_every_route_asks_who_is_there(filled: Api) -> None:
     """A route that forgets is open to everybody: only these may be."""
     free = {"/healthz", "/readyz", "/", "/metrics"}
-    asking = {"anyone", "reader", "fleet_reader", "admin", "ingester"}
+    asking = {"anyone", "reader", "tester", "fleet_reader", "admin", "ingester"}
     silent = set()
     for router in app._routers():
         for route in router.routes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ def body(*values: float) -> bytes:
 def answering(api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Received | Exception) -> None:
     """Makes the decoder answer so."""
 
-    def receive(*_: object) -> Future[Received]:
+    def receive(*_: object, decoded: Callable[[], None]) -> Future[Received]:
+        decoded()
         done: Future[Received] = Future()
         if isinstance(outcome, Exception):
             done.set_exception(outcome)

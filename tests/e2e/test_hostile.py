@@ -37,6 +37,7 @@ SLOW_S_MAX = 45.0
 WRONG_TOKENS = 500
 MIB = 1 << 20
 GZIP = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+OTLP = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
 JSON = {"Content-Type": "application/json"}
 REFUSED = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
@@ -196,6 +197,48 @@ def test_a_body_that_is_more_than_it_seems_is_refused(server: Server, attack: At
     assert statuses >= (found if isinstance(found, set) else {found})
 
 
+EMPTY_PARTS: dict[str, tuple[str, Callable[[], bytes], dict[str, str], set[int]]] = {
+    "a series of fifteen million labels": (
+        "write",
+        lambda: snappy(field(1, b"\x0a\x00" * 14_700_000)),
+        PROTOBUF,
+        {204},
+    ),
+    "sixteen million series": ("write", lambda: snappy(b"\x0a\x00" * 16_000_000), PROTOBUF, {400}),
+    "a series of sixteen million samples": (
+        "write",
+        lambda: snappy(field(1, b"\x12\x00" * 16_000_000)),
+        PROTOBUF,
+        {400},
+    ),
+    "eight million scopes": ("otlp/v1/metrics", lambda: zipped_request(b"\x12\x00" * 8_000_000), OTLP, {400}),
+    "a JSON list of eight million numbers": (
+        "events",
+        lambda: zipped(b"[" + b"1.5," * 8_000_000 + b"1]", 1),
+        GZIP,
+        {400},
+    ),
+}
+"""Two to four bytes each on the wire, and a few hundred once parsed."""
+
+
+def zipped_request(resource: bytes) -> bytes:
+    return gzip.compress(field(1, resource), 6)
+
+
+@pytest.mark.parametrize("count", [1, 16], ids=["once", "sixteen times at once"])
+@pytest.mark.parametrize(("route", "content", "headers", "statuses"), EMPTY_PARTS.values(), ids=EMPTY_PARTS)
+def test_parts_are_counted_before_they_are_built(
+    server: Server, route: str, content: Callable[[], bytes], headers: dict[str, str], statuses: set[int], count: int
+) -> None:
+    """Sixteen at once are decoded one after the other; one that waits too long is asked to come back."""
+    body = content()
+    with ThreadPoolExecutor(count) as pool:
+        found = set(pool.map(lambda _: server.ask("POST", f"/api/v1/{route}", body, headers).status, range(count)))
+
+    assert statuses <= found <= statuses | {429, 503}
+
+
 ITEMS: dict[str, Callable[[], bytes]] = {
     "ten million empty objects": lambda: zipped(b"{}\n", 10_000_000),
     "a list of fifteen million numbers": lambda: zipped(b"[" + b"1," * 15_000_000 + b"1]", 1),
@@ -212,6 +255,20 @@ def test_more_items_than_a_body_may_have_are_refused_before_they_are_read(
         status = server.ask("POST", "/api/v1/events", body, GZIP).status
 
     assert 400 == status
+    assert {200, 204} == set(other.statuses)
+
+
+def test_back_tests_without_end_leave_the_service_ready(server: Server) -> None:
+    """Their token waits for its turn; probes and samples do not."""
+    body = json.dumps({"window": "24h"}).encode()
+
+    def tested(_: int) -> int:
+        return server.ask("POST", "/api/v1/detectors/idle-hoarding/backtest", body, JSON).status
+
+    with Bystander(server) as other, ThreadPoolExecutor(40) as pool:
+        statuses = set(pool.map(tested, range(40)))
+
+    assert {200} <= statuses <= {200, 429}
     assert {200, 204} == set(other.statuses)
 
 

@@ -313,10 +313,39 @@ def test_more_items_than_memory_is_meant_for_are_refused(body: bytes, monkeypatc
         Decoder()(body, "", "c1", 1_793_577_600_000_000, Rejects())
 
 
-def test_a_body_of_nothing_but_brackets_is_refused_unparsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MAX_CONTAINERS", 3)
-    with pytest.raises(UnreadableInput, match="objects and lists"):
-        Decoder()(b"[[],[],[]]", "", "c1", 1_793_577_600_000_000, Rejects())
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[" + b"[]," * 20 + b"[]]", id="brackets"),
+        pytest.param(b"[" + b"{}," * 20 + b"{}]", id="braces"),
+        pytest.param(b"[" + b"1," * 40 + b"1]", id="numbers"),
+        pytest.param(b'{"a": 1}\n[' + b"1," * 40 + b"1]", id="a line of numbers"),
+        pytest.param('{"a": "🦀'.encode() + b"x" * 600 + b'"}', id="text in which every character takes four bytes"),
+    ],
+)
+def test_a_text_that_takes_too_much_memory_once_parsed_is_refused_unparsed(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MAX_PARSED_BYTES", 2000)
+    with pytest.raises(UnreadableInput, match="send NDJSON .* or several bodies"):
+        Decoder()(body, "", "c1", 1_793_577_600_000_000, Rejects())
+
+
+def test_lines_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they may take more memory than one text may."""
+    monkeypatch.setattr(events, "MAX_PARSED_BYTES", 2000)
+    lines = b"\n".join(json.dumps(claim(f"e{n}", job_id=str(n))).encode() for n in range(30))
+    batches = Decoder()(lines, "", "c1", NOW_US, Rejects())
+
+    assert 30 == len(rows(batches, "claim"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_lines_may_have_any_encoding_of_json(encoding: str) -> None:
+    lines = "\n".join(json.dumps(claim(f"e{n}", job_id=f"{n} ä"), ensure_ascii=False) for n in range(2))
+    batches = Decoder()(lines.encode(encoding), "", "c1", NOW_US, Rejects())
+
+    assert ["0 ä", "1 ä"] == [row["job_id"] for row in rows(batches, "claim")]
 
 
 @pytest.mark.parametrize(

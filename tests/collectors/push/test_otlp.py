@@ -426,13 +426,19 @@ def test_a_full_cache_starts_afresh_with_the_same_result(monkeypatch: pytest.Mon
         pytest.param(bytes(40), PROTOBUF, (otlp, "MAX_BODY_BYTES"), id="bytes"),
         pytest.param(in_json(*[json_gauge()] * 3), JSON, (otlp_json, "MAX_SAMPLES"), id="data points in JSON"),
         pytest.param(in_json(*[json_gauge()] * 3), JSON, (otlp_json, "MAX_JSON_BYTES"), id="bytes of JSON"),
-        pytest.param(in_json(*[json_gauge()] * 3), JSON, (otlp_json, "MAX_OBJECTS"), id="objects of JSON"),
+        pytest.param(in_json(*[json_gauge()] * 3), JSON, (otlp_json, "MAX_PARSED_BYTES"), id="memory of JSON"),
+        pytest.param(
+            one(*[metric(SM, [point(GPU | {"pod": f"p{n}"}, NOW_US, 0.5) for n in range(3)])]),
+            PROTOBUF,
+            (otlp_series, "MAX_NEW_SERIES"),
+            id="new series",
+        ),
     ],
 )
 def test_too_much_is_refused_whole(monkeypatch: pytest.MonkeyPatch, data: bytes, kind: str, bound: Any) -> None:
     monkeypatch.setattr(*bound, 2)
 
-    with pytest.raises(UnreadableInput, match="more than 2 |or 2 objects"):
+    with pytest.raises(UnreadableInput, match="more than 2 |or 2 once parsed"):
         Decoded(Otlp(), data, kind)
 
 

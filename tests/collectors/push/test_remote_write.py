@@ -244,9 +244,54 @@ def test_too_many_samples_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(remote_write, "MAX_SAMPLES", 2)
     three = [(0.5, NOW_MS - step) for step in range(3)]
 
-    for data in (body([one(0.5, name=n) for n in (SM, UTIL, "x")]), body([(labels(), three)])):
-        with pytest.raises(UnreadableInput, match="max_samples_per_send"):
+    for data in (body([(labels(), three)]), body([(labels(), three[:2]), one(0.5, name=UTIL)])):
+        with pytest.raises(UnreadableInput, match="more than 2 samples .*max_samples_per_send"):
             Decoded(RemoteWrite(), data)
+
+
+@pytest.mark.parametrize("uncounted", [0, 1 << 20], ids=["counted on the wire", "small enough not to be counted"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_too_many_series_are_refused_whole(monkeypatch: pytest.MonkeyPatch, version: int, uncounted: int) -> None:
+    monkeypatch.setattr(remote_write, "REQUEST_UNCOUNTED", uncounted)
+    monkeypatch.setattr(remote_write, "MAX_SERIES_A_REQUEST", 2)
+    series = [one(0.5, name=n) for n in (SM, UTIL, "x")]
+    data, kind = (body(series), "") if version == 1 else (body_2(series), TYPE_2)
+
+    with pytest.raises(UnreadableInput, match="more than 2 series .*max_samples_per_send"):
+        Decoded(RemoteWrite(), data, content_type=kind)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "words"),
+    [
+        pytest.param(b"\x0a\x00" * 600_000, "", "100000 series", id="empty series"),
+        pytest.param(b"\x1a\x00" * 600_000, "", "100000 metadata entries", id="empty metadata"),
+        pytest.param(b"\x7a\x00" * 1_100_000, "", "1000000 fields", id="unknown fields"),
+        pytest.param(field(1, b"\x12\x00" * 600_000), "", "500000 samples", id="empty samples of a series"),
+        pytest.param(b"\x22\x00" * 600_000, TYPE_2, "250000 symbols", id="empty symbols"),
+        pytest.param(b"\x2a\x00" * 600_000, TYPE_2, "100000 series", id="empty series of version 2.0"),
+    ],
+)
+def test_a_body_of_empty_parts_is_refused_before_it_is_built(data: bytes, kind: str, words: str) -> None:
+    with pytest.raises(UnreadableInput, match=words):
+        Decoded(RemoteWrite(), data, content_type=kind)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        pytest.param(field(1, b"\x0a\x00" * 100 + b"\x12\x00"), "", id="labels"),
+        pytest.param(field(1, b"\x0a\x00" * 100_000 + b"\x12\x00"), "", id="very many labels"),
+        pytest.param(field(1, field(1, bytes(10_000)) + b"\x12\x00"), "", id="a label of 10 kB"),
+        pytest.param(field(5, field(1, bytes(100_000)) + b"\x12\x00"), TYPE_2, id="packed references"),
+        pytest.param(field(5, b"\x08\x00" * 100_000 + b"\x12\x00"), TYPE_2, id="references"),
+    ],
+)
+def test_a_series_of_too_many_labels_is_refused_alone(data: bytes, kind: str) -> None:
+    good = body_2([one(0.5)], shift=1) if kind else body([one(0.5)])
+    got = Decoded(RemoteWrite(), data + good, content_type=kind)
+
+    assert ({BAD_LABELS: 1}, 1) == (got.rejects.counts, len(got.readings))
 
 
 def test_too_large_a_body_is_refused_unread() -> None:

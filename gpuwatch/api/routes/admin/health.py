@@ -50,7 +50,7 @@ async def readyz(request: Request, service: Svc) -> Response:
         named = await guard_of(request).trusted(request)
     except (ApiError, GpuwatchError):
         named = False
-    ready = await guard_of(request).run(readiness, service, named)
+    ready = await guard_of(request).probe(readiness, service, named)
     return answer(ready, 200 if ready["status"] == "ready" else 503)
 
 

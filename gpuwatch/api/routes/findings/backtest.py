@@ -8,7 +8,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from gpuwatch.api.auth import Access, Reader
+from gpuwatch.api.auth import Access, Tester
 from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors, window_of
 from gpuwatch.api.errors import ApiError
@@ -25,7 +25,7 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
     openapi_extra=request_body(BacktestBody),
     summary="Back-tests a rule",
 )
-async def backtest(request: Request, access: Reader, service: Svc, rule: Id) -> Response:
+async def backtest(request: Request, access: Tester, service: Svc, rule: Id) -> Response:
     """Runs a rule over a past window (at most 31 days), once with the given preset and thresholds and once as
     configured today; stores nothing. An item is a finding of either run: `new`, `same` or `gone`. Team-scoped tokens
     see their own teams.

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Access, Ingester
-from gpuwatch.api.bodies import decompressed, expect, media_type
+from gpuwatch.api.bodies import decompressed, decompressed_max, expect, media_type
 from gpuwatch.api.common import PREFIX, Svc, errors
 from gpuwatch.api.errors import BUSY_RETRY_S, ApiError
-from gpuwatch.api.limits import InFlight
+from gpuwatch.api.shares import WEIGHT_MIN
+from gpuwatch.api.turns import Turns
 
 if TYPE_CHECKING:
     from gpuwatch.service.service import Received
@@ -121,18 +122,25 @@ async def receive(
     request: Request, access: Access, service: Any, name: str, kind: str, encoding: str, cluster: str | None
 ) -> Received:
     """Decodes and stores the body of a request by the receiver `name`; returns once it is on disk."""
-    in_flight: InFlight = request.app.state.in_flight
     place = cluster or CLUSTER_DEFAULT
-    body = await decompressed(await request.body(), encoding)
-    size = len(body)
-    in_flight.add(size)
+    turns: Turns = request.app.state.decoding
+    body = await request.body()
+    weight = max(WEIGHT_MIN, decompressed_max(body, encoding))
+    # Decompressed only now, so that what waits for its turn takes no more memory than it was sent with.
+    await turns.take(access.key, weight)
+    loop = asyncio.get_running_loop()
+
+    def decoded() -> None:
+        loop.call_soon_threadsafe(turns.give, access.key, weight)
+
     try:
-        done = asyncio.wrap_future(service.receive(name, body, kind, place, f"{name} {place} ({access.name})"))
+        body = await decompressed(body, encoding)
+        taken = service.receive(name, body, kind, place, f"{name} {place} ({access.name})", decoded=decoded)
     except BaseException:
-        in_flight.drop(size)
+        turns.give(access.key, weight)
         raise
-    # It is in memory until it is on disk, also when its sender has gone.
-    done.add_done_callback(lambda _: in_flight.drop(size))
+    done = asyncio.wrap_future(taken)
+    del body
     try:
         # Shielded: when the sender gives up, what it sent is still committed once, not half.
         return await asyncio.wait_for(asyncio.shield(done), ACK_SECONDS_MAX)
