@@ -1,5 +1,7 @@
 # Builds the wheel, installs it with the pinned libraries into an environment of its own, and ships only that.
-FROM python:3.13-slim-bookworm AS build
+# To pin the base image by its digest: --build-arg PYTHON_IMAGE=python@sha256:... (docs/operate/deploy.md).
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE requirements.lock ./
 COPY gpuwatch gpuwatch
@@ -10,13 +12,13 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/gpuwatch \
     && /opt/gpuwatch/bin/pip install --no-cache-dir --constraint requirements.lock /wheels/*.whl
 
-FROM python:3.13-slim-bookworm
+FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="gpuwatch" \
       org.opencontainers.image.description="Where the GPU-seconds and dollars of a fleet went" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --gid 10001 gpuwatch \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin gpuwatch \
-    && install --directory --owner=10001 --group=10001 --mode=0750 /data
+    && install --directory --owner=10001 --group=10001 --mode=0700 /data
 COPY --from=build /opt/gpuwatch /opt/gpuwatch
 ENV PATH=/opt/gpuwatch/bin:$PATH \
     PYTHONUNBUFFERED=1 \

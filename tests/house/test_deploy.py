@@ -39,7 +39,10 @@ def instructions() -> list[tuple[str, str]]:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     parts = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
-    return [(word, rest) for word, rest in parts]
+    defaults = dict(rest.split("=", 1) for word, rest in parts if word == "ARG")
+    for name, value in defaults.items():
+        parts = [[word, rest.replace(f"${{{name}}}", value)] for word, rest in parts]
+    return [(word, rest) for word, rest in parts if word != "ARG"]
 
 
 def stages() -> list[list[tuple[str, str]]]:
