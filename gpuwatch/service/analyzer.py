@@ -121,7 +121,7 @@ class Analyzer:
             else:
                 self._status = replace(self._status, last_success_us=now_us, last_error=None)
             self._after(self._store)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:  # the latter is an interrupted transaction of the store
             if self._stopping:
                 return
             known = isinstance(error, GpuwatchError)
