@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
+from gpuwatch.collectors.kubernetes.pod_labels import kept_labels
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
@@ -23,9 +24,6 @@ from gpuwatch.collectors.shared.json_fields import (
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, profile_of
 from gpuwatch.core.model import RUN_US_MAX
 
-MAX_LABELS = 200
-SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
-"""Records the pod's scheduler among its labels, unless it is the default scheduler."""
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
@@ -165,10 +163,7 @@ def _merged(parts: Sequence[DeviceGroup]) -> list[DeviceGroup]:
 
 
 def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
-    metadata, labels = mapping(pod, "metadata"), labels_of(pod)
-    binder = string(mapping(pod, "spec"), "schedulerName")
-    scheduler_label = {SCHEDULER_LABEL: binder} if binder not in (None, "", "default-scheduler") else {}
-    kept = dict(sorted(labels.items())[:MAX_LABELS]) | scheduler_label
+    metadata, kept = mapping(pod, "metadata"), kept_labels(pod)
     submit = moment(metadata, "creationTimestamp")
     evidence = max((t for t in [submit, *_times(mapping(pod, "status"))] if t is not None), default=None)
     if evidence is None:

@@ -33,12 +33,50 @@ from spaced
 where spacing_us is not null
 group by all;
 
+-- A row of pod_host is a name that a pod with GPUs may have as a node of Slurm or Ray: its own, cut as host names are, and
+-- its host name. A Slinky pod is a Slurm node for certain, even one that has the name of its machine.
+create or replace temp table pod_host as
+with named as (
+    select
+        pod,
+        pod_uid,
+        namespace,
+        start_us,
+        coalesce(
+            json_extract_string(labels, '$."gpuwatch.io/hostname"'),
+            json_extract_string(labels, '$."nodeset.slinky.slurm.net/pod-hostname"')
+        ) as host,
+        contains(labels, '"nodeset.slinky.slurm.net/') as slinky
+    from claim
+    where cluster = $cluster and scheduler = 'kubernetes' and pod is not null
+        and (contains(labels, '"gpuwatch.io/hostname"') or contains(labels, '"nodeset.slinky.slurm.net/'))
+)
+select pod, pod_uid, namespace, lower(host) as host, slinky, min(start_us) as first_us
+from named
+where host is not null
+group by all
+union all
+select distinct pod, pod_uid, namespace, lower(rtrim(substr(pod, 1, 63), '-.')), false, null::bigint
+from claim
+where cluster = $cluster and scheduler = 'kubernetes' and pod is not null;
+
+-- A row of slinky_host is the name of a Slurm node that is a pod, and since when.
+create or replace temp table slinky_host as
+select host, min(first_us) as first_us from pod_host where slinky group by host;
+
 -- A row of node_alias is a node that the exporter names with a domain and the scheduler without, or in other case.
 create or replace temp table node_alias as
 with scheduler_name as (
-    select distinct node from node where cluster = $cluster and node is not null
+    -- A Slurm node that is a pod may have its machine's name without the domain.
+    select distinct node
+    from node
+    where cluster = $cluster and node is not null
+        and not (scheduler = 'slurm' and lower(node) in (select host from slinky_host))
     union
-    select distinct node from claim where cluster = $cluster and node is not null
+    select distinct node
+    from claim
+    where cluster = $cluster and node is not null
+        and not (scheduler = 'slurm' and lower(node) in (select host from slinky_host))
 ),
 sampled as (
     select distinct node
@@ -85,10 +123,9 @@ left join node_alias w on w.node = n.node;
 -- own, and Ray's devices of a node count only where no other scheduler reports the node.
 create or replace temp table node_record as
 with held_pod as (
-    select distinct lower(rtrim(substr(pod, 1, 63), '-.')) as host
-    from claim
-    where cluster = $cluster and scheduler = 'kubernetes' and pod is not null
-        and exists (select 1 from node where cluster = $cluster and scheduler <> 'kubernetes')
+    select distinct host
+    from pod_host
+    where exists (select 1 from node where cluster = $cluster and scheduler <> 'kubernetes')
     union
     select distinct lower(rtrim(substr(pod, 1, 63), '-.'))
     from context
@@ -118,6 +155,12 @@ where n.cluster = $cluster
             lower(n.node) not in (select host from held_pod)
             and lower(split_part(n.node, '.', 1)) not in (select host from held_pod)
         )
+    )
+    and not exists (
+        select 1
+        from slinky_host h
+        where n.scheduler = 'slurm' and h.host in (lower(n.node), lower(split_part(n.node, '.', 1)))
+            and coalesce(n.observed_us, n.since_us, h.first_us) >= h.first_us
     )
     and (n.scheduler <> 'ray' or lower(split_part(n.node, '.', 1)) not in (select host from other_node));
 

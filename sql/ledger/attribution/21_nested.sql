@@ -1,5 +1,5 @@
 -- Finds runs inside other runs: Slurm and Ray in pods, whose names are used as node names, and Ray in Slurm jobs.
--- A name is compared without its domain, as hosts print it either way; a pod's host name is cut at 63 characters.
+-- A name is compared without its domain, as hosts print it either way; pod_host has the names of pods.
 insert into nested
 with inner_run as (
     select
@@ -19,12 +19,16 @@ outer_run as (
     select
         scheduler as outer_scheduler,
         run_id as outer_run_id,
-        pod_uid as outer_pod_uid,
-        lower(rtrim(substr(pod, 1, 63), '-.')) as pod_host,
+        w.pod_uid as outer_pod_uid,
+        host as pod_host,
+        coalesce(slinky, false) as slinky,
         lower(split_part(node, '.', 1)) as outer_host,
         min(start_us) as outer_start_us,
         max(end_us) as outer_end_us
-    from wanted
+    from wanted w
+    left join pod_host h
+        on w.scheduler = 'kubernetes' and h.pod = w.pod and h.pod_uid is not distinct from w.pod_uid
+        and h.namespace is not distinct from w.namespace
     where scheduler in ('kubernetes', 'slurm')
     group by all
     union all
@@ -37,6 +41,7 @@ outer_run as (
         )), 1, 15))::bigint,
         null,
         lower(rtrim(substr(pod, 1, 63), '-.')),
+        false,
         null,
         min(first_us) - $label_lag_us,
         max(last_us) + $label_lag_us
@@ -70,6 +75,11 @@ in_pod as (
     union
     select i.*, o.*
     from inner_run i
+    join outer_run o on o.slinky and o.pod_host in (i.host, i.short_host)
+    where i.scheduler = 'slurm'
+    union
+    select i.*, o.*
+    from inner_run i
     join outer_run o on o.outer_scheduler = 'kubernetes' and o.outer_host = i.short_host
     where i.scheduler = 'ray' and o.outer_pod_uid in (select pod_uid from ray_pod)
 ),
@@ -84,7 +94,7 @@ pair as (
     union all
     select * from in_job
 )
-select
+select distinct
     scheduler,
     run_id,
     pod_uid,
@@ -113,7 +123,7 @@ where scheduler in ('slurm', 'ray')
     and lower(node) not in (select lower(node) from seen where node is not null)
     and lower(node) not in (select lower(node) from node where cluster = $cluster and scheduler = 'kubernetes')
     and (
-        lower(node) in (select lower(rtrim(substr(pod, 1, 63), '-.')) from wanted where scheduler = 'kubernetes')
+        lower(node) in (select host from pod_host where pod in (select pod from wanted where scheduler = 'kubernetes'))
         or lower(split_part(node, '.', 1))
-            in (select lower(rtrim(substr(pod, 1, 63), '-.')) from wanted where scheduler = 'kubernetes')
+            in (select host from pod_host where pod in (select pod from wanted where scheduler = 'kubernetes'))
     );

@@ -1,0 +1,127 @@
+"""Slurm nodes that are pods of Slinky: named by the pod's host name, not by the pod."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.worlds.world import BUSY, HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples
+
+GPUS = [Gpu(f"GPU-{letter}", "k1", index) for index, letter in enumerate("abcd")]
+SLINKY = {"nodeset.slinky.slurm.net/pod-name": "slurm-worker-slinky-0"}
+
+
+def machine() -> list[Sample]:
+    return [sample for gpu in GPUS for sample in samples(gpu, minutes(0, HOUR), BUSY)]
+
+
+def slurmd(start: float = 0, end: float = HOUR, **labels: str) -> dict[str, Any]:
+    """A Slinky pod with the first two GPUs of k1."""
+    text = json.dumps(SLINKY | labels, separators=(",", ":"))
+    name = "slurm-worker-slinky-0"
+    return pod(name, "u1", start, end, "k1", count=2, gpus="GPU-a,GPU-b", labels=text)
+
+
+def other() -> dict[str, Any]:
+    """Another pod, with the third GPU."""
+    return pod("notebook", "u2", 0, HOUR, "k1", gpus="GPU-c")
+
+
+def owners(world: World) -> dict[str, list[str]]:
+    """Who held each GPU, in order of time."""
+    found: dict[str, list[str]] = {}
+    for device, _, _, who, _ in world.segments():
+        found.setdefault(device, []).append(who)
+    return found
+
+
+NAMES = {
+    "the pod's host name": ("slinky-0", {"gpuwatch.io/hostname": "slinky-0"}),
+    "the label of an older record": ("slinky-0", {"nodeset.slinky.slurm.net/pod-hostname": "slinky-0"}),
+    "the machine, on its network": ("k1", {"gpuwatch.io/hostname": "k1"}),
+    "the name of the pod": ("slurm-worker-slinky-0", {}),
+    "with a domain": ("slinky-0.slurm.svc", {"gpuwatch.io/hostname": "slinky-0"}),
+}
+
+
+@pytest.mark.parametrize(("name", "labels"), NAMES.values(), ids=NAMES)
+def test_a_slurm_job_in_a_slinky_pod_takes_that_pods_gpus_and_adds_none(name: str, labels: dict[str, str]) -> None:
+    world = World().add(
+        machine(),
+        node("k1", {"": 4}, scheduler="kubernetes"),
+        node(name, {"": 2}, at=600),
+        slurmd(**labels),
+        other(),
+        claim("7", 600, 1200, node=name, count=2),
+    )
+    world.book()
+
+    expected = {"GPU-a": ["u1", "7", "u1"], "GPU-b": ["u1", "7", "u1"], "GPU-c": ["u2"], "GPU-d": ["schedulable"]}
+    assert expected == owners(world)
+    assert [(4,)] == world.store.sql("select count(*) from capacity")
+    assert [("k1",)] == world.store.sql("select distinct node from device")
+
+
+@pytest.mark.parametrize("words", [{"count": 4}, {"count": 1, "device_indexes": "3"}], ids=["too many", "by index"])
+def test_a_slurm_job_on_a_machine_never_takes_gpus_that_its_slinky_pod_lacks(words: dict[str, Any]) -> None:
+    world = World().add(
+        machine(), slurmd(**{"gpuwatch.io/hostname": "k1"}), other(), claim("7", 0, HOUR, node="k1", **words)
+    )
+    world.book()
+
+    found = owners(world)
+    assert (["u2"], ["schedulable"]) == (found["GPU-c"], found["GPU-d"])
+    assert any(who.startswith("7") for who in found["GPU-a"] + found["GPU-b"])
+
+
+def test_an_unmeasured_machine_has_the_gpus_that_kubernetes_lists() -> None:
+    world = World().add(
+        samples(Gpu("GPU-z", "k9"), minutes(0, HOUR), BUSY),
+        node("k1", {"": 4}, at=0, scheduler="kubernetes"),
+        node("k1", {"": 2}, at=1800),
+        slurmd(**{"gpuwatch.io/hostname": "k1"}) | {"gpus": None},
+        claim("7", 600, 1200, node="k1", count=2),
+    )
+    world.book()
+
+    assert [(4,)] == world.store.sql("select count(*) from device where node = 'k1'")
+
+
+def test_a_machine_named_with_its_domain_in_kubernetes_is_one_machine() -> None:
+    pods = [row | {"node": "k1.lab.example"} for row in (slurmd(**{"gpuwatch.io/hostname": "k1"}), other())]
+    world = World().add(
+        machine(),
+        node("k1.lab.example", {"": 4}, scheduler="kubernetes"),
+        node("k1", {"": 2}, at=600),
+        *pods,
+        claim("7", 600, 1200, node="k1", count=2),
+    )
+    world.book()
+
+    assert [(4,)] == world.store.sql("select count(*) from device")
+    assert ["u1", "7", "u1"] == owners(world)["GPU-a"]
+
+
+def test_before_slinky_came_to_a_machine_its_slurm_jobs_hold_its_gpus() -> None:
+    world = World().add(
+        machine(),
+        node("k1", {"": 4}, at=0),
+        slurmd(1800, HOUR, **{"gpuwatch.io/hostname": "k1"}),
+        claim("7", 0, 1200, node="k1", count=4),
+    )
+    world.book()
+
+    found = [[who.removesuffix(" estimated") for who in whos] for whos in owners(world).values()]
+    assert [["7", "schedulable", "u1"]] * 2 + [["7", "schedulable"]] * 2 == found
+
+
+def test_another_pod_with_a_slurm_nodes_host_name_is_no_machine() -> None:
+    plain = pod("notebook", "u2", 0, HOUR, "k1", gpus="GPU-c", labels='{"gpuwatch.io/hostname":"k1"}')
+    world = World().add(machine(), plain, claim("7", 0, HOUR, node="k1", count=3))
+    world.book()
+
+    found = owners(world)
+    assert ["u2"] == found["GPU-c"]
+    assert 3 == sum(who.startswith("7") for whos in found.values() for who in whos)
