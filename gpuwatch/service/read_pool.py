@@ -84,7 +84,8 @@ class Readers:
             if cursor is not None:
                 cursor.close()
                 cursor = None
-            if loan is not None and loan.late and isinstance(error, Exception):
+            # An interrupted transaction raises KeyboardInterrupt, which would end the server.
+            if loan is not None and loan.late and isinstance(error, Exception | KeyboardInterrupt):
                 raise StoreBusy(f"the request took longer than {question_s:g} s; choose a shorter window") from error
             raise
         finally:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.core.errors import StoreBusy
 from gpuwatch.service.analyzer import Analyzer
+from gpuwatch.service.read_pool import Readers
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.connection import INTERRUPTED
@@ -35,3 +37,17 @@ def test_an_interrupt_after_the_pass_ends_quietly(
 
     assert (0 if stopping else 1) == len(caplog.records)
     assert stopping == (analyzer.status.last_error is None)
+
+
+def test_a_request_that_is_late_inside_a_transaction_is_busy(tmp_path: Path) -> None:
+    """A KeyboardInterrupt in a request would end the server."""
+    with Store.open(tmp_path) as store:
+        readers = Readers(store)
+        try:
+            with pytest.raises(StoreBusy, match="took longer"), readers.lend() as cursor:
+                (loan,) = readers._lent.values()
+                loan.late = True  # as the watchdog sets it
+                with cursor.transaction():
+                    raise RuntimeError(INTERRUPTED)
+        finally:
+            readers.close()
