@@ -13,6 +13,7 @@ CODES = {
     413: ("too_large", "send smaller pieces"),
     414: ("query_too_long", "use fewer or shorter parameters"),
     415: ("unsupported_media_type", "send a content type that /docs lists for this route"),
+    422: ("detector_failed", "correct the SQL file of this detector; docs/act/site-detectors.md shows how"),
     429: ("too_many_requests", "wait for the time of the Retry-After header"),
     431: ("headers_too_large", "send fewer or shorter headers"),
     500: ("internal", "this is a fault of gpuwatch; its log has the details"),

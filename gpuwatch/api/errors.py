@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.billing.periods.repository import PeriodConflict
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
+from gpuwatch.findings.custom_rules import RuleFailed
 from gpuwatch.store.connection import OutOfMemory
 
 BUSY_RETRY_S = 2
@@ -87,6 +88,8 @@ def translated(error: GpuwatchError) -> ApiError:
         return ApiError(409, message)
     if isinstance(error, UsageError | UnreadableInput):
         return ApiError(400, message, field=_field_of(message))
+    if isinstance(error, RuleFailed):
+        return ApiError(422, message, field="rule")
     _log.error("%s: %s", type(error).__name__, message)
     return ApiError(500, "the request could not be answered")
 

@@ -16,6 +16,7 @@ from gpuwatch.findings.custom_header import RESERVED, SEVERITIES, SiteRuleError,
 from gpuwatch.findings.custom_sql_guard import check
 from gpuwatch.findings.presets import RECLAIM
 from gpuwatch.rules.rule import Mode, Rule, rules
+from gpuwatch.store.connection import is_query_error
 from gpuwatch.store.database import Store
 
 FILES_MAX = 200
@@ -53,11 +54,15 @@ END_US_MAX = 253_402_300_800_000_000
 """The year 10000: no calendar has a later time."""
 
 
-class RuleTooLarge(GpuwatchError):
+class RuleFailed(GpuwatchError):
+    """A site detector failed at its data: its own message, for its author."""
+
+
+class RuleTooLarge(RuleFailed):
     """A site detector needed more memory than the store may take; it was ended."""
 
 
-class RuleTooSlow(GpuwatchError):
+class RuleTooSlow(RuleFailed):
     """A site detector took longer than it may; it was ended."""
 
 
@@ -181,6 +186,8 @@ def bounded(store: Store, rule: Rule, seconds: float = SECONDS_MAX) -> Iterator[
             raise RuleTooLarge(
                 "needs more than the memory_limit of the store; narrow its hours with $from_us and $until_us"
             ) from error
+        if is_query_error(error):
+            raise RuleFailed(f"{str(error).splitlines()[0]}; correct the SQL of this detector") from error
         raise
     finally:
         over.set()

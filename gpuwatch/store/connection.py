@@ -25,6 +25,11 @@ def was_interrupted(error: BaseException) -> bool:
     return isinstance(error, duckdb.InterruptException) or str(error) == INTERRUPTED
 
 
+def is_query_error(error: BaseException) -> bool:
+    """Whether DuckDB refused a query or failed at its data, apart from interrupts."""
+    return isinstance(error, duckdb.Error) and bool(str(error)) and not was_interrupted(error)
+
+
 class Connection:
     """One connection. Not for use by two threads at once."""
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.analysis.pipeline import parameters
+from gpuwatch.api.errors import translated
 from gpuwatch.core import sqlfile
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.findings import custom_rules
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.custom_header import SiteRuleError, parse
-from gpuwatch.findings.custom_rules import RuleTooLarge, RuleTooSlow, bounded, read
+from gpuwatch.findings.custom_rules import RuleFailed, RuleTooLarge, RuleTooSlow, bounded, read
 from gpuwatch.findings.custom_sql_guard import check
 from gpuwatch.findings.threshold_overrides import put
 from gpuwatch.findings.threshold_overrides import read as read_card
@@ -322,6 +323,29 @@ def test_a_rule_that_is_ended_leaves_no_transaction_behind(store: Store) -> None
             cursor.sql("select count(*) from range(100000000) a, range(100000) b")
         with cursor.transaction():
             assert [(3,)] == cursor.sql("select 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("select 'a'::int", "Could not convert string 'a'", id="a cast"),
+        pytest.param("select factorial(100000)", "out of range", id="a number without end"),
+    ],
+)
+def test_a_rule_that_fails_is_answered_422_with_its_own_message(store: Store, text: str, words: str) -> None:
+    rule, _ = parse(GOOD)
+    with store.cursor() as cursor, pytest.raises(RuleFailed, match=words) as failed, bounded(cursor, rule):
+        cursor.sql(text)
+    answer = translated(failed.value)
+
+    assert (422, "rule") == (answer.status_code, answer.field)
+    assert words in str(answer.detail)
+
+
+def test_a_fault_of_our_own_is_not_blamed_on_a_rule(store: Store) -> None:
+    rule, _ = parse(GOOD)
+    with pytest.raises(KeyError), bounded(store, rule):
+        raise KeyError("ours")
 
 
 def test_a_rule_that_needs_too_much_memory_says_so(tmp_path: Path) -> None:

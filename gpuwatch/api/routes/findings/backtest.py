@@ -21,7 +21,7 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
 @router.post(
     "/detectors/{rule}/backtest",
     response_model=Backtest,
-    responses=errors(404, 415),
+    responses=errors(404, 415, 422),
     openapi_extra=request_body(BacktestBody),
     summary="Back-tests a rule",
 )
