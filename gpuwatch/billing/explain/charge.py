@@ -53,7 +53,7 @@ def explain(
         others = [_unbooked(book)]
     if frozen is not None:
         others.append(closed.difference(frozen, head))
-        head |= closed.frozen_head(frozen)
+        head |= closed.frozen_head(frozen, teams)
     # The lines of the ledger come first, then those that are not in it.
     more = [one for one in others if one is not None]
     items += more[max(offset - count, 0) : max(offset + limit - count, 0)]

@@ -63,13 +63,17 @@ def frozen(state: State, asked: Asked, teams: Collection[str] | None) -> Frozen 
     return Frozen(closing, first)
 
 
-def frozen_head(found: Frozen) -> dict[str, Any]:
-    """The head of a charge that a closed period has frozen."""
+def frozen_head(found: Frozen, teams: Collection[str] | None = None) -> dict[str, Any]:
+    """The head of a charge that a closed period has frozen; with `teams` without the digest of everybody's rows."""
     charge, closing = found.charge, found.closing
     assert charge is not None
     return sums(_seconds(charge), charge.cost_exact, charge.cost, charge.gpu_seconds) | {
         "error": charge.error,
-        "closed": {"period": closing.name, "number": closing.number, "digest": closing.digest},
+        "closed": {
+            "period": closing.name,
+            "number": closing.number,
+            "digest": closing.digest if teams is None else None,
+        },
     }
 
 

@@ -80,7 +80,7 @@ class PriceSum(Strict):
 class ClosedIn(Strict):
     period: str
     number: int
-    digest: str
+    digest: str | None
 
 
 class PolicyOf(Strict):
