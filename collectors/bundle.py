@@ -17,7 +17,7 @@ MAX_TOML_BYTES = 1 << 20
 MAX_SCRAPE_INTERVAL_S = 86_400
 
 RAY = "ray-json"
-"""The answers of one head are in several files that are read together, so its folder is one part."""
+"""The responses of a head are in several files that are read together, so the folder of all heads is one part."""
 
 LAYOUT: tuple[tuple[str, str], ...] = (
     (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", "k8s-json"),
@@ -123,7 +123,7 @@ def _order(name: str) -> int | None:
 
 
 def _part(name: str, kind: str) -> str:
-    """The unit of reading: the file, or the folder ray/ of a head."""
+    """The unit of reading: the file, or the folder ray/ of all heads."""
     return "ray" if kind == RAY else name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from gpuwatch.collectors.ray.heads import File, by_head
 from gpuwatch.collectors.ray.rows import head_state, rows
 from gpuwatch.collectors.ray.state import Responses
 from gpuwatch.collectors.shared.json_stream import Element, elements
@@ -25,20 +26,25 @@ SUFFIXES = (".json", ".json.gz")
 def read_ray_files(source: Source, rejects: Rejects) -> Rows:
     """Reads all responses of one head together, because jobs, nodes and actors are in different ones.
 
-    Rows are yielded once everything has been read. Raises UnreadableInput if no file has a response of Ray.
+    Rows are yielded once everything has been read. Raises UnreadableInput if no file has a response of Ray, or one may
+    be from several heads.
     """
-    responses = Responses(zone(source.timezone))
+    found: list[File] = []
     broken: list[str] = []
     for path in files(Path(source.path)):
+        file = File(path, Responses(zone(source.timezone)))
         try:
-            add_file(responses, path, rejects)
+            add_file(file.responses, path, rejects)
         except UnreadableInput as error:
             broken.append(str(error))
             rejects.add("file cannot be read", path, 0, str(error))
-    if not responses.items:
+        if file.responses.items:
+            found.append(file)
+    if not found:
         raise UnreadableInput("; ".join(broken[:3]) or f"{source.path}: contains no response of Ray's state API")
-    head = head_state(responses, source.path, rejects)
-    yield from batches(with_cluster(rows(head, source.path, rejects), source.cluster))
+    for responses in by_head(found, source.path, rejects):
+        head = head_state(responses, source.path, rejects)
+        yield from batches(with_cluster(rows(head, source.path, rejects), source.cluster))
 
 
 def files(path: Path) -> list[str]:

@@ -76,6 +76,17 @@ class Responses:
             if kind == "version" and isinstance(item.get("session_name"), str):
                 self.session = str(item["session_name"]).removeprefix("session_") or None
 
+    def join(self, other: Responses, path: str, rejects: Rejects) -> None:
+        """Adds the items of another file of the same head."""
+        for kind, items in other.items.items():
+            mine = self.items.setdefault(kind, [])
+            room = MAX_ITEMS - len(mine)
+            mine += items[:room]
+            if len(items) > room:
+                rejects.add(f"more than {MAX_ITEMS} items of one kind", path, items[room][0], count=len(items) - room)
+        self.at_us = max((at for at in (self.at_us, other.at_us) if at is not None), default=None)
+        self.session = other.session or self.session
+
     def of(self, kind: str) -> Iterator[Item]:
         """The items of one kind."""
         return (item for _, item in self.items.get(kind, ()))
