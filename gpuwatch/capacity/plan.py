@@ -159,11 +159,11 @@ def _demand(
         if row["profile"]:
             found[row["pool"], row["model"]][row["hour_us"]][row["profile"]] += row["held_us"]
     for wait in waits(store, cluster, from_us, until_us):
-        # Which model a request would have got is not known where it names none: then it counts for none.
-        if wait.profile is not None and wait.models is not None and len(wait.models) == 1:
+        # Where a request may use several pools or models, it is unknown which it would have got: it counts for none.
+        if wait.profile is not None and wait.models is not None and len(wait.models) == len(wait.pools) == 1:
             for hour_us in range(wait.start_us // HOUR_US * HOUR_US, wait.end_us, HOUR_US):
                 part = min(wait.end_us, hour_us + HOUR_US) - max(wait.start_us, hour_us)
-                found[wait.pool, wait.models[0]][hour_us][wait.profile] += part * wait.members
+                found[wait.pools[0], wait.models[0]][hour_us][wait.profile] += part * wait.members
     return found
 
 

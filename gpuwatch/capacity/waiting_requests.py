@@ -9,24 +9,27 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.capacity.demand import named_models
-from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of
+from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of, short_nodes
 from gpuwatch.hardware.shares import profile_name
 from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 
 WAITS_MAX = 500
 """Waits that one evaluation compares with free capacity: the largest requests."""
+KUBERNETES = frozenset({"kubernetes", "kueue", "volcano", "coscheduling", "yunikorn", "kai", "ray"})
+"""Schedulers of pods, whose queues are no pools of nodes."""
 _WAIT = pa.schema(
     [
         ("job_id", pa.string()),
         ("start_us", pa.int64()),
         ("end_us", pa.int64()),
         ("submit_us", pa.int64()),
-        ("pool", pa.string()),
+        ("pools", pa.list_(pa.string())),
         ("models", pa.list_(pa.string())),
         ("profile", pa.string()),
         ("members", pa.int64()),
         ("gpus", pa.int64()),
+        ("nodes_max", pa.int64()),
         ("shape", pa.string()),
     ]
 )
@@ -40,13 +43,15 @@ class Wait:
     start_us: int
     end_us: int
     submit_us: int
-    pool: str | None
-    """The pool that it must lie in; None: that of all devices, which have none."""
+    pools: tuple[str | None, ...]
+    """The pools that it may use, one of them or several; None: that of all devices that have none."""
     models: list[str] | None
     """Models that it takes; None: any."""
     profile: str | None
     members: int
     gpus: int
+    nodes_max: int | None = None
+    """Nodes that its scheduler found to lack GPUs only, where others refused it for another reason; None: no other reason."""
 
     @property
     def shape(self) -> str:
@@ -58,7 +63,8 @@ class Wait:
 def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]:
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
-    A request whose queue is no pool is left out if several pools have suitable models: it is unknown which it may use.
+    A Kubernetes request waits for any pool with suitable models. One of another scheduler whose queue is no pool is left out
+    if several pools have suitable models: which of them its queue has is unknown.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)
@@ -76,25 +82,25 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
             continue  # a queue's record describes the whole gang, a pod's only the pod
         start_us, end_us = max(row["start_us"], from_us), min(row["end_us"], until_us)
         taken = named_models(row["gpu_type"], models)
-        suited = _suited_pools(row["queue"], pools, taken)
-        if (
-            len(suited) != 1
-            or start_us >= end_us
-            or not for_room(row["reason"], row["message"] or messages.get(row["job_id"]))
-        ):
+        message = row["message"] or messages.get(row["job_id"])
+        suited = _suited_pools(row, pools, taken)
+        if not suited or start_us >= end_us or not for_room(row["reason"], message):
             continue
         members, gpus, profile = _sized(row)
         some = None if taken is None else sorted(taken)
-        found.append(Wait(row["job_id"], start_us, end_us, row["submit_us"], suited[0], some, profile, members, gpus))
+        span = row["job_id"], start_us, end_us, row["submit_us"]
+        found.append(Wait(*span, tuple(suited), some, profile, members, gpus, short_nodes(message)))
     return found[:WAITS_MAX]
 
 
 def _suited_pools(
-    queue: str | None, pools: Mapping[str | None, set[str]], taken: Collection[str] | None
+    row: Mapping[str, Any], pools: Mapping[str | None, set[str]], taken: Collection[str] | None
 ) -> list[str | None]:
-    """The pools that a request may use: its queue's, or all with a model that it takes."""
+    """The pools that a request may use: its queue's, or those with a model that it takes; none where that is unknown."""
     suited = [pool for pool, models in pools.items() if taken is None or models.intersection(taken)]
-    return [queue] if queue in suited else suited
+    if row["queue"] in suited:
+        return [row["queue"]]
+    return suited if len(suited) == 1 or row["scheduler"] in KUBERNETES else []
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
@@ -104,7 +110,12 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
     """
     least_us = int(scope.parameters["wait_us_min"])
     rows = [
-        {**vars(wait), "shape": wait.shape, "start_us": max(wait.start_us, wait.submit_us + least_us)}
+        {
+            **vars(wait),
+            "pools": [pool or "" for pool in wait.pools],
+            "shape": wait.shape,
+            "start_us": max(wait.start_us, wait.submit_us + least_us),
+        }
         for wait in waits(store, scope.cluster, scope.from_us, scope.until_us)
     ]
     table = pa.Table.from_pylist([row for row in rows if row["start_us"] < row["end_us"]], schema=_WAIT)

@@ -146,10 +146,10 @@ def in_words(message: str | None) -> str | None:
 
 
 def for_room(reason: str | None, message: str | None = None) -> bool | None:
-    """Whether a request waits for free devices near one another and for nothing else; None: unknown.
+    """Whether a request waits for free devices near one another; None: unknown.
 
-    Of pods that no node took only a lack of devices counts: a taint, a selector, a volume or CPU is another matter, except on
-    the nodes of the control plane, which no such pod may use.
+    Of pods that no node took, those wait for devices that some nodes lack: another reason for other nodes does not hide it.
+    One for all nodes does (CPU, a volume that is not bound).
     """
     word = reason or ""
     if word in POD_REASONS or not word or word == TURN:
@@ -157,9 +157,27 @@ def for_room(reason: str | None, message: str | None = None) -> bool | None:
         if not counts:
             reason = reason_in(message)
             return None if reason is None else reason in ROOM
-        others = [why for why in counts if not _no_device.search(why) and not _own_taint.search(why)]
-        return not others and any(_no_device.search(why) for why in counts)
+        nodes = _nodes_of(message or "") or sum(counts.values())
+        others = [count for why, count in counts.items() if not _no_device.search(why)]
+        return any(_no_device.search(why) for why in counts) and all(count < nodes for count in others)
     return word in ROOM
+
+
+def short_nodes(message: str | None) -> int | None:
+    """How many nodes lack only devices, where the message names another reason for the other nodes; None: it names none.
+
+    The nodes of the control plane are left out: no pod with GPUs may use them.
+    """
+    counts = parse_failed_scheduling(message or "")
+    if all(_no_device.search(why) or _own_taint.search(why) for why in counts):
+        return None
+    return max((count for why, count in counts.items() if _no_device.search(why)), default=0)
+
+
+def _nodes_of(message: str) -> int | None:
+    """The nodes that a FailedScheduling message speaks of, None where it does not count them."""
+    match = _available.search(message)
+    return int(match["nodes"]) if match and match["nodes"] else None
 
 
 def parse_failed_scheduling(message: str) -> dict[str, int]:

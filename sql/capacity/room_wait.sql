@@ -1,4 +1,5 @@
--- A row of room_wait is a span in which a request (`wait`) waited for room, for long enough.
+-- A row of room_wait is a span in which a request (`wait`) waited for room, for long enough, and the pools it may use
+-- ('': that of devices without one).
 create or replace temp table room_wait as
-select dense_rank() over (order by members * gpus desc, submit_us, job_id, shape, profile, pool) as wait, *
+select dense_rank() over (order by members * gpus desc, submit_us, job_id, shape, profile, pools) as wait, *
 from wait_row;

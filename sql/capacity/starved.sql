@@ -18,21 +18,21 @@ where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us
     and not t.partitioned and t.milli = 1000
     and exists (select 1 from room_wait);
 
--- A row of room_need is a shape that a request waits for in a pool, once.
+-- A row of room_need is a shape that a request waits for in some pools, once.
 create or replace temp table room_need as
 select row_number() over () as need, *
 from (
-    select distinct pool, models, members, gpus
+    select distinct pools, models, members, gpus
     from room_wait
     where profile is null
 );
 
--- A row of room_short is a span of an hour in which some GPUs were free for a shape, and fewer places than it has members.
--- enough: as many GPUs as it wants.
+-- A row of room_short is a span of an hour in which some GPUs were free for a shape in its pools, and fewer places than it has
+-- members. enough: as many GPUs as it wants.
 create or replace temp table room_short as
 with place_class as (
     select row_number() over () as class, *
-    from (select distinct pool, models, gpus from room_need)
+    from (select distinct pools, models, gpus from room_need)
 ),
 step as (
     select
@@ -42,7 +42,7 @@ step as (
         unnest([f.gpus // c.gpus, -(f.gpus // c.gpus)]) as copies
     from place_class c
     join free_whole f
-        on f.pool is not distinct from c.pool
+        on list_contains(c.pools, coalesce(f.pool, ''))
         and coalesce(list_contains(c.models, f.model), c.models is null)
 ),
 level as (
@@ -65,7 +65,7 @@ short as (
         l.free_gpus >= n.members * n.gpus as enough
     from room_need n
     join place_class c
-        on c.pool is not distinct from n.pool and c.models is not distinct from n.models and c.gpus = n.gpus
+        on c.pools = n.pools and c.models is not distinct from n.models and c.gpus = n.gpus
     join level l on l.class = c.class
     where l.end_us > l.start_us and l.free_gpus > 0 and l.copies < n.members
 ),
@@ -89,31 +89,54 @@ select
 from numbered
 group by need, hour_us, enough, turn;
 
--- A row of room_level is a wait and such a span within it.
+-- A row of pool_free is a shape's span of room_short and one of its pools: how many of the free GPUs were there.
+create or replace temp table pool_free as
+select
+    s.need,
+    s.start_us,
+    s.end_us,
+    f.pool,
+    sum(f.gpus * (least(s.end_us, f.end_us) - greatest(s.start_us, f.start_us))) / (s.end_us - s.start_us) as own_gpus
+from room_short s
+join room_need n using (need)
+join free_whole f
+    on f.hour_us = s.hour_us and f.start_us < s.end_us and f.end_us > s.start_us and f.gpus > 0
+    and list_contains(n.pools, coalesce(f.pool, ''))
+    and coalesce(list_contains(n.models, f.model), n.models is null)
+group by s.need, s.start_us, s.end_us, f.pool;
+
+-- A row of room_level is a wait, such a span within it and a pool with some of the free GPUs. free_gpus: in all pools that it may
+-- use; own_gpus: in this one.
+-- Nodes that lack GPUs have fewer free than one member wants: where the scheduler found another reason for the others, no more
+-- than that was free for it.
 create or replace temp table room_level as
 select
     w.wait,
     w.job_id,
-    w.pool,
+    p.pool,
     w.shape,
     w.members,
     w.gpus,
     w.models,
     s.hour_us,
-    s.enough,
+    s.enough and coalesce(w.nodes_max * (w.gpus - 1) >= w.members * w.gpus, true) as enough,
     s.free_gpus,
+    p.own_gpus,
     greatest(s.start_us, w.start_us) as start_us,
     least(s.end_us, w.end_us) as end_us
 from room_wait w
 join room_need n
-    on n.pool is not distinct from w.pool and n.models is not distinct from w.models
+    on n.pools = w.pools and n.models is not distinct from w.models
     and n.members = w.members and n.gpus = w.gpus
 join room_short s on s.need = n.need and s.start_us < w.end_us and s.end_us > w.start_us
+join pool_free p on p.need = s.need and p.start_us = s.start_us and p.end_us = s.end_us
 where w.profile is null;
 
 -- A row of starved is a span in which a shape found no place although as many GPUs were free.
 create or replace temp table starved as
 select * from room_level where enough;
+
+drop table pool_free;
 
 drop table room_short;
 

@@ -1,6 +1,7 @@
--- A row is a span in which a request waited by its own word, or by that of its queue, and the reason of the word that ends
--- the span. The first record of a request covers its wait since submission; later ones since the record before, if that
--- is not older than $fresh_us.
+-- A row is a span in which a request waited by its own record, or by that of its queue. Its reason is that of the record that
+-- ends the span, or of the last one before the request started or was cancelled. The first record of a request covers its
+-- wait since submission. A later one covers the time since the record before, however long ago that was; of a request
+-- submitted later than that record, more than $fresh_us ago, only the time since its submission.
 with request_record as (
     select
         scheduler,
@@ -9,7 +10,8 @@ with request_record as (
         queue,
         submit_us,
         evidence_us as told_us,
-        start_us is null as waits,
+        start_us is null and reason is distinct from 'NoLongerWaits' as waits,
+        false as ran,
         reason,
         null::varchar as message,
         node_count as members,
@@ -26,8 +28,10 @@ with request_record as (
         true,
         coalesce(cluster_queue, queue),
         submit_us,
-        observed_us,
+        case when coalesce(state in ('pending', 'inadmissible', 'evicted'), false) then observed_us
+            else least(observed_us, coalesce(admitted_us, start_us, end_us, observed_us)) end,
         coalesce(state in ('pending', 'inadmissible', 'evicted'), false),
+        false,
         coalesce(nullif(detail::json ->> '$.waits.reason', 'Pending'), reason),
         coalesce(detail::json ->> '$.waits.message', message),
         pod_count,
@@ -38,13 +42,53 @@ with request_record as (
     where cluster = $cluster and job_id is not null and observed_us >= $from_us - $fresh_us
         and (submit_us is null or submit_us < $until_us)
 ),
+-- The runs of a Slurm job: it waits until the first starts, and again after one ended and it was queued again.
+run_record as (
+    select distinct
+        c.scheduler,
+        c.job_id,
+        c.profile,
+        unnest([c.start_us, c.end_us]) as told_us
+    from claim c
+    where c.cluster = $cluster and c.scheduler = 'slurm'
+        and c.job_id in (select job_id from request_record where scheduler = 'slurm' and waits)
+        and coalesce(c.end_us, c.start_us) >= $from_us - $fresh_us
+),
+record as (
+    select distinct *
+    from request_record
+    union all by name
+    select scheduler, job_id, false as queued, told_us, false as waits, true as ran, profile
+    from run_record
+    where told_us is not null
+),
 turn as (
     select
         *,
-        lag(told_us) over words as before_us,
-        lag(waits) over words as waited
-    from (select distinct * from request_record)
-    window words as (partition by scheduler, job_id, queued, profile order by told_us, waits)
+        lag(told_us) over records as before_us,
+        lag(waits) over records as waited,
+        lag(ran) over records as ran_before,
+        lead(told_us) over records as next_us,
+        lead(waits) over records as waits_on
+    from record
+    window records as (partition by scheduler, job_id, queued, profile order by told_us, waits)
+),
+span as (
+    select
+        *,
+        case
+            when before_us is null then least(submit_us, told_us)
+            when waited and told_us - before_us <= $fresh_us then before_us
+            when waited or ran_before then least(greatest(before_us, coalesce(submit_us, told_us)), told_us)
+            else told_us
+        end as start_us,
+        told_us as end_us
+    from turn
+    where waits
+    union all by name
+    select *, told_us as start_us, next_us as end_us
+    from turn
+    where waits and not waits_on
 )
 select
     scheduler,
@@ -52,20 +96,16 @@ select
     queued,
     queue,
     coalesce(submit_us, told_us) as submit_us,
-    case
-        when before_us is null then least(submit_us, told_us)
-        when waited and told_us - before_us <= $fresh_us then before_us
-        else told_us
-    end as start_us,
-    told_us as end_us,
+    start_us,
+    end_us,
     reason,
     message,
     greatest(coalesce(members, 1), 1) as members,
     device_count,
     profile,
     gpu_type
-from turn
-where waits and device_count > 0 and told_us > $from_us
-    and coalesce(before_us, submit_us, told_us) < $until_us
-order by device_count desc, submit_us, job_id, told_us
+from span
+where device_count > 0 and end_us > $from_us
+    and coalesce(start_us, submit_us, told_us) < $until_us
+order by device_count desc, submit_us, job_id, end_us
 limit $limit;

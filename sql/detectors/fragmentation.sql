@@ -34,8 +34,11 @@ worst as (
         any_value(gpus * members) as wanted_gpus,
         min(start_us) as start_us,
         max(end_us) as end_us,
+        any_value(models) as models,
         sum(end_us - start_us)::bigint as starved_us,
-        exact_mean(free_gpus) as free_gpus
+        exact_mean(free_gpus) as free_gpus,
+        -- Of as many of the free GPUs as it wants, those in this pool.
+        sum(least(gpus * members / free_gpus, 1) * own_gpus * (end_us - start_us) order by start_us) as unused_us
     from starved
     where hour_us >= $since_us and hour_us < $until_us
     group by pool, hour_us, wait
@@ -59,34 +62,68 @@ found as (
         w.starved_us,
         w.wait,
         coalesce(fragmentation_ratio >= $fragmentation_min and h.free_gpus >= h.node_gpus, false) as split_up,
-        coalesce(least(w.wanted_gpus / nullif(w.free_gpus, 0), 1) * w.starved_us / 3.6e9, 0) as starved_part,
+        w.models,
+        w.unused_us,
         w.start_us as starved_from_us,
         w.end_us as starved_to_us
     from hourly h
     left join asked a on a.day_us = h.hour_us // 86400000000 * 86400000000
     left join worst w on w.pool is not distinct from h.pool and w.hour_us = h.hour_us
 ),
-claimed as (
+-- What each device was free in the hour. starved_us: its part of as many free GPUs as were waited for; it is free time even
+-- where no request of the days before made it stranded.
+free_device as (
     select
         f.pool,
         f.hour_us,
-        list({
-            'device_id': l.device_id,
-            'run_id': null::bigint,
-            'hour_us': l.hour_us,
-            'bucket': 'stranded',
-            'us': floor(l.stranded_us * f.apart_part * case when f.split_up then 1 else f.starved_part end)::bigint
-        }) as claims,
-        list(distinct l.device_id) as device_ids
+        l.device_id,
+        l.stranded_us,
+        l.schedulable_us,
+        case when f.split_up then l.stranded_us * f.apart_part else 0 end as split_us,
+        case
+            when f.wait is not null and coalesce(list_contains(f.models, d.model), f.models is null)
+                then l.stranded_us + l.schedulable_us
+            else 0
+        end as free_us,
+        free_us * least(
+            coalesce(f.unused_us / nullif(sum(free_us) over (partition by f.pool, f.hour_us), 0), 0), 1
+        ) as starved_us
     from found f
     join device d on d.cluster = $cluster and d.pool is not distinct from f.pool and d.gi < 0
     join ledger_hour l
         on l.cluster = $cluster and l.device_id = d.device_id and l.hour_us = f.hour_us
-        and l.run_id is null and l.stranded_us > 0
+        and l.run_id is null and l.stranded_us + l.schedulable_us > 0
     where (f.split_up or f.wait is not null)
         and l.hour_us >= $since_us and l.hour_us < $until_us
-    group by f.pool, f.hour_us
-)
+),
+claim_part as (
+    select
+        pool,
+        hour_us,
+        device_id,
+        unnest(['stranded', 'schedulable']) as bucket,
+        unnest([
+            greatest(split_us, least(stranded_us, starved_us)),
+            least(schedulable_us, starved_us - least(stranded_us, starved_us))
+        ]) as us
+    from free_device
+),
+claimed as (
+    select
+        pool,
+        hour_us,
+        list({
+            'device_id': device_id,
+            'run_id': null::bigint,
+            'hour_us': hour_us,
+            'bucket': bucket,
+            'us': round(us)::bigint
+        }) as claims,
+        list(distinct device_id) as device_ids
+    from claim_part
+    where us >= 1
+    group by pool, hour_us
+),
 select
     'pool' as subject_kind,
     coalesce(f.pool, $cluster) as subject_id,

@@ -82,6 +82,7 @@ free_hour as (
         l.device_id,
         d.gpu,
         l.profile is not null as is_mig,
+        l.profile,
         sum(l.stranded_us) as stranded,
         sum(l.schedulable_us) as schedulable
     from ledger_hour l
@@ -91,7 +92,8 @@ free_hour as (
     group by all
     having sum(l.stranded_us + l.schedulable_us) >= $waited_us_min
 ),
--- What waits for one kind while none of it is free anywhere and the other kind is free in the pool.
+-- What waits for one kind while none of it is free anywhere and the other kind is free in the pool. A free slice of another
+-- profile, or a free GPU of a model that it does not take, is not of its kind.
 starved as (
     select
         m.hour_us,
@@ -109,6 +111,12 @@ starved as (
         select 1
         from free_hour f
         where f.hour_us = m.hour_us and f.is_mig = w.wants_mig
+            and (
+                w.profile is null
+                or regexp_extract(lower(w.profile), '[0-9]+g\.[0-9]+gb')
+                = regexp_extract(lower(f.profile), '[0-9]+g\.[0-9]+gb')
+            )
+            and (w.gpu_type is null or f.model is null or contains(lower(f.model), lower(w.gpu_type)))
     )
     and exists (
         select 1

@@ -36,7 +36,7 @@ met as (
     join mig_serve s on s.model = m.model and s.parts = m.parts
     join room_wait w
         on w.profile is not distinct from s.profile and (w.profile is not null or w.gpus * w.members = 1)
-        and w.pool is not distinct from p.pool
+        and list_contains(w.pools, coalesce(p.pool, ''))
         and coalesce(list_contains(w.models, m.model), w.models is null)
         and w.start_us < m.hour_us + 3600000000 and w.end_us > m.hour_us
     where p.node is null or p.node not in (select node from kept_ready)

@@ -212,7 +212,19 @@ MASTER = "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane
         pytest.param("WaitingForQuota", None, False, id="a quota"),
         pytest.param(None, None, None, id="nobody says why"),
         pytest.param("Unschedulable", None, None, id="pods of which no event is known"),
-        pytest.param("Unschedulable", FULL, False, id="nodes that no taint lets it on"),
+        pytest.param("Unschedulable", FULL, True, id="some nodes lack GPUs, no taint lets it on the others"),
+        pytest.param(
+            "Unschedulable",
+            "0/7 nodes are available: 7 node(s) had untolerated taint {a: b}.",
+            False,
+            id="no taint lets it on any node",
+        ),
+        pytest.param(
+            "Unschedulable",
+            "0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient nvidia.com/gpu.",
+            False,
+            id="all nodes lack CPU too",
+        ),
         pytest.param(
             "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.", False, id="CPU is short, not GPUs"
         ),

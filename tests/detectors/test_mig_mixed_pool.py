@@ -134,6 +134,16 @@ def test_a_request_that_finds_its_kind_elsewhere_does_not_count(tmp_path: Path) 
     assert [] == said(world, RULE)
 
 
+@pytest.mark.parametrize(("profile", "findings"), [("1g.10gb", 1), ("3g.40gb", 0)])
+def test_a_free_slice_of_another_profile_is_not_what_a_request_waits_for(
+    tmp_path: Path, profile: str, findings: int
+) -> None:
+    world = pool(World(tmp_path), "p", strategy="mixed", whole_held=False, slices_held=False)
+    waits(world, "q", 30, 150, 1, "Unschedulable", profile).analyze(180, detectors=[RULE])
+
+    assert findings == len(said(world, RULE))
+
+
 @pytest.mark.slow
 def test_one_pool_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
     at_once = pool(World(tmp_path / "whole"), "p", length=360)
