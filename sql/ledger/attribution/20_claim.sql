@@ -117,6 +117,14 @@ last_report as (
 sampled as (
     select max(last_us + last_interval_us // 2) as last_us from seen
 ),
+-- A Ray head reports every minute while it runs a job. One that is silent for an hour while others report has crashed or
+-- cannot be reached: its jobs end with its last report, and their outcome is unknown.
+silent as (
+    select session
+    from last_report
+    where scheduler = 'ray'
+        and last_us < greatest((select max(last_us) from last_report), (select last_us from sampled)) - 3600000000
+),
 timed as (
     select
         scheduler,
@@ -166,7 +174,7 @@ select
             end
         )
     ) as end_us,
-    any_value(t.end_us is not null) as ended
+    any_value(t.end_us is not null or (k.scheduler = 'ray' and s.session in (select session from silent))) as ended
 from by_kind k
 join preferred_kind o
     on o.scheduler = k.scheduler and o.job_id = k.job_id and o.run_key = k.run_key

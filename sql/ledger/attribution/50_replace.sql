@@ -103,7 +103,10 @@ select
     -- A record of the end that still reads "running" shows that the run ended, and not how.
     case
         when not d.ended then w.last_state
-        when lower(w.ended_state) not in ('running', 'suspended', 'stopped', 'configuring', 'signaling', 'pending')
+        when lower(w.ended_state) not in (
+            'running', 'suspended', 'stopped', 'configuring', 'signaling', 'pending',
+            'running_in_ray_get', 'running_in_ray_wait', 'alive', 'created'
+        )
             then w.ended_state
     end as state
 from declared d
