@@ -11,6 +11,7 @@ from gpuwatch.collectors.kubernetes.dra import VERSIONS as DRA_VERSIONS
 from gpuwatch.collectors.kubernetes.kinds import Kind
 from gpuwatch.collectors.kubernetes.pods import require_complete
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, require_metadata, string
+from gpuwatch.collectors.shared.other_accelerators import uncounted_requests
 
 
 class Feed(Protocol):
@@ -49,6 +50,8 @@ class Pods(_Core):
     def take(self, item: Object, at_us: int) -> str | None:
         """Takes a pod; its key is the UID."""
         require_complete(item)
+        for reason in uncounted_requests({"kind": self.kind, **item}):
+            self._changes.outbox.refuse(reason, item)
         return self._changes.pod(item, at_us)
 
     def deleted(self, item: Object, alive_us: int, at_us: int) -> None:

@@ -13,6 +13,7 @@ from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object,
 from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
 from gpuwatch.collectors.kubernetes.pods import asks_for_gpus, claim_rows, pending_rows, require_complete, sum_by_job
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
+from gpuwatch.collectors.shared.other_accelerators import uncounted_requests
 from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Rows, Source
@@ -83,12 +84,14 @@ class ObjectReader:
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
         """Pods with DRA claims, which may come after them."""
+        self._uncounted: list[tuple[str, int, str]] = []
 
     def take(self, item: Object, line: int = 0) -> bool:
         """Takes one object; False for an unsupported kind. Raises Malformed."""
         kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
         if kind == "Pod" and not group:
             require_complete(item)
+            self._uncounted += [(reason, line, display_name(item)) for reason in uncounted_requests(item)]
             if claim_names(item):
                 if len(self._pods) >= MAX_DRA_PODS:
                     raise Malformed(f"more than {MAX_DRA_PODS} pods with DRA claims")
@@ -108,8 +111,8 @@ class ObjectReader:
 
     def finish(self) -> list[tuple[str, int, str]]:
         """Joins pods with their claims, nodes with their ResourceSlices, claims with the profile of their node, and
-        the requests of a job. Returns (reason, line, name) of refused pods."""
-        refused: list[tuple[str, int, str]] = []
+        the requests of a job. Returns (reason, line, name) of refused pods and of those with uncounted devices."""
+        refused, self._uncounted = self._uncounted, []
         for line, pod in self._pods:
             try:
                 dra = self._own.allocations.devices_of(pod)

@@ -8,8 +8,7 @@ Idempotent: the key of a row depends on its subject, never on when it arrived. A
 (job_id, run_key, pod_uid, node, profile), a node row one instant of its state, an event its id. Attribution merges rows
 of one key, so a repeated item changes nothing, even after a restart. For that reason missing times are not taken from
 the clock; the one exception, the end of a pod deleted without a time, is remembered here for repeats. Repeats are not
-dropped at once: a sender repeats what was not confirmed, and whether the first copy was stored is not known here.
-Within one body each id counts once.
+dropped at once: a sender repeats what was not confirmed, although it may be stored. Each id counts once in a body.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.push.event_record import TYPES, check_times, record_row
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, moment, string
 from gpuwatch.collectors.shared.json_size import MAX_PARSED_BYTES, parsed_bytes
+from gpuwatch.collectors.shared.other_accelerators import uncounted_requests
 from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Records, Rejects
@@ -82,12 +82,12 @@ class Decoder:
                 for row in chain.from_iterable(found.values()):
                     check_times(row, now_us)
                 uid = string(mapping(item, "metadata"), "uid") if item.get("kind") == "Pod" else None
-            except Malformed as error:
-                rejects.add(f"Pod: {error}", FILE, place, _shown(item))
+                uncounted = uncounted_requests(item)
+            except (Malformed, ValueError) as error:
+                rejects.add(f"Pod: {error}" if isinstance(error, Malformed) else str(error), FILE, place, _shown(item))
                 continue
-            except ValueError as error:
-                rejects.add(str(error), FILE, place, _shown(item))
-                continue
+            for reason in uncounted:
+                rejects.add(reason, FILE, place, _shown(item))
             if uid is None:
                 gangs += found.pop("pending")  # the request of a whole gang, from its queue object
             else:
