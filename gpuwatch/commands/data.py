@@ -92,7 +92,7 @@ def import_(
         "unreadable": len(report.unreadable),
     }
     show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
-    if report.unreadable or (strict and report.rejected):
+    if report.failed or (strict and report.rejected):
         raise typer.Exit(STRICT_EXIT)
 
 

@@ -49,6 +49,11 @@ class ImportReport:
         """The number of rejected records, without ignored input."""
         return sum(count for r in self.rejects for reason, count in r.counts.items() if not reason.startswith(IGNORED))
 
+    @property
+    def failed(self) -> bool:
+        """Whether a file could not be read, or there were rows and not one of them was good."""
+        return bool(self.unreadable) or (self.rejected > 0 and self.records + self.repeated == 0)
+
 
 Progress = Callable[[int, int, str], None]
 
@@ -158,27 +163,24 @@ def _import_cards(
     rate_file: Path | None, team_file: Path | None, state: State, report: ImportReport, now_us: int
 ) -> None:
     """Replaces rates and team rules by those in rates.csv and teams.csv, unless a file has no valid row."""
-    rejects = Rejects()
-    try:
-        if rate_file is not None:
-            card = rates_card.parse_rates(rate_file.read_bytes(), str(rate_file), rejects)
-            if card:
-                replace_rates(state, card, "import", rate_file.name, now_us)
+    for file, parse, replace in (
+        (rate_file, rates_card.parse_rates, replace_rates),
+        (team_file, ownership.parse_teams, replace_team_rules),
+    ):
+        if file is None:
+            continue
+        rejects = Rejects()
+        try:
+            rows = parse(file.read_bytes(), str(file), rejects)
+            if rows:
+                replace(state, rows, "import", file.name, now_us)
             else:
-                report.notes.append(f"{rate_file}: no valid row; the previous rates remain in force")
-    except (UnreadableInput, OSError) as error:
-        report.unreadable.append(str(error))
-    try:
-        if team_file is not None:
-            rules = ownership.parse_teams(team_file.read_bytes(), str(team_file), rejects)
-            if rules:
-                replace_team_rules(state, rules, "import", team_file.name, now_us)
-            else:
-                report.notes.append(f"{team_file}: no valid row; the previous rules remain in force")
-    except (UnreadableInput, OSError) as error:
-        report.unreadable.append(str(error))
-    if rejects.total:
-        report.rejects.append(rejects)
+                problems = report.unreadable if rejects.total else report.notes
+                problems.append(f"{file}: no valid row; the previous rows remain in force")
+        except (UnreadableInput, OSError) as error:
+            report.unreadable.append(str(error))
+        if rejects.total:
+            report.rejects.append(rejects)
 
 
 def _import_file(store: Store, file: OpenFile, report: ImportReport, now_us: int) -> None:

@@ -143,6 +143,35 @@ def test_doctor_says_no_with_exit_code_one(data: Path) -> None:
     assert "fail" in {item["status"] for item in json.loads(result.stdout)["items"]}
 
 
+SACCT = "JobID|State|Start|End|NodeList|AllocTRES\n"
+BAD_ROW = "x|COMPLETED|2026-11-21T02:00:00|2026-11-21T03:00:00|n1|gres/gpu=1\n"
+GOOD_ROW = "1|COMPLETED|2026-11-21T02:00:00|2026-11-21T03:00:00|n1|gres/gpu=1\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"), [(BAD_ROW, 2), (BAD_ROW + GOOD_ROW, 0), ("", 0)], ids=["no good row", "one good row", "no rows"]
+)
+def test_an_import_fails_when_there_are_rows_and_none_is_good(
+    tmp_path: Path, rows: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the reason; a file with only a header is complete."""
+    (tmp_path / "sacct.txt").write_text(SACCT + rows)
+
+    assert code == run(["import", "sacct", str(tmp_path / "sacct.txt"), "--data", str(tmp_path / "data")])
+    assert ("JobID is not a job number" in capsys.readouterr().err) == (BAD_ROW in rows)
+
+
+def test_a_card_of_a_bundle_without_a_good_row_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The jobs are imported all the same."""
+    bundle = tmp_path / "bundle"
+    (bundle / "slurm").mkdir(parents=True)
+    (bundle / "slurm" / "sacct.txt").write_text(SACCT + GOOD_ROW)
+    (bundle / "teams.csv").write_text("match_kind,match,team\nnonsense,x,\n")
+
+    assert 2 == run(["import", "bundle", str(bundle), "--data", str(tmp_path / "data")])
+    assert "teams.csv: no valid row; the previous rows remain in force" in capsys.readouterr().err
+
+
 def test_the_demo_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["demo", "--gpus", "8", "--days", "0.5", "--no-serve", "--data", str(tmp_path / "demo")]
     monkeypatch.setattr("gpuwatch.cli._now_us", lambda: parse_rfc3339("2026-03-02T10:00:00Z"))
