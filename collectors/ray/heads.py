@@ -35,16 +35,16 @@ def by_head(files: Sequence[File], root: str, rejects: Rejects) -> list[Response
     folders = _folders(files, Path(root))
     named = {folder: found for folder, group in folders.items() if (found := _heads(group))}
     if crowded := next((folder for folder, found in sorted(named.items()) if len(found) > 1), None):
-        found = sorted(named[crowded])
-        shown = ", ".join(head[:NAME_CHARS] for head in found[:MAX_NAMED]) + (", ..." if len(found) > MAX_NAMED else "")
-        raise UnreadableInput(f"{crowded}: has responses of {len(found)} Ray heads ({shown}); {FIX}")
+        heads = sorted(named[crowded])
+        shown = ", ".join(head[:NAME_CHARS] for head in heads[:MAX_NAMED]) + (", ..." if len(heads) > MAX_NAMED else "")
+        raise UnreadableInput(f"{crowded}: has responses of {len(heads)} Ray heads ({shown}); {FIX}")
     sessions = _session_of_node(folders.values())
     groups: dict[str, list[File]] = {}
     for folder, group in folders.items():
         owner = next((at for at in (folder, *folder.parents) if at in named), None)
         if owner is None:
-            heads = len({head for found in named.values() for head in found})
-            raise UnreadableInput(f"{group[0].path}: may be from any of {heads} Ray heads in {root}; {FIX}")
+            count = len({head for found in named.values() for head in found})
+            raise UnreadableInput(f"{group[0].path}: may be from any of {count} Ray heads in {root}; {FIX}")
         head = next(iter(named[owner]))
         groups.setdefault(sessions.get(head, head), []).extend(group)
     return [_joined(group, rejects) for _, group in sorted(groups.items())]

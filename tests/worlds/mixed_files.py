@@ -132,7 +132,17 @@ def kubernetes(spans: Spans) -> Iterator[tuple[str, list[Json]]]:
             k8s_pod("slice-a", "kt", *spans["slice-a"], one),
             k8s_pod("slice-b", "kt", *spans["slice-b"], one),
             k8s_pod("rays-head-0", "kr", *spans["rays"], two, ("ray.io/v1", "RayCluster", "rays")),
-            k8s_pod("slurmd-0", "ks", 0, HOUR, two, ("apps/v1", "StatefulSet", "slurmd"), "slinky"),
+            # As Slinky's chart does, the pod and its host have different names.
+            k8s_pod(
+                "slurm-worker-slurmd-0",
+                "ks",
+                0,
+                HOUR,
+                two,
+                ("apps/v1", "StatefulSet", "slurmd"),
+                "slinky",
+                hostname="slurmd-0",
+            ),
         ],
     )
     yield "drawn", [

@@ -131,7 +131,13 @@ def a_fleet(at: Spans) -> Fleet:
     fleet.hold(rays[:1], *at["k1-tune"], ("ray", "tune", "ml"), depth=1)
     fleet.hold(rays, *at["serve"], ("ray", "serve", "serving"), depth=1)
     fleet.hold(rays[:1], *at["k1-quarter"], ("ray", "quarter", "ml"), depth=1, part=Fraction(1, 4))
-    fleet.hold(slurmd, 0, 3600, ("kubernetes", "slinky/slurmd", "__unallocated__"), label=pod("slurmd-0", "slinky"))
+    fleet.hold(
+        slurmd,
+        0,
+        3600,
+        ("kubernetes", "slinky/slurmd", "__unallocated__"),
+        label=pod("slurm-worker-slurmd-0", "slinky"),
+    )
     fleet.hold(slurmd, *at["501"], ("slurm", "501", "vision"), depth=1)
     fleet.hold(slurmd[1:], *at["502"], ("slurm", "502", "nlp"), depth=1)
 
