@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwatch.collectors.kubernetes.node_rule import taints_of
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
@@ -105,6 +106,7 @@ def node_without_object(name: str, observed_us: int | None) -> NodeState:
             "pool",
             "labels",
             "created_us",
+            "taints",
         )
     )
     known = {"scheduler": "kubernetes", "node": name, "observed_us": observed_us, "sharing": "none"}
@@ -142,6 +144,7 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "pool": next((labels[key] for key in POOL_LABELS if labels.get(key)), None),
         "labels": json_or_none(kept),
         "created_us": moment(mapping(node, "metadata"), "creationTimestamp"),
+        "taints": taints_of(node),
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
     return NodeState(row, bool(capacity) or labelled, any(capacity.values()), _single_profile(labels))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
+from gpuwatch.collectors.kubernetes.node_rule import node_rule
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
 from gpuwatch.collectors.kubernetes.pod_labels import kept_labels
 from gpuwatch.collectors.shared.json_fields import (
@@ -21,7 +22,7 @@ from gpuwatch.collectors.shared.json_fields import (
     require_metadata,
     string,
 )
-from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, profile_of
+from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, non_empty, profile_of, shortened
 from gpuwatch.core.model import RUN_US_MAX
 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
@@ -114,9 +115,10 @@ def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[st
     if not requested:
         return
     conditions = mappings(status, "conditions")
-    reason = next((string(c, "reason") for c in conditions if c.get("type") == "PodScheduled"), None)
+    scheduled: Object = next((c for c in conditions if c.get("type") == "PodScheduled"), {})
     model = string(mapping(mapping(pod, "spec"), "nodeSelector"), PRODUCT_LABEL)
-    row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": reason, "gpu_type": model}
+    row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": string(scheduled, "reason"), "gpu_type": model}
+    row |= non_empty(message=shortened(string(scheduled, "message")), node_rule=node_rule(pod))
     for devices in requested:
         yield row | {"profile": devices.profile, "device_count": devices.count}
 
@@ -137,6 +139,8 @@ def sum_by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             first["submit_us"] = min((t for t in (first["submit_us"], row["submit_us"]) if t is not None), default=None)
             first["evidence_us"] = max(first["evidence_us"], row["evidence_us"])
             first["reason"] = first["reason"] or row["reason"]
+            if "message" in row:
+                first.setdefault("message", row["message"])
     return list(jobs.values())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.capacity.demand import named_models
+from gpuwatch.capacity.node_fit import Place, fitting_places, place_of
 from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of, short_nodes
 from gpuwatch.hardware.shares import profile_name
 from gpuwatch.rules.rule import EvaluationScope
@@ -30,9 +31,11 @@ _WAIT = pa.schema(
         ("members", pa.int64()),
         ("gpus", pa.int64()),
         ("nodes_max", pa.int64()),
+        ("fit", pa.int64()),
         ("shape", pa.string()),
     ]
 )
+_FIT = pa.schema([("fit", pa.int64()), ("place", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Wait:
     gpus: int
     nodes_max: int | None = None
     """Nodes that its scheduler found to lack GPUs only, where others refused it for another reason; None: no other reason."""
+    places: frozenset[str] | None = None
+    """Nodes that its selectors, affinity and tolerations fit, or GPUs without one; None: all."""
 
     @property
     def shape(self) -> str:
@@ -63,17 +68,17 @@ class Wait:
 def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]:
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
-    A Kubernetes request waits for any pool with suitable models. One of another scheduler whose queue is no pool is left out
+    A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit. One of another scheduler whose queue is no pool is left out
     if several pools have suitable models: which of them its queue has is unknown.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)
     if not rows:
         return []
-    pools: dict[str | None, set[str]] = {}
-    for pool, model in store.sql("select distinct pool, model from device where cluster = $c", c=cluster):
-        pools.setdefault(pool, set()).update([model] if model else [])
-    models = set().union(*pools.values())
+    places = [place_of(row) for row in store.rows("capacity/node_fit", cluster=cluster, until_us=until_us)]
+    models = frozenset[str]().union(*(place.models for place in places))
+    everywhere = _Fit(places, len(places))
+    by_rule = {rule: _Fit(fitting_places(rule, places), len(places)) for rule in {row["node_rule"] for row in rows}}
     messages = _messages(store, cluster, rows, scope)
     queued = {row["job_id"] for row in rows if row["queued"]}
     found = []
@@ -83,43 +88,63 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
         start_us, end_us = max(row["start_us"], from_us), min(row["end_us"], until_us)
         taken = named_models(row["gpu_type"], models)
         message = row["message"] or messages.get(row["job_id"])
-        suited = _suited_pools(row, pools, taken)
+        kubernetes = row["scheduler"] in KUBERNETES
+        fit = by_rule[row["node_rule"]] if kubernetes else everywhere
+        suited = _suited_pools(row["queue"], fit.pools, taken, kubernetes)
         if not suited or start_us >= end_us or not for_room(row["reason"], message):
             continue
         members, gpus, profile = _sized(row)
         some = None if taken is None else sorted(taken)
         span = row["job_id"], start_us, end_us, row["submit_us"]
-        found.append(Wait(*span, tuple(suited), some, profile, members, gpus, short_nodes(message)))
+        found.append(Wait(*span, tuple(suited), some, profile, members, gpus, short_nodes(message), fit.places))
     return found[:WAITS_MAX]
 
 
+class _Fit:
+    """Where a request may lie: the models of each pool there, and the names of its places, None for all."""
+
+    def __init__(self, found: Collection[Place], places: int) -> None:
+        self.pools: dict[str | None, set[str]] = {}
+        for place in found:
+            self.pools.setdefault(place.pool, set()).update(place.models)
+        self.places = None if len(found) == places else frozenset(place.name for place in found)
+
+
 def _suited_pools(
-    row: Mapping[str, Any], pools: Mapping[str | None, set[str]], taken: Collection[str] | None
+    queue: str | None,
+    pools: Mapping[str | None, set[str]],
+    taken: Collection[str] | None,
+    kubernetes: bool,
 ) -> list[str | None]:
     """The pools that a request may use: its queue's, or those with a model that it takes; none where that is unknown."""
     suited = [pool for pool, models in pools.items() if taken is None or models.intersection(taken)]
-    if row["queue"] in suited:
-        return [row["queue"]]
-    return suited if len(suited) == 1 or row["scheduler"] in KUBERNETES else []
+    if queue in suited:
+        return [queue]
+    return suited if len(suited) == 1 or kubernetes else []
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
-    """Creates room_wait: the waits of the evaluated hours, from the moment they are long enough.
+    """Creates room_wait: the waits of the evaluated hours, from the moment they are long enough; and room_fit: the nodes that
+    those with a `fit` may use.
 
     The rule has the threshold `wait_us_min`.
     """
     least_us = int(scope.parameters["wait_us_min"])
+    found = waits(store, scope.cluster, scope.from_us, scope.until_us)
+    fits: dict[frozenset[str], int] = {}
     rows = [
         {
             **vars(wait),
             "pools": [pool or "" for pool in wait.pools],
+            "fit": None if wait.places is None else fits.setdefault(wait.places, len(fits)),
             "shape": wait.shape,
             "start_us": max(wait.start_us, wait.submit_us + least_us),
         }
-        for wait in waits(store, scope.cluster, scope.from_us, scope.until_us)
+        for wait in found
     ]
     table = pa.Table.from_pylist([row for row in rows if row["start_us"] < row["end_us"]], schema=_WAIT)
-    with store.view("wait_row", table):
+    listed = [{"fit": fit, "place": place} for places, fit in fits.items() for place in sorted(places)]
+    with store.view("wait_row", table), store.view("fit_row", pa.Table.from_pylist(listed, schema=_FIT)):
         store.run("capacity/room_wait")
 
 

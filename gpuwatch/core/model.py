@@ -93,6 +93,8 @@ PENDING = pa.schema(
         ("namespace", pa.string()),
         ("queue", pa.string()),
         ("reason", pa.string()),
+        ("message", pa.string()),  # why the scheduler placed none of its pods, NULL unknown
+        ("node_rule", pa.string()),  # JSON: the labels and tolerations that its pods name, NULL unknown or none
     ]
 )
 """A request for GPUs that had not started when its record was written."""
@@ -114,6 +116,7 @@ NODE = pa.schema(
         ("pool", pa.string()),  # first Slurm partition, or node-pool label
         ("labels", pa.string()),  # JSON
         ("created_us", pa.int64()),  # boot (Slurm) or creation (Kubernetes), NULL unknown
+        ("taints", pa.string()),  # JSON: [[key, value, effect]] of those that keep pods away, NULL unknown or none
     ]
 )
 """A scheduler's record of a node at one instant."""

@@ -27,6 +27,7 @@ select
         p.submit_us as submit_us,
         'pending' as state,
         p.reason as reason,
+        p.message as message,
         p.user_name as user_name,
         p.evidence_us as observed_us
     ),

@@ -3,3 +3,6 @@
 create or replace temp table room_wait as
 select dense_rank() over (order by members * gpus desc, submit_us, job_id, shape, profile, pools) as wait, *
 from wait_row;
+
+-- A row of room_fit is a node (or a GPU without one) that the requests with this `fit` may use.
+create or replace temp table room_fit as select * from fit_row;

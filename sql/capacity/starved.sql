@@ -22,7 +22,7 @@ where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us
 create or replace temp table room_need as
 select row_number() over () as need, *
 from (
-    select distinct pools, models, members, gpus
+    select distinct pools, fit, models, members, gpus
     from room_wait
     where profile is null
 );
@@ -32,7 +32,7 @@ from (
 create or replace temp table room_short as
 with place_class as (
     select row_number() over () as class, *
-    from (select distinct pools, models, gpus from room_need)
+    from (select distinct pools, fit, models, gpus from room_need)
 ),
 step as (
     select
@@ -44,6 +44,7 @@ step as (
     join free_whole f
         on list_contains(c.pools, coalesce(f.pool, ''))
         and coalesce(list_contains(c.models, f.model), c.models is null)
+    where c.fit is null or (c.fit, f.place) in (select (fit, place) from room_fit)
 ),
 level as (
     select
@@ -65,7 +66,7 @@ short as (
         l.free_gpus >= n.members * n.gpus as enough
     from room_need n
     join place_class c
-        on c.pools = n.pools and c.models is not distinct from n.models and c.gpus = n.gpus
+        on c.pools = n.pools and c.fit is not distinct from n.fit and c.models is not distinct from n.models and c.gpus = n.gpus
     join level l on l.class = c.class
     where l.end_us > l.start_us and l.free_gpus > 0 and l.copies < n.members
 ),
@@ -103,6 +104,7 @@ join free_whole f
     on f.hour_us = s.hour_us and f.start_us < s.end_us and f.end_us > s.start_us and f.gpus > 0
     and list_contains(n.pools, coalesce(f.pool, ''))
     and coalesce(list_contains(n.models, f.model), n.models is null)
+where n.fit is null or (n.fit, f.place) in (select (fit, place) from room_fit)
 group by s.need, s.start_us, s.end_us, f.pool;
 
 -- A row of room_level is a wait, such a span within it and a pool with some of the free GPUs. free_gpus: in all pools that it may
@@ -118,6 +120,7 @@ select
     w.members,
     w.gpus,
     w.models,
+    w.fit,
     s.hour_us,
     s.enough and coalesce(w.nodes_max * (w.gpus - 1) >= w.members * w.gpus, true) as enough,
     s.free_gpus,
@@ -126,7 +129,7 @@ select
     least(s.end_us, w.end_us) as end_us
 from room_wait w
 join room_need n
-    on n.pools = w.pools and n.models is not distinct from w.models
+    on n.pools = w.pools and n.fit is not distinct from w.fit and n.models is not distinct from w.models
     and n.members = w.members and n.gpus = w.gpus
 join room_short s on s.need = n.need and s.start_us < w.end_us and s.end_us > w.start_us
 join pool_free p on p.need = s.need and p.start_us = s.start_us and p.end_us = s.end_us

@@ -35,6 +35,7 @@ worst as (
         min(start_us) as start_us,
         max(end_us) as end_us,
         any_value(models) as models,
+        any_value(fit) as fit,
         sum(end_us - start_us)::bigint as starved_us,
         exact_mean(free_gpus) as free_gpus,
         -- Of as many of the free GPUs as it wants, those in this pool.
@@ -63,6 +64,7 @@ found as (
         w.wait,
         coalesce(fragmentation_ratio >= $fragmentation_min and h.free_gpus >= h.node_gpus, false) as split_up,
         w.models,
+        w.fit,
         w.unused_us,
         w.start_us as starved_from_us,
         w.end_us as starved_to_us
@@ -70,8 +72,6 @@ found as (
     left join asked a on a.day_us = h.hour_us // 86400000000 * 86400000000
     left join worst w on w.pool is not distinct from h.pool and w.hour_us = h.hour_us
 ),
--- What each device was free in the hour. starved_us: its part of as many free GPUs as were waited for; it is free time even
--- where no request of the days before made it stranded.
 free_device as (
     select
         f.pool,
@@ -82,12 +82,11 @@ free_device as (
         case when f.split_up then l.stranded_us * f.apart_part else 0 end as split_us,
         case
             when f.wait is not null and coalesce(list_contains(f.models, d.model), f.models is null)
+                and (f.fit is null or (f.fit, coalesce(d.node, d.gpu)) in (select (fit, place) from room_fit))
                 then l.stranded_us + l.schedulable_us
             else 0
         end as free_us,
-        free_us * least(
-            coalesce(f.unused_us / nullif(sum(free_us) over (partition by f.pool, f.hour_us), 0), 0), 1
-        ) as starved_us
+        f.unused_us
     from found f
     join device d on d.cluster = $cluster and d.pool is not distinct from f.pool and d.gi < 0
     join ledger_hour l
@@ -95,6 +94,15 @@ free_device as (
         and l.run_id is null and l.stranded_us + l.schedulable_us > 0
     where (f.split_up or f.wait is not null)
         and l.hour_us >= $since_us and l.hour_us < $until_us
+),
+-- starved_us: a device's part of as many free GPUs as were waited for; it is free time even where no request of the days
+-- before made it stranded.
+starved_device as (
+    select
+        *,
+        free_us
+        * least(coalesce(unused_us / nullif(sum(free_us) over (partition by pool, hour_us), 0), 0), 1) as starved_us
+    from free_device
 ),
 claim_part as (
     select
@@ -106,7 +114,7 @@ claim_part as (
             greatest(split_us, least(stranded_us, starved_us)),
             least(schedulable_us, starved_us - least(stranded_us, starved_us))
         ]) as us
-    from free_device
+    from starved_device
 ),
 claimed as (
     select

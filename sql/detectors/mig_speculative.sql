@@ -39,7 +39,8 @@ met as (
         and list_contains(w.pools, coalesce(p.pool, ''))
         and coalesce(list_contains(w.models, m.model), w.models is null)
         and w.start_us < m.hour_us + 3600000000 and w.end_us > m.hour_us
-    where p.node is null or p.node not in (select node from kept_ready)
+    where (p.node is null or p.node not in (select node from kept_ready))
+        and (w.fit is null or (w.fit, coalesce(p.node, m.gpu)) in (select (fit, place) from room_fit))
 ),
 hourly as (
     select

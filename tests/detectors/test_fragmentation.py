@@ -113,7 +113,7 @@ def test_pods_that_only_lack_gpus_are_starved(tmp_path: Path) -> None:
     )
 
 
-KUBERNETES = {"scheduler": "kubernetes", "job_id": "lab/big", "queue": "team-queue"}
+KUBERNETES = {"scheduler": "kubernetes", "job_id": "lab/big", "namespace": "lab", "queue": "team-queue"}
 
 
 def two_pools(w: World, held_b: int = 1) -> None:
@@ -144,6 +144,36 @@ def test_a_pod_that_one_of_its_pools_could_take_is_not_starved(tmp_path: Path) -
         tmp_path, lambda w: two_pools(w, held_b=0), lambda w: waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES),
         lambda w: refused(w, "0/6 nodes are available: 6 Insufficient nvidia.com/gpu."),
     )  # fmt: skip
+
+
+def ruled(w: World, rule: dict[str, object], **node_columns: object) -> None:
+    """Pool b has four free GPUs on one node, with some labels or taints; the pod that waits has a rule."""
+    two_pools(w, held_b=0)
+    for name in ("a1", "a2", "a3", "b1"):
+        told = node_columns if name == "b1" else {"labels": {"zone": "a"}}
+        tell(w, "node", scheduler="kubernetes", node=name, observed_us=2, state="up", pool=name[0], **told)
+    message = "0/6 nodes are available: 2 node(s) had untolerated taint {x: }, 4 Insufficient nvidia.com/gpu."
+    waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES, message=message, node_rule=rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns", "subjects"),
+    [
+        pytest.param({"terms": [[["zone", "In", ["a"]]]]}, {"labels": {"zone": "b"}}, ["a"], id="not selected"),
+        pytest.param({"terms": [[["zone", "In", ["a", "b"]]]]}, {"labels": {"zone": "b"}}, [], id="selected"),
+        pytest.param({"terms": [[["zone", "NotIn", ["b"]]]]}, {"labels": {"zone": "b"}}, ["a"], id="kept away"),
+        pytest.param({"terms": [[["disk", "In", ["ssd"]]]]}, {"labels": {"zone": "b"}}, [], id="a label of no node"),
+        pytest.param({"terms": []}, {"taints": '[["x","","NoSchedule"]]'}, ["a"], id="tainted"),
+        pytest.param(
+            {"tolerations": [["x", "Exists", "", None]]}, {"taints": '[["x","","NoSchedule"]]'}, [], id="tolerated"
+        ),
+    ],
+)
+def test_a_place_is_free_only_on_nodes_that_a_pod_may_use(
+    tmp_path: Path, rule: dict[str, object], columns: dict[str, object], subjects: list[str]
+) -> None:
+    """The message is that of the pods; events are gone."""
+    assert subjects == [one.subject for one in judged(tmp_path, lambda w: ruled(w, rule, **columns))]
 
 
 def test_records_of_a_job_that_are_hours_apart_are_one_wait(tmp_path: Path) -> None:

@@ -74,5 +74,5 @@ def test_a_small_job_in_an_island_that_somebody_wants_whole(tmp_path: Path) -> N
 def test_the_doc_page_says_the_thresholds(checkout: Path) -> None:
     page = page_rows(checkout / "docs/detectors/partial-island.md")
 
-    assert {"held_us_min": "120 min", "wait_us_min": "30 min"} == page
+    assert {"held_us_min": "2 h", "wait_us_min": "30 min"} == page
     assert set(page) == {threshold.name for threshold in PARTIAL_ISLAND.thresholds}

@@ -1,0 +1,23 @@
+-- A row is a node or a GPU without one: its pool, its models, and what its scheduler's last record says of labels and taints.
+with last_record as (
+    select
+        node,
+        arg_max_null(labels, coalesce(observed_us, 0)) as labels,
+        arg_max_null(taints, coalesce(observed_us, 0)) as taints,
+        count(*) as records
+    from node
+    where cluster = $cluster and scheduler = 'kubernetes' and coalesce(observed_us, 0) < $until_us
+    group by node
+)
+select
+    coalesce(d.node, d.gpu) as place,
+    any_value(d.pool) as pool,
+    list(distinct d.model) filter (where d.model is not null) as models,
+    any_value(r.labels) as labels,
+    any_value(r.taints) as taints,
+    any_value(r.records) is not null as recorded
+from device d
+left join last_record r on r.node = d.node
+where d.cluster = $cluster
+group by coalesce(d.node, d.gpu)
+order by place;
