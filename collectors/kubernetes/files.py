@@ -27,6 +27,8 @@ DRA_UNKNOWN = (
 
 OWN_TIMES = ("node", "claim", "pending", "event")
 """Tables whose rows keep the times of their objects."""
+TIMES = (("claim", "evidence_us"), ("event", "last_us"), ("workload", "observed_us"), ("queue", "observed_us"))
+"""Times of the last known change of an object: the newest of all objects is at most that of the dump."""
 
 Tables = dict[str, list[dict[str, Any]]]
 
@@ -139,7 +141,9 @@ class ObjectReader:
         """Dates open rows to the dump: objects only have the time of their last change."""
         if self._observed_us is not None:
             return
-        dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0)
+        own = [row[name] or 0 for table, name in TIMES for row in self.tables.get(table, ())]
+        own += [row["evidence_us"] or 0 for row in self._requests]
+        dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0, *own)
         for request in self._requests:
             request["evidence_us"] = max(request["evidence_us"], dumped_us)
         for table, rows in self.tables.items():

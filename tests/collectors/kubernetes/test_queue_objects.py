@@ -16,6 +16,7 @@ from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.collectors.shared.resource_lists import devices_of, quantity
 from gpuwatch.collectors.yunikorn import files as yunikorn_files
+from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.model import TABLES, Rejects, Source
 
 AT = 1_793_577_600_000_000
@@ -308,3 +309,25 @@ def test_a_list_of_who_waits_where() -> None:
     tables = parse_objects(json.dumps(summary), Source("p.json", "c1", observed_us=AT), Rejects())
 
     assert [("PendingWorkload", "lab/n", "lq")] == [(r["kind"], r["uid"], r["queue"]) for r in tables["workload"]]
+
+
+def test_a_queue_is_as_old_as_the_dump_that_has_it() -> None:
+    """Its condition changed hours before; an event of the same dump shows when that was made, also without nodes."""
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "LocalQueue",
+        "metadata": {"name": "q", "namespace": "lab", "uid": "q", "creationTimestamp": "2026-11-02T08:00:00Z"},
+        "spec": {"clusterQueue": "all"},
+    }
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "lab", "uid": "e"},
+        "involvedObject": {"kind": "Pod", "namespace": "lab", "name": "p"},
+        "lastTimestamp": "2026-11-02T12:00:00Z",
+    }
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [queue, event]})
+
+    [row] = parse_objects(dump, Source("dump.json", "c1"), Rejects())["queue"]
+
+    assert parse_rfc3339("2026-11-02T12:00:00Z") == row["observed_us"]
