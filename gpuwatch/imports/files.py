@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -14,8 +15,10 @@ from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import find_importer, importers, plan_bundle
 from gpuwatch.imports.read_ahead import OpenFile, Part, read_ahead
 from gpuwatch.policy import ownership
+from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates import card as rates_card
+from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -56,6 +59,7 @@ class ImportReport:
 
 
 Progress = Callable[[int, int, str], None]
+R = TypeVar("R", Rate, TeamRule)
 
 
 def import_paths(
@@ -163,24 +167,32 @@ def _import_cards(
     rate_file: Path | None, team_file: Path | None, state: State, report: ImportReport, now_us: int
 ) -> None:
     """Replaces rates and team rules by those in rates.csv and teams.csv, unless a file has no valid row."""
-    for file, parse, replace in (
-        (rate_file, rates_card.parse_rates, replace_rates),
-        (team_file, ownership.parse_teams, replace_team_rules),
-    ):
-        if file is None:
-            continue
-        rejects = Rejects()
-        try:
-            rows = parse(file.read_bytes(), str(file), rejects)
-            if rows:
-                replace(state, rows, "import", file.name, now_us)
-            else:
-                problems = report.unreadable if rejects.total else report.notes
-                problems.append(f"{file}: no valid row; the previous rows remain in force")
-        except (UnreadableInput, OSError) as error:
-            report.unreadable.append(str(error))
-        if rejects.total:
-            report.rejects.append(rejects)
+    if rate_file is not None:
+        _import_card(rate_file, rates_card.parse_rates, replace_rates, state, report, now_us)
+    if team_file is not None:
+        _import_card(team_file, ownership.parse_teams, replace_team_rules, state, report, now_us)
+
+
+def _import_card(
+    file: Path,
+    parse: Callable[[bytes, str, Rejects], Sequence[R]],
+    replace: Callable[[State, Sequence[R], str, str, int], object],
+    state: State,
+    report: ImportReport,
+    now_us: int,
+) -> None:
+    rejects = Rejects()
+    try:
+        rows = parse(file.read_bytes(), str(file), rejects)
+        if rows:
+            replace(state, rows, "import", file.name, now_us)
+        else:
+            problems = report.unreadable if rejects.total else report.notes
+            problems.append(f"{file}: no valid row; the previous rows remain in force")
+    except (UnreadableInput, OSError) as error:
+        report.unreadable.append(str(error))
+    if rejects.total:
+        report.rejects.append(rejects)
 
 
 def _import_file(store: Store, file: OpenFile, report: ImportReport, now_us: int) -> None:

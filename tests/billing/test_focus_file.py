@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.billing.focus.columns import columns
-from gpuwatch.billing.focus.files import SLICE_ROWS, Csv
+from gpuwatch.billing.focus.files import FORMULA, SLICE_ROWS, Csv
 from gpuwatch.billing.focus.tables import DECIMAL, schema
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
