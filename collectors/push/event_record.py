@@ -31,7 +31,8 @@ _ALIASES = {"user": "user_name"}
 _OWN = ("id", "type", "cluster")
 _LISTS = ("device_indexes", "gpus")
 _OBJECTS = ("labels", "devices")
-_NOT_GIVEN = ("cluster", "kind", "event_id")
+NOT_GIVEN = ("cluster", "kind", "event_id", "taints", "node_rule")
+"""Columns that no record gives: the last two are made from Kubernetes objects alone."""
 
 
 def record_row(item: Columns, now_us: int) -> tuple[str, Columns]:
@@ -74,7 +75,7 @@ def check_times(row: Columns, now_us: int) -> None:
 
 
 def _column(name: str, schema: pa.Schema) -> str:
-    known = set(schema.names) - set(_NOT_GIVEN)
+    known = set(schema.names) - set(NOT_GIVEN)
     column = _ALIASES.get(name, name)
     if column not in known and f"{column}_us" in known and column != "suspended":
         column = f"{column}_us"

@@ -32,6 +32,8 @@ IGNORED = "ignored: "
 INCOMPLETE = "incomplete: %"
 """Pattern of reasons for input that needs another file: its file is read again when it is imported again."""
 DEFAULT_CLUSTER = "default"
+SHOWN_REASONS = 3
+"""Reasons in the message about a card without a valid row."""
 INTERVAL_SETTING = "scrape_interval_us"
 
 
@@ -188,7 +190,8 @@ def _import_card(
             replace(state, rows, "import", file.name, now_us)
         else:
             problems = report.unreadable if rejects.total else report.notes
-            problems.append(f"{file}: no valid row; the previous rows remain in force")
+            reasons = "".join(f"; {reason}" for reason in list(rejects.counts)[:SHOWN_REASONS])
+            problems.append(f"{file}: no valid row; the previous rows remain in force{reasons}")
     except (UnreadableInput, OSError) as error:
         report.unreadable.append(str(error))
     if rejects.total:

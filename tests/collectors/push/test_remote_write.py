@@ -264,12 +264,12 @@ def test_too_many_series_are_refused_whole(monkeypatch: pytest.MonkeyPatch, vers
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [
-        pytest.param(b"\x0a\x00" * 600_000, "", "100000 series", id="empty series"),
+        pytest.param(b"\x0a\x00" * 600_000, "", "50000 series", id="empty series"),
         pytest.param(b"\x1a\x00" * 600_000, "", "100000 metadata entries", id="empty metadata"),
         pytest.param(b"\x7a\x00" * 1_100_000, "", "1000000 fields", id="unknown fields"),
         pytest.param(field(1, b"\x12\x00" * 600_000), "", "500000 samples", id="empty samples of a series"),
         pytest.param(b"\x22\x00" * 600_000, TYPE_2, "250000 symbols", id="empty symbols"),
-        pytest.param(b"\x2a\x00" * 600_000, TYPE_2, "100000 series", id="empty series of version 2.0"),
+        pytest.param(b"\x2a\x00" * 600_000, TYPE_2, "50000 series", id="empty series of version 2.0"),
     ],
 )
 def test_a_body_of_empty_parts_is_refused_before_it_is_built(data: bytes, kind: str, words: str) -> None:

@@ -84,6 +84,7 @@ def test_a_drained_node_says_since_when_and_why(tmp_path: Path) -> None:
         "pool": "gpu",
         "labels": '{"features":"hgx","partitions":"gpu,debug","states":"DRAIN"}',
         "created_us": None,
+        "taints": None,
     } == row
 
 
