@@ -66,12 +66,17 @@ def units(responses: Responses, path: str, rejects: Rejects) -> Iterator[Unit]:
             yield unit
     plain = {str(item["actor_id"]): (line, item) for line, item in responses.items.get("actor", ())}
     logical = {str(item["actorId"]): item for item in responses.of("logical")}
-    for actor_id in plain.keys() | logical.keys():
+    for actor_id in filter(_is_an_id, plain.keys() | logical.keys()):
         line, item = plain.get(actor_id, (0, {}))
         if actor_id not in logical and "required_resources" not in item:
             rejects.add("actor without its resources: list with --detail", path, line, actor_id)
         elif unit := _actor(responses, actor_id, item, logical.get(actor_id, {}), creations.get(actor_id, {}), used):
             yield unit
+
+
+def _is_an_id(name: str) -> bool:
+    """False for Ray's nil id, all f: the dashboard may list an actor a second time under it while it starts."""
+    return bool(name.strip("f"))
 
 
 class Slots:
@@ -99,7 +104,7 @@ class Slots:
             slots = _slots(amount)
             if name == "GPU":
                 for key in (worker.get("workerId"), worker.get("actorId")):
-                    if isinstance(key, str) and key.strip("f"):
+                    if isinstance(key, str) and _is_an_id(key):
                         self._workers[key] = slots
             elif (found := _group_slots.fullmatch(name.replace("_", "").lower())) and found[1]:
                 self._bundles.setdefault((found[2], int(found[1])), set()).update(slots)
@@ -153,7 +158,7 @@ def _actor(responses: Responses, actor_id: str, plain: Item, logical: Item, crea
     ray_state = _either(logical, "state", plain, "state")
     name = _either(logical, "name", plain, "name")
     node_id = _either(part(logical, "address"), "nodeId", plain, "node_id")
-    node_id = node_id if node_id and node_id.strip("f") else None
+    node_id = node_id if node_id and _is_an_id(node_id) else None
     restarts = int(max(_count(logical.get("numRestarts")), _count(plain.get("num_restarts"))))
     start = _actor_start(responses, logical, creation, bool(restarts) and ray_state == "ALIVE")
     state = _actor_state(ray_state, node_id is not None and start is not None)

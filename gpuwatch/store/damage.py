@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from shlex import quote
 
@@ -24,6 +25,10 @@ CORRUPT = (
     "serialization error",
 )
 LOG_ERRORS = ("wal file", "this wal was created", "replaying wal")
+_LOG_HEAD = re.compile(rb"\x64\x00\x62\x65\x00[\x00-\x7f]\x66\x00\x10.{16,32}?\x67\x00.{1,10}?\xff\xff", re.DOTALL)
+"""DuckDB's log begins with its version, the id of its store (16 numbers of one or two bytes) and the count of checkpoints."""
+_LOG_COMMIT = re.compile(rb"\x05\x00{7}.{8}\x64\x00\x64\xff\xff", re.DOTALL)
+"""The entry that ends a transaction in DuckDB's log: its size, its checksum and its type."""
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
 log = logging.getLogger(__name__)
@@ -70,10 +75,17 @@ def cannot_open(error: duckdb.Error, path: Path | None, file: Path | None, chang
 
 
 def check_replayed(connection: duckdb.DuckDBPyConnection, path: Path, file: Path, changes: ChangeLog) -> None:
-    """Raises StoreError if DuckDB ignored the log, which it does without an error where the log's head is damaged."""
-    replayed = _replayed_bytes(connection)
-    if replayed == 0 and changes == ChangeLog.of(file):
-        raise log_damaged(changes, path, file, "its head is not that of a log of this store")
+    """Raises StoreError if DuckDB ignored committed changes, which it does without an error where the log's head is damaged.
+
+    A log with a whole head and no commit is what a kill during its first transaction leaves: nothing in it was acknowledged.
+    """
+    if _replayed_bytes(connection) != 0 or changes != ChangeLog.of(file):
+        return
+    with changes.path.open("rb") as log_file, mmap(log_file.fileno(), 0, access=ACCESS_READ) as content:
+        if _LOG_HEAD.match(content) is None:
+            raise log_damaged(changes, path, file, "its head is not that of a log of this store")
+        if _LOG_COMMIT.search(content) is not None:
+            raise log_damaged(changes, path, file, "an entry before its first commit is damaged")
 
 
 def warn_if_cut(

@@ -129,6 +129,32 @@ def test_a_log_that_was_cut_off_is_reported(data: Path, caplog: pytest.LogCaptur
     assert ("WARNING", True) == (record.levelname, "may be missing" in record.getMessage())
 
 
+FIRST_COMMIT = bytes.fromhex("640064ffff")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_a_kill_during_the_first_transaction_of_a_log_loses_nothing_acknowledged(
+    data: Path, share: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    unfinished = (data / LOG).read_bytes().index(FIRST_COMMIT)
+    os.truncate(data / LOG, int(share * unfinished))
+
+    with Store.open(data) as store:
+        assert [(0,)] == store.sql("select count(*) from import_file")
+        store.sql("insert into import_file (path) values ('next')")
+    with Store.open(data) as store:
+        assert [("next",)] == store.sql("select path from import_file")
+    assert any("unfinished or damaged change" in record.getMessage() for record in caplog.records)
+
+
+def test_a_first_transaction_whose_size_is_damaged_is_no_unfinished_one(data: Path) -> None:
+    head = (data / LOG).read_bytes().index(b"\xff\xff") + 2
+    flip(head + 4, 4)(data / LOG)
+
+    with pytest.raises(StoreError, match="an entry before its first commit is damaged"):
+        Store.open(data)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -136,6 +136,7 @@ NOTHING = {
     "a task that never ran": task(state="FAILED", start_time_ms=None, node_id=None),
     "a placement group that waits": group(2, state="PENDING"),
     "a placement group without GPUs": group(0),
+    "a copy of an actor under Ray's nil id": actor(actorId="f" * 32),
     "an actor that ended as it began": actor(state="DEAD", start=20, end=20),
 }
 
