@@ -8,9 +8,9 @@ COPY gpuwatch gpuwatch
 COPY collectors collectors
 COPY dashboards dashboards
 COPY sql sql
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
-    && python -m venv /opt/gpuwatch \
-    && /opt/gpuwatch/bin/pip install --no-cache-dir --constraint requirements.lock /wheels/*.whl
+RUN python -m venv /opt/gpuwatch \
+    && /opt/gpuwatch/bin/pip install --no-cache-dir --require-hashes --requirement requirements.lock \
+    && /opt/gpuwatch/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="gpuwatch" \

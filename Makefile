@@ -8,7 +8,7 @@
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
 #   make docs    writes the tables of docs/ that come from the code: settings, commands, routes, detectors
 #   make wheel   wheel and sdist into dist/
-#   make lock    writes requirements.lock anew from pyproject.toml
+#   make lock    writes requirements.lock (run) and requirements-dev.lock (tests) from pyproject.toml, with hashes
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig",
 # TEST_WORKERS=8 (test files that run at a time), GPUWATCH_TEST_PATIENCE=4 (waits in tests last up to that many times
 # as long: for a machine that is slow or busy).
@@ -28,11 +28,16 @@ ACCURACY_SEEDS ?= 301-320
 TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client munge \
   mariadb-server victoria-metrics prometheus-alertmanager chromium fonts-dejavu-core
 
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The libraries of a lock file, each file checked against its hash, and then gpuwatch itself.
+INSTALL_LOCKED = $(PIP_INSTALL) --require-hashes --requirement $(1) && \
+  $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 # A file's tests stay on one worker, which makes their shared fixtures once.
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+LOCK = build/lock/venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command "make lock" $(UPGRADE) pyproject.toml build/lock/build.in
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
-BUILD_FILES := pyproject.toml setup.py requirements.lock
+BUILD_FILES := pyproject.toml setup.py requirements.lock requirements-dev.lock
 
 .PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs wheel lock clean test-servers
 .DEFAULT_GOAL := demo
@@ -73,24 +78,24 @@ docs: $(VENV)/.has-dev
 wheel: $(VENV)/.has-dev
 	$(BIN)/python -m build --no-isolation --outdir dist
 
+# Present versions stay where they still fit; UPGRADE=--upgrade takes the newest.
 lock: $(VENV)/.has-dev
-	@rm -rf build/lock && mkdir -p build/lock
+	@rm -rf build/lock && mkdir -p build/lock && echo 'setuptools>=80' > build/lock/build.in
 	$(BIN)/python -m venv build/lock/venv
-	build/lock/venv/bin/python -m pip install --quiet --disable-pip-version-check ".[dev]"
-	@{ sed -n 1p requirements.lock; \
-	  build/lock/venv/bin/python -m pip freeze --all --exclude pip --exclude gpuwatch | tr 'A-Z_' 'a-z-'; \
-	} > build/lock/requirements.lock
-	@mv build/lock/requirements.lock requirements.lock && rm -rf build/lock
+	build/lock/venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOCK) --extra dev --output-file requirements-dev.lock
+	$(LOCK) --constraint requirements-dev.lock --output-file requirements.lock
+	@rm -rf build/lock
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)
 
 $(VENV)/.has-run: $(VENV)/bin/python $(BUILD_FILES)
-	$(PIP_INSTALL) --editable .
+	$(call INSTALL_LOCKED,requirements.lock)
 	@touch $@
 
 $(VENV)/.has-dev: $(VENV)/bin/python $(BUILD_FILES)
-	$(PIP_INSTALL) --editable ".[dev]"
+	$(call INSTALL_LOCKED,requirements-dev.lock)
 	@touch $@ $(VENV)/.has-run
 
 # 1. Take PYTHON, or the first interpreter that fits. 2. Make the environment. 3. Where Debian's python3 comes

@@ -76,12 +76,13 @@ def test_the_image_builds_from_what_is_there() -> None:
     assert sources == let_through
 
 
-def test_the_image_holds_the_wheel_with_pinned_libraries() -> None:
+def test_the_image_holds_the_package_with_libraries_of_known_hashes() -> None:
     """Installed, not copied, and run from elsewhere: the checkout would shadow half of the package."""
     built = " ".join(rest for word, rest in stages()[0] if word == "RUN")
 
     assert 2 == len(stages())
-    assert "--constraint requirements.lock /wheels/*.whl" in built
+    assert "--require-hashes --requirement requirements.lock" in built
+    assert "--no-deps --no-build-isolation ." in built
     assert ["--from=build /opt/gpuwatch /opt/gpuwatch"] == [rest for word, rest in stages()[-1] if word == "COPY"]
     assert "/data" == last("WORKDIR")
 

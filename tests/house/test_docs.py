@@ -71,16 +71,16 @@ def test_every_dependency_has_its_reason() -> None:
     assert [] == [name for name in names if f"| `{name}` |" not in text]
 
 
-def test_every_dependency_is_pinned() -> None:
-    """requirements.lock has one exact version of each library that a run or the suite needs."""
+@pytest.mark.parametrize(("file", "extras"), [("requirements.lock", []), ("requirements-dev.lock", ["dev"])])
+def test_every_dependency_is_pinned_with_hashes(file: str, extras: list[str]) -> None:
+    """The lock files have one exact version of each library that a run or the suite needs, and its files' hashes."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
-    lines = [
-        line for line in (ROOT / "requirements.lock").read_text("utf-8").splitlines() if line and line[0] not in "#"
-    ]
-    pinned = [line.partition("==")[0] for line in lines]
+    wanted = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
+    entries = re.split(r"\n(?=[a-z])", (ROOT / file).read_text("utf-8").partition("\n#    make lock\n")[2].rstrip())
+    pinned = [entry.partition("==")[0] for entry in entries]
+    form = r"[a-z0-9-]+==[0-9][a-z0-9.]*( ; [^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+"
 
-    assert [] == [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][a-z0-9.]*", line)]
+    assert [] == [entry for entry in entries if not re.fullmatch(form, entry)]
     assert len(set(pinned)) == len(pinned)
     assert set() == {re.split(r"[<>=\[ ;]", line, maxsplit=1)[0] for line in wanted} - set(pinned)
 
