@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from gpuwatch.core.clock import DAY_US, MINUTE_US, Window
+from gpuwatch.core.clock import DAY_US, MINUTE_US, Window, day_floor
 
 if TYPE_CHECKING:
     from gpuwatch.rules.rule import EvaluationScope
@@ -82,7 +82,7 @@ def spot_cases(store: Store, scope: EvaluationScope) -> None:
 
 def whole_days(scope: EvaluationScope) -> Window:
     """The WINDOW_DAYS before the last midnight until which everything is known."""
-    end_us = (min(scope.known_until_us + LATE_US, scope.until_us)) // DAY_US * DAY_US
+    end_us = day_floor(min(scope.known_until_us + LATE_US, scope.until_us))
     return Window(end_us - WINDOW_DAYS * DAY_US, end_us)
 
 

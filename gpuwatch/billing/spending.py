@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from gpuwatch.billing import chargeback, records
 from gpuwatch.billing.forecast import CENT, HISTORY_DAYS, dates
-from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window, rfc3339
+from gpuwatch.core.clock import DAY_US, Window, day_floor, from_us, parse_window, rfc3339
 from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.fx import Fx
 from gpuwatch.state import State
@@ -50,7 +50,7 @@ class Spending:
             for team in (charge.group["team"] or "", FLEET):
                 seconds[team] += charge.gpu_seconds
                 unpriced[team] += charge.gpu_seconds if charge.cost is None else 0
-        today = at_us - at_us % DAY_US
+        today = day_floor(at_us)
         charged = None
         if window.start_us < today and not load_policies(state).plain(window.start_us, today):
             live = chargeback.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)

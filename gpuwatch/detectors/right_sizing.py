@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gpuwatch.advisor.inputs import money
 from gpuwatch.advisor.right_size import Used, smaller
-from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, day_floor
 from gpuwatch.rules.layers import HOURS
 from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
 from gpuwatch.store.database import Store
@@ -51,7 +51,7 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
     headroom = Fraction(str(scope.parameters["headroom"]))
     by_day: dict[int, dict[str, dict[str, Fraction]]] = {}
     for row in store.rows("detectors/support/right_sizing_candidate", **scope.sql_parameters()):
-        day_us = row["hour_us"] // DAY_US * DAY_US
+        day_us = day_floor(row["hour_us"])
         if day_us not in by_day:
             by_day[day_us] = _prices(store, scope.cluster, row["hour_us"])
         prices = by_day[day_us].get(row["currency"], {})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, day_floor, rfc3339
 from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.attribution import INTERVAL_US_MAX, traits
@@ -56,7 +56,7 @@ def recompute(
     """
     wanted = sorted(set(hours))
     if requests is None:
-        requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in wanted))
+        requests = asked(store, cluster, (day_floor(hour) for hour in wanted))
     devices = traits(store, cluster, settings)
     for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
         with store.workspace() as work, work.view("device_trait", devices):
@@ -131,7 +131,7 @@ def recompute_dirty(
         query = "delete from dirty_hour where cluster = $c and list_contains($hours::bigint[], hour_us)"
         store.sql(query, c=cluster, hours=empty)
     hours = [row["hour_us"] for row in rows if row["reached"] or row["stored"]]
-    requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in hours))
+    requests = asked(store, cluster, (day_floor(hour) for hour in hours))
     done = len(empty)
     for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
         batch = list(day)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.capacity.demand import DAYS, ROWS_MAX, TASKS_MAX, shape, task_of, weighed
-from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.clock import DAY_US, HOUR_US, day_floor
 from gpuwatch.hardware.fgd import NODE, Node, Task, expected, takes
 from gpuwatch.hardware.mig_packing import idle_lost, slice_capacity
 from gpuwatch.store.database import Store
@@ -98,7 +98,7 @@ def strand(store: Store, cluster: str, hours: Iterable[int], requests: Mapping[i
     wanted = sorted(set(hours))
     if not wanted:
         return
-    days = {hour // DAY_US * DAY_US for hour in wanted}
+    days = {day_floor(hour) for hour in wanted}
     known = asked(store, cluster, days) if requests is None else requests
     with store.view("strand_hour", pa.Table.from_pydict({"hour_us": wanted}, schema=_HOUR)):
         store.run("ledger/free_state", cluster=cluster, from_us=wanted[0], until_us=wanted[-1] + HOUR_US)

@@ -13,7 +13,7 @@ from gpuwatch.billing.focus.columns import PLACES
 from gpuwatch.billing.focus.tables import month_of
 from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.repository import FINE, Periods
-from gpuwatch.core.clock import DAY_US, SECOND_US, Window, rfc3339
+from gpuwatch.core.clock import SECOND_US, Window, day_floor, rfc3339
 from gpuwatch.policy.policy import Policies
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -50,7 +50,7 @@ def adjustments(rest: Rest) -> Records:
     for day in rest.days:
         if rest.policies.plain(day.start_us, day.end_us):
             continue
-        policy = rest.policies.at(day.start_us // DAY_US * DAY_US).name
+        policy = rest.policies.at(day_floor(day.start_us)).name
         moved = _difference(_charged(rest, day, closed=False), _charged(rest, day, Policies()))
         records[day.start_us] += [_adjustment(key, units, day, f"Policy {policy}", policy) for key, units in moved]
     if (name := _frozen(rest)) is not None:

@@ -18,7 +18,7 @@ from gpuwatch.billing.focus.adjustments import Rest, adjustments, corrections
 from gpuwatch.billing.focus.columns import ADJUSTMENT, CORRECTION, PLACES, PURCHASE, USAGE, VERSIONS
 from gpuwatch.billing.focus.files import sink
 from gpuwatch.billing.focus.tables import month_of, of_records, table
-from gpuwatch.core.clock import DAY_US, Window, rfc3339
+from gpuwatch.core.clock import DAY_US, Window, day_floor, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import AMOUNT_MAX, Scale, working_tables
 from gpuwatch.policy.policy import Policies
@@ -146,7 +146,7 @@ def _day(
         "price_one": str(10**scale.places),
     }
     store.run("billing/focus/day", **numbers, **asked)
-    month, more = month_of(day.start_us), {"x_Policy": policies.at(day.start_us // DAY_US * DAY_US).name}
+    month, more = month_of(day.start_us), {"x_Policy": policies.at(day_floor(day.start_us)).name}
     rows = store.table("billing/focus/row", **numbers, **asked).combine_chunks()
     rows = rows.take(pc.sort_indices(rows, ORDER))
     places = [pc.sum(pc.less(rows["kind"], kind)).as_py() or 0 for kind in (1, 2, 3, 4)]
@@ -179,6 +179,6 @@ def _scale(store: Store, window: Window) -> tuple[Scale, list[Window]]:
         raise UsageError(
             f"window: {rfc3339(start_us)} to {rfc3339(end_us)} is more than {DAYS_MAX} days; ask for a part"
         )
-    midnights = range(start_us // DAY_US * DAY_US, end_us, DAY_US)
+    midnights = range(day_floor(start_us), end_us, DAY_US)
     # The window cuts its first and last day, what is known of the fleet does not.
     return scale, [Window(max(day, window.start_us), min(day + DAY_US, window.end_us)) for day in midnights]
