@@ -52,16 +52,17 @@ def own_card(item: Row) -> Component:
             lacking(str(item["missing"])),
             note=f"{item.get('gpus')} GPUs, {formats.percent(item.get('utilisation'))} held",
         )
-    owned = item.get("cheaper") == "owned"
+    kept, reserved = item.get("cheaper") != "cloud", is_reserved(item)
+    noun, verb = ("Reserved", "reserving") if reserved else ("Owned", "owning")
     saved = formats.number(item.get("saved_by_owning_a_month"))
     sum_ = formats.money(abs(saved) if saved is not None else None, currency)
-    title = f"{title_of(item)}: owning {'saves' if owned else 'costs'} {sum_}{'' if owned else ' more'} per month"
+    title = f"{title_of(item)}: {verb} {'saves' if kept else 'costs'} {sum_}{'' if kept else ' more'} per month"
     price = f"{item.get('cloud_price_from') or ''}"
     facts = [
-        ("Owned, per hour", rate(item.get("owned_price"), currency), "at full utilization"),
+        (f"{noun}, per hour", rate(item.get("owned_price"), currency), "at full utilization"),
         ("Cloud, per hour", rate(item.get("cloud_price"), currency), price),
-        ("Break-even", parts.percent(item.get("break_even_utilisation")), "utilization above which owning is cheaper"),
-        ("Payback", months(item), needs(item)),
+        ("Break-even", parts.percent(item.get("break_even_utilisation")), f"utilization above which {verb} is cheaper"),
+        *([] if reserved else [("Payback", months(item), needs(item))]),
     ]
     return parts.card(
         title,
@@ -76,6 +77,11 @@ def own_card(item: Row) -> Component:
         sensitivity(item.get("sensitivity") or [], item, currency),
         note=f"{item.get('gpus')} GPUs",
     )
+
+
+def is_reserved(item: Row) -> bool:
+    """Whether a commitment pays for these GPUs: nothing was bought that could pay back."""
+    return "reserved" in str(item.get("paid") or "")
 
 
 def lacking(text: str) -> Component:
@@ -170,7 +176,7 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
     prices = list(dict.fromkeys(str(case.get("cloud_price")) for case in cases))
     if not cases:
         return None
-    unpaid = bool(item.get("payback_needs"))
+    unpaid = is_reserved(item) or bool(item.get("payback_needs"))
     known = {(str(case.get("cloud_price")), str(case.get("utilisation"))): case for case in cases}
     columns = [
         parts.Column("Cloud price"),
@@ -198,7 +204,9 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
         )
     return html.Div(
         [
-            html.H3("Monthly saving from owning if price or utilization change"),
+            html.H3(
+                f"Monthly saving from {'reserving' if is_reserved(item) else 'owning'} if price or utilization change"
+            ),
             parts.table(columns, rows, label="Sensitivity"),
         ]
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WINDOW_DAYS = 30
 """Days of a decision: as long as the window of `gpuwatch decide`."""
+CLOUD = "cloud"
 LATE_US = 10 * MINUTE_US
 """The last samples of a day may be taken this long before its end."""
 
@@ -34,6 +35,7 @@ OWN_CASE = pa.schema(
         ("owned_price", pa.string()),
         ("cloud_price", pa.string()),
         ("currency", pa.string()),
+        ("paid", pa.string()),  # owned, reserved, on_demand, or several of them
         ("cheaper", pa.string()),
         ("saved_a_month", pa.string()),
         ("always", pa.bool_()),  # so with ten points more or less use, and for owning at the price of next year
@@ -128,6 +130,7 @@ def _own_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]
             "owned_price": item["owned_price"],
             "cloud_price": item["cloud_price"],
             "currency": item["currency"],
+            "paid": item["paid"],
             "cheaper": item["cheaper"],
             "saved_a_month": item["saved_by_owning_a_month"],
             "always": _always(item["cheaper"], item["cloud_price"], item["sensitivity"]),
@@ -141,9 +144,9 @@ def _own_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]
 def _always(cheaper: str, cloud_price: str, cases: Sequence[Mapping[str, str]]) -> bool:
     """Whether the result is the same with ten points more or less use; owning is also evaluated at the price of next year."""
     today = Decimal(cloud_price)
-    low = today * Decimal("0.79") if cheaper == "owned" else today
+    low = today * Decimal("0.79") if cheaper != CLOUD else today
     near = [Decimal(case["saved_by_owning_a_month"]) for case in cases if low <= Decimal(case["cloud_price"]) <= today]
-    return bool(near) and all(saved > 0 if cheaper == "owned" else saved < 0 for saved in near)
+    return bool(near) and all(saved > 0 if cheaper != CLOUD else saved < 0 for saved in near)
 
 
 def _spot_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]:

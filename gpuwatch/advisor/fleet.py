@@ -18,13 +18,14 @@ from gpuwatch.advisor.inputs import (
     answer,
     converted,
     money,
+    priced_now,
     priced_time,
     query_parameters,
     ratio,
 )
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import scale_of
+from gpuwatch.ledger.totals import Scale, scale_of
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.commitments import counted
@@ -35,6 +36,7 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 POOLS_MAX = 50
+OWNED, RESERVED = "owned", "reserved"
 GROUP = ("cluster", "pool", "gpu_model")
 
 OWN_NOTES = (
@@ -42,6 +44,7 @@ OWN_NOTES = (
     "hardware that is ordered now comes in 3 to 6 months",
     "prices of the cloud have fallen by about a fifth a year: see the sensitivity",
 )
+NEEDS_CAPEX = "capex of the hardware: gpuwatch rates owned FILE"
 POOL_NOTES = (
     "any job may run on any GPU of these pools, and the GPUs that a job needs may lie on any nodes",
     "jobs that waited are not counted: look at the queues of these pools first",
@@ -51,45 +54,50 @@ POOL_NOTES = (
 
 @dataclass(frozen=True)
 class _Price:
-    """An hourly price, or what lacks where it is not known; `factor` turned the hardware's money into its currency."""
+    """An hourly price that is paid whether the GPUs are used or not, or what lacks where it is not known.
+
+    `factor` turned the hardware's money into its currency; `fixed` is how it is paid.
+    """
 
     hourly: Fraction | None
     currency: str | None
     lacks: str | None = None
     factor: Fraction = Fraction(1)
+    fixed: str = OWNED
 
 
 def own_vs_cloud(store: Store, state: State, window: Window, assumed: Assumptions) -> dict[str, Any]:
     """Of each cluster, pool and model: the utilisation at which owning breaks even, the payback, and the sensitivity.
 
-    Utilisation is the part of the capacity that was held: the cloud would be rented for that. What lacks a price is
-    listed with the fix. Raises UsageError for a window whose money does not fit.
+    Utilisation is the part of the capacity that was held in the window: the cloud would be rented for that. All prices are
+    those at the end of the window, since the decision is about what comes. `paid` is how the GPUs are paid then. What lacks
+    a price is listed with the fix. Raises UsageError for a window whose money does not fit.
     """
     fx, at_us = Fx.read(state), window.end_us - 1
     owned, rates = in_force.owned_hardware(state), in_force.in_force(state)
-    count = {
-        tuple(row[name] for name in GROUP): row["gpus"]
-        for row in store.rows("advisor/pool", **query_parameters(window, None))
-    }
+    scale = scale_of(store, window)
+    there = {tuple(row[name] for name in GROUP): row for row in _pools(store, window, scale)}
     items = []
     for group, one in sorted(priced_time(store, window, GROUP).items(), key=lambda found: str(found[0])):
-        hardware = _hardware(owned, group, at_us)
-        own = _owned_price(one, hardware, fx, at_us)
+        last = there.get(group)
+        now, gpus = (PricedTime(), 0) if last is None else (priced_now(last["prices"], scale), last["gpus"])
+        hardware = _hardware(owned, group, at_us, now)
+        own = _owned_price(now, hardware, fx, at_us)
         cloud, source, also = _cloud_price(rates, fx, group, assumed, own.currency, at_us)
-        gpus = count.get(group, 0)
         item: dict[str, Any] = {
             **dict(zip(GROUP, group, strict=True)),
             "gpus": gpus,
+            "paid": _paid(now),
             "utilisation": ratio(one.used),
             "owned_price": money(own.hourly, 6),
             "cloud_price": money(cloud, 6),
             "cloud_price_from": source,
             "currency": own.currency,
         }
-        if own.hourly is None or cloud is None or one.used is None:
-            item["missing"] = own.lacks or also or "nothing was owned in this window"
-        elif not gpus:
+        if not gpus:
             item["missing"] = "none of these GPUs was there at the end of the window"
+        elif own.hourly is None or cloud is None or one.used is None:
+            item["missing"] = own.lacks or also or "nothing was owned in this window"
         else:
             item |= _comparison(gpus, one.used, own, cloud, hardware)
         items.append(item)
@@ -105,13 +113,13 @@ def consolidation(
     """
     if not pools or len(pools) > POOLS_MAX:
         raise UsageError(f"pools: name 1 to {POOLS_MAX} of them")
-    prices = priced_time(store, window, GROUP, cluster=cluster)
+    scale = scale_of(store, window)
     by_model: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
-    for row in _rows_of(store, window, cluster, pools):
+    for row in _rows_of(store, window, scale, cluster, pools):
         by_model[row["gpu_model"]].append(row)
     items = []
     for model, mine in sorted(by_model.items(), key=lambda one: str(one[0])):
-        priced = [prices.get((cluster, row["pool"], model), PricedTime()) for row in mine]
+        priced = [priced_now(row["prices"], scale) for row in mine]
         peak, mean = _held_at_once(store, window, cluster, pools, model)
         found = together(sum(row["gpus"] for row in mine), peak, mean, _node_size(mine), Fraction(assumed.headroom))
         items.append(
@@ -132,9 +140,9 @@ def consolidation(
     return answer(window, assumed, items, POOL_NOTES)
 
 
-def _rows_of(store: Store, window: Window, cluster: str, pools: Sequence[str]) -> list[dict[str, Any]]:
+def _rows_of(store: Store, window: Window, scale: Scale, cluster: str, pools: Sequence[str]) -> list[dict[str, Any]]:
     """The GPUs of these pools by model. Raises UsageError for a pool that the cluster does not have."""
-    rows = [r for r in store.rows("advisor/pool", **query_parameters(window, None, cluster)) if r["pool"] is not None]
+    rows = [row for row in _pools(store, window, scale, cluster) if row["pool"] is not None]
     known = sorted({row["pool"] for row in rows})
     if missing := [pool for pool in pools if pool not in known]:
         raise UsageError(f"pool {missing[0]!r}: cluster {cluster!r} has {', '.join(known) or 'none'} in this window")
@@ -177,8 +185,19 @@ def _saving(pools: Sequence[Mapping[str, Any]], prices: Sequence[PricedTime], fr
     return saving | {"saving_a_month": money(given_back(share, freed_gpus) * HOURS_A_MONTH)}
 
 
-def _owned_price(one: PricedTime, hardware: Owned | None, fx: Fx, at_us: int) -> _Price:
-    """What an hour of these GPUs costs who owns them: by the formula, else the mean of what is not rented by the hour."""
+def _pools(store: Store, window: Window, scale: Scale, cluster: str | None = None) -> list[dict[str, Any]]:
+    """The GPUs at the end of a window, by pool and model, with their prices."""
+    more = {"scale": scale.shares, "places": scale.places}
+    return store.rows("advisor/pool", **query_parameters(window, None, cluster), **more)
+
+
+def _paid(now: PricedTime) -> str | None:
+    """How these GPUs are paid at the end of the window: `owned`, `owned and reserved`; None without any price."""
+    return " and ".join(sorted(now.pricings)) or None
+
+
+def _owned_price(now: PricedTime, hardware: Owned | None, fx: Fx, at_us: int) -> _Price:
+    """What a GPU-hour costs whether it is used or not: by the formula, else the mean of what is not rented by the hour."""
     if hardware is not None:
         currency = fx.currency or hardware.currency
         factor = converted(fx, Fraction(1), hardware.currency, currency, at_us)
@@ -186,17 +205,18 @@ def _owned_price(one: PricedTime, hardware: Owned | None, fx: Fx, at_us: int) ->
             lacks = f"the hardware is priced in {hardware.currency}: add an exchange rate to {currency}"
             return _Price(None, currency, lacks=lacks)
         return _Price(hardware.hourly_exact * factor, currency, factor=factor)
-    own = [sort for sort in one.hours if sort[0] not in RENTED]
+    own = [sort for sort in now.hours if sort[0] not in RENTED]
     currencies = {currency for _, currency in own}
     if len(currencies) > 1:
         return _Price(None, None, lacks="prices in several currencies: set exchange rates (gpuwatch rates fx)")
-    if not own and one.pricings:
-        reason = f"these GPUs are paid {' and '.join(sorted(one.pricings))}, and no hardware of this model is known"
-        return _Price(None, one.currency, lacks=f"{reason}: gpuwatch rates owned FILE")
+    if not own and now.pricings:
+        reason = f"these GPUs are paid {_paid(now)}, and no hardware of this model is known"
+        return _Price(None, now.currency, lacks=f"{reason}: gpuwatch rates owned FILE")
     if not own:
         return _Price(None, None, lacks="no price of these GPUs: add a rate, or gpuwatch rates owned FILE")
-    hours = sum((one.hours[sort] for sort in own), Fraction(0))
-    return _Price(sum((one.money[sort] for sort in own), Fraction(0)) / hours, currencies.pop())
+    hours = sum((now.hours[sort] for sort in own), Fraction(0))
+    fixed = " and ".join(sorted({pricing for pricing, _ in own}))
+    return _Price(sum((now.money[sort] for sort in own), Fraction(0)) / hours, currencies.pop(), fixed=fixed)
 
 
 def _cloud_price(
@@ -228,10 +248,10 @@ def _comparison(gpus: int, used: Fraction, own: _Price, cloud: Fraction, hardwar
     point = break_even(hourly, cloud)
     return {
         "break_even_utilisation": ratio(point),
-        "cheaper": "owned" if used > point else "cloud",
+        "cheaper": own.fixed if used > point else "cloud",
         "saved_by_owning_a_month": money(gpus * HOURS_A_MONTH * (used * cloud - hourly)),
         "payback_months": ratio(None if capex is None else payback_months(capex, gpus, used, cloud, monthly)),
-        "payback_needs": None if capex is not None else "capex of the hardware: gpuwatch rates owned FILE",
+        "payback_needs": None if capex is not None or OWNED not in own.fixed else NEEDS_CAPEX,
         "sensitivity": [_case(case) for case in sensitivity(hourly, cloud, gpus, used, capex, monthly)],
     }
 
@@ -253,8 +273,10 @@ def _monthly(hardware: Owned) -> Fraction:
     return kwh * Fraction(hardware.price_per_kwh) + Fraction(yearly) / 12
 
 
-def _hardware(owned: Sequence[Owned], group: Group, at_us: int) -> Owned | None:
-    """The hardware record that prices these GPUs, the most specific one."""
+def _hardware(owned: Sequence[Owned], group: Group, at_us: int, now: PricedTime) -> Owned | None:
+    """The hardware record that prices these GPUs, the most specific one; None for those with a reservation."""
+    if RESERVED in now.pricings:
+        return None
     rates = {one.rate(): one for one in owned if one.kw is not None}
     cluster, pool, model = group
     found = resolve(list(rates), cluster or "", pool, model or "", None, at_us)

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.core.clock import HOUR_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import fraction_to_decimal
-from gpuwatch.ledger.totals import scale_of
+from gpuwatch.ledger.totals import Scale, scale_of
 from gpuwatch.rates.fx import Fx, exchanged
 from gpuwatch.store.database import Store
 
@@ -113,6 +113,22 @@ def priced_time(
     return groups
 
 
+def priced_now(prices: Iterable[Mapping[str, Any]], scale: Scale) -> PricedTime:
+    """The GPUs of a row of advisor/pool.sql for one hour, at the prices of that instant."""
+    hour = PricedTime()
+    for price in prices:
+        gpus = Fraction(int(price["units"]), scale.shares)
+        hour.there += gpus
+        if price["amount"] is None:
+            hour.unpriced += gpus
+            continue
+        hour.hours[price["pricing"], price["currency"]] = gpus
+        hour.money[price["pricing"], price["currency"]] = Fraction(
+            int(price["amount"]), scale.shares * 10**scale.places
+        )
+    return hour
+
+
 def converted(fx: Fx, amount: Fraction, base: str, quote: str, at_us: int) -> Fraction | None:
     """An amount in another currency; None where no exchange rate is known."""
     if base == quote:
@@ -124,7 +140,7 @@ def converted(fx: Fx, amount: Fraction, base: str, quote: str, at_us: int) -> Fr
 
 
 def query_parameters(window: Window, teams: Collection[str] | None, cluster: str | None = None) -> dict[str, Any]:
-    """Parameters that every question of sql/decisions takes."""
+    """Parameters that every query of sql/advisor takes."""
     wanted = None if teams is None else sorted(teams)
     return {"start_us": window.start_us, "end_us": window.end_us, "teams": wanted, "cluster": cluster}
 

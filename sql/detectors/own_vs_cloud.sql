@@ -1,4 +1,5 @@
--- A row is a pool whose GPUs are paid for in the more expensive way: owned where the cloud would cost less, or rented where owning would.
+-- A row is a pool whose GPUs are paid for in the more expensive way: owned or reserved where the cloud would cost less, or
+-- rented where owning would.
 -- own_case (made before) compares the two for each pool and model over the last whole days.
 with pool_device as (
     select device_id, pool, model
@@ -18,7 +19,7 @@ paid as (
         d.pool,
         d.model,
         bool_and(p.pricing in ('on_demand', 'spot')) as is_rented,
-        bool_and(p.pricing not in ('on_demand', 'spot')) as is_owned
+        bool_and(p.pricing not in ('on_demand', 'spot')) as is_fixed
     from device_price p
     join pool_device d on d.device_id = p.device_id
     join own_case o on o.pool = d.pool and o.gpu_model is not distinct from d.model
@@ -31,7 +32,7 @@ wrong as (
     join paid p on p.pool = o.pool and p.model is not distinct from o.gpu_model
     join owned_since s on s.pool = o.pool
     where o.always and o.until_us - s.start_us >= $known_us_min and o.gpus >= $gpus_min
-        and ((o.cheaper = 'cloud' and p.is_owned) or (o.cheaper = 'owned' and p.is_rented))
+        and ((o.cheaper = 'cloud' and p.is_fixed) or (o.cheaper <> 'cloud' and p.is_rented))
     -- A pool with several models is represented by the most expensive one.
     qualify row_number() over (partition by o.pool order by abs(o.saved_a_month::double) desc, o.gpu_model) = 1
 )
@@ -52,6 +53,7 @@ select
     } as numbers,
     map {
         'gpu_model': coalesce(gpu_model, ''),
+        'paid': coalesce(paid, ''),
         'cheaper': cheaper,
         'owned_price': owned_price,
         'cloud_price': cloud_price,

@@ -454,3 +454,45 @@ def test_a_replaced_gpu_makes_no_larger_node() -> None:
 def test_an_assumption_out_of_range_is_refused(given_: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         Assumptions(**{name: Decimal(text) for name, text in given_.items()})
+
+
+# What an hour costs is its price at the end of the window.
+
+
+def repriced(pricing: str) -> tuple[World, State]:
+    """A quarter-used fleet whose GPU-hour cost 0.50 until the last of its four hours, and 2.00 since."""
+    world, state = fleet()
+    at = us(3 * HOUR)
+    rates = [Rate("*", pricing, Decimal("0.5"), us(-DAY), at), Rate("*", pricing, Decimal(2), at)]
+    replace_rates(state, rates, "test", "test", 1)
+    price_all(world.store, state)
+    return world, state
+
+
+def test_own_or_rent_is_decided_at_the_price_of_today() -> None:
+    world, state = repriced("owned")
+    for item in own_vs_cloud(world.store, state, WINDOW, Assumptions(cloud_price=Decimal("3.50")))["items"]:
+        assert ("2.000000", "cloud", "owned") == (item["owned_price"], item["cheaper"], item["paid"])
+        assert Decimal(item["saved_by_owning_a_month"]) < 0
+
+
+def test_merged_pools_save_the_price_of_today() -> None:
+    world, state = repriced("owned")
+    (item,) = consolidation(world.store, state, WINDOW, "c1", ["p1", "p2"], Assumptions())["items"]
+    assert "2920.00" == item["saving_a_month"]  # 2 x 730 h x 2 USD
+
+
+def test_reserved_gpus_are_not_called_owned() -> None:
+    world, state = repriced("reserved")
+    assumed = Assumptions(cloud_price=Decimal(100))
+    for item in own_vs_cloud(world.store, state, WINDOW, assumed)["items"]:
+        assert ("reserved", "reserved", None) == (item["paid"], item["cheaper"], item["payback_needs"])
+
+
+def test_a_reservation_is_not_compared_at_the_price_of_hardware() -> None:
+    world, state = fleet()
+    buy(world, state)
+    replace_rates(state, [Rate(H100, "reserved", Decimal("2.75"), us(-DAY))], "test", "test", 2)
+    price_all(world.store, state)
+    for item in own_vs_cloud(world.store, state, WINDOW, Assumptions(cloud_price=Decimal(100)))["items"]:
+        assert ("reserved", "2.750000", None) == (item["paid"], item["owned_price"], item["payback_months"])

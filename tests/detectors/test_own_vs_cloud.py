@@ -106,6 +106,16 @@ def test_owned_gpus_that_are_hardly_used(tmp_path: Path) -> None:
     assert "Rent what is used" in OWN_VS_CLOUD.remedy(one.evidence)
 
 
+def test_a_reservation_that_is_hardly_used_is_called_reserved(tmp_path: Path) -> None:
+    world = pool(World(tmp_path), rate("reserved", "2"), CLOUD, used=0.25)
+    world.analyze(LENGTH, detectors=[RULE])
+    (one,) = said(world, RULE)
+
+    assert ("reserved", "cloud") == (one.evidence["paid"], one.evidence["cheaper"])
+    assert OWN_VS_CLOUD.summary(one.evidence).startswith("Reserved 2.00 against cloud 3.50 USD")
+    assert "Let the reservation end" in OWN_VS_CLOUD.remedy(one.evidence)
+
+
 def test_rented_gpus_that_are_used_all_the_time(tmp_path: Path) -> None:
     world = bought(pool(World(tmp_path), rate("on_demand", "6.88", "p"), used=1.0))
     world.analyze(LENGTH, detectors=[RULE])
