@@ -10,7 +10,7 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
 from gpuwatch.collectors.kubernetes.node_rule import node_rule
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
-from gpuwatch.collectors.kubernetes.pod_labels import kept_labels
+from gpuwatch.collectors.kubernetes.pod_facts import end_of, final_state, kept_labels, statuses_of
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
@@ -23,14 +23,12 @@ from gpuwatch.collectors.shared.json_fields import (
     string,
 )
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, non_empty, profile_of, shortened
-from gpuwatch.core.model import RUN_US_MAX
 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
 PLUGIN, DRA = "k8s-json", "dra"
 """Kinds of claim rows. Pods that share a device through a ResourceClaim do so on purpose."""
-PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ignored_annotations = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
@@ -87,13 +85,13 @@ def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iter
     start = _start(status, phase)
     if start is None or not held:
         return
-    end = _end(pod, status, phase, start)
+    end = end_of(pod, status, phase, start)
     row = _shared(pod, owner_of(pod)) | {
         "kind": kind,
         "node": string(mapping(pod, "spec"), "nodeName"),
         "start_us": start,
         "end_us": end,
-        "state": phase if end is None else _final_state(status, phase),
+        "state": phase if end is None else final_state(pod, status, phase),
     }
     for devices in held:
         gpus = ",".join(devices.gpus) if devices.gpus else None
@@ -188,10 +186,6 @@ def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
     }
 
 
-def _statuses(status: Object) -> list[Object]:
-    return mappings(status, "containerStatuses") + mappings(status, "initContainerStatuses")
-
-
 def _container_states(container: Object) -> Iterator[Object]:
     """The running or terminated states that a container status still has, the current one first."""
     for key in ("state", "lastState"):
@@ -202,7 +196,7 @@ def _container_states(container: Object) -> Iterator[Object]:
 
 def _times(status: Object) -> list[int | None]:
     conditions = mappings(status, "conditions")
-    states = [state for container in _statuses(status) for state in _container_states(container)]
+    states = [state for container in statuses_of(status) for state in _container_states(container)]
     return [
         moment(status, "startTime"),
         *(moment(c, key) for c in conditions for key in ("lastTransitionTime", "lastProbeTime")),
@@ -218,7 +212,7 @@ def _condition_time(status: Object, name: str) -> int | None:
 
 
 def _start(status: Object, phase: str | None) -> int | None:
-    statuses = _statuses(status)
+    statuses = statuses_of(status)
     starts = [moment(state, "startedAt") for container in statuses for state in _container_states(container)]
     known = [t for t in starts if t is not None]
     bound = moment(status, "startTime")
@@ -229,44 +223,6 @@ def _start(status: Object, phase: str | None) -> int | None:
     if phase == "Pending" or (phase == "Failed" and NEVER_ADMITTED.match(string(status, "reason") or "")):
         return None
     return bound if bound is not None else _condition_time(status, "PodScheduled")
-
-
-def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | None:
-    """When the devices were released, None while a container may run.
-
-    deletionTimestamp is a grace period after the request, so it counts only if all containers have ended and
-    none reports when.
-    """
-    deleted = moment(mapping(pod, "metadata"), "deletionTimestamp")
-    statuses = _statuses(status)
-    ended = [mapping(mapping(container, "state"), "terminated") for container in statuses]
-    over = phase in ("Succeeded", "Failed") or (deleted is not None and bool(ended) and all(ended))
-    if not over:
-        return None
-    finished = [t for t in (moment(state, "finishedAt") for state in ended) if t is not None]
-    changed = [moment(c, "lastTransitionTime") for c in mappings(status, "conditions")]
-    later = (t for t in changed if t is not None and t > start)
-    return _valid_end(start, max(finished, default=None) or deleted or max(later, default=None))
-
-
-def _valid_end(start: int, end: int | None) -> int:
-    """The end of a run; refuses one without end time, before its start, or too late."""
-    if end is None:
-        raise Malformed("has ended, but has no end time")
-    if end < start:
-        raise Malformed("ends before it starts")
-    if end - start > RUN_US_MAX:
-        raise Malformed("lasts longer than five years")
-    return end
-
-
-def _final_state(status: Object, phase: str | None) -> str | None:
-    """How a pod ended: its phase, or what removed it (Preempted, Evicted, EvictionByEvictionAPI, ...)."""
-    if phase == "Succeeded":
-        return phase
-    taken = next((c for c in mappings(status, "conditions") if c.get("type") == "DisruptionTarget"), {})
-    reason = string(taken, "reason") if taken.get("status") == "True" else None
-    return "Preempted" if reason in PREEMPTED else string(status, "reason") or reason or phase
 
 
 def _container_gpus(container: Object) -> dict[str, int]:
@@ -286,7 +242,7 @@ def _most(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 def _device_uuids(pod: Object, status: Object, resource: str, alone: bool) -> list[str]:
     """Device UUIDs of a resource from allocatedResourcesStatus, else from annotations if the pod asks for no other GPU resource."""
     uuids: dict[str, None] = {}
-    for container in _statuses(status):
+    for container in statuses_of(status):
         for entry in mappings(container, "allocatedResourcesStatus"):
             if entry.get("name") == resource:
                 ids = (str(device.get("resourceID", "")) for device in mappings(entry, "resources"))

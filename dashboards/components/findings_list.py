@@ -87,7 +87,12 @@ def per_day(finding: Row) -> Decimal | None:
 
 
 def wasted(finding: Row) -> Component:
-    """The cost so far; a dash where no waste was counted."""
+    """The cost so far, or that of lost work; a dash where no waste was counted."""
+    evidence: Row = finding.get("evidence") or {}
+    lost = formats.number(evidence.get("lost_cost"))
+    if lost is not None:
+        money = parts.lost(lost, str(evidence.get("currency") or ""))
+        return html.Span([money, html.Span(" of lost work", className="soft small")])
     if not formats.number(finding.get("wasted_cost")) and not formats.number(finding.get("wasted_gpu_seconds")):
         return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
     return parts.lost(finding.get("wasted_cost"), str(finding.get("currency") or ""))

@@ -71,7 +71,7 @@ class Rule:
     title: str
     why: str
     bucket: str | None
-    """The ledger bucket that it claims first. None: it reports possible savings, and no time is wasted."""
+    """The ledger bucket that it claims first. None: it reports possible savings or lost work, and claims no time."""
     thresholds: tuple[Threshold, ...]
     summary: Callable[[Evidence], str]
     remedy: Callable[[Evidence], str]

@@ -23,6 +23,7 @@ POOL_KNOWN_S = 86_400
 """Pools that existed for a day: their way of paying may be reported as the more expensive one."""
 PAUSING = ("short-idle",)
 """Cases whose pauses could be those of checkpoints."""
+FAILED_STATES = ("FAILED", "NODE_FAIL", "TIMEOUT")
 
 DIMENSIONS: dict[str, Callable[[Run], str]] = {
     "team": lambda run: team_of(run.owner),
@@ -104,6 +105,8 @@ def _allowed(fleet: Fleet, runs: Sequence[Run], window: int) -> Iterator[Allowed
         if run.scenario in PAUSING:
             why = "it stops at regular times; whether to save is not to be seen"
             yield Allowed("checkpoint-stall", "job", run.job_id, why)
+        if run.state in FAILED_STATES:
+            yield Allowed("failed-work", "job", run.job_id, "it failed; whether its work is lost depends on its length")
     pools = {node.pool: None for node in fleet.nodes if node.model is A100 and window - node.from_s >= POOL_KNOWN_S}
     for pool in pools:
         why = "reserved below its list price: which is cheaper depends on its use"

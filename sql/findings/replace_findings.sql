@@ -33,8 +33,12 @@ where cluster = $cluster and detector = $detector
 -- Time has passed without a new result.
 update finding
 set state = 'resolved', resolved_reason = 'condition ended', ended_us = last_seen_us
-where cluster = $cluster and detector = $detector and $mode = 'hours' and state = 'open'
-    and last_seen_us <= $since_us and key not in (select key from found);
+where cluster = $cluster and detector = $detector and state = 'open' and key not in (select key from found)
+    and (
+        ($mode = 'hours' and last_seen_us <= $since_us)
+        -- A finding about a run that ended may stay open for a week.
+        or ($mode = 'runs' and last_seen_us <= $until_us - 7 * 86400000000)
+    );
 
 create or replace temp table kept_finding as
 select

@@ -75,6 +75,12 @@ def test_a_saving_without_a_price_says_no_number() -> None:
     assert "Could save" == text(findings_list.amount(fake_rules.FINDINGS["right-sizing-00a7"]))
 
 
+def test_lost_work_has_its_cost_though_no_bucket_has_it() -> None:
+    found = {"detector": "failed-work", "bucket": None, "evidence": {"lost_cost": "800.00", "currency": "USD"}}
+
+    assert "$800.00  of lost work" == text(findings_list.amount(found))
+
+
 def test_a_wait_without_a_bucket_is_neither_waste_nor_saving() -> None:
     assert "–" == text(findings_list.amount(fake_rules.FINDINGS["starvation-00a5"]))
 

@@ -208,6 +208,18 @@ def _ended(phase: str = "Failed", **status: Any) -> dict[str, Any]:
     }
 
 
+def _deleted(pod: dict[str, Any], at_: str) -> dict[str, Any]:
+    """The same pod, deleted with a grace period of 30 seconds that ends at this time."""
+    return pod | {"metadata": pod["metadata"] | {"deletionTimestamp": at_, "deletionGracePeriodSeconds": 30}}
+
+
+OOM = {
+    "terminated": {
+        "startedAt": "2026-11-02T08:00:00Z", "finishedAt": "2026-11-02T09:00:00Z", "reason": "OOMKilled", "exitCode": 137,
+    }
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("pod", "state"),
     [
@@ -217,6 +229,11 @@ def _ended(phase: str = "Failed", **status: Any) -> dict[str, Any]:
         pytest.param(_ended(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]), "Preempted", id="another pod took its place"),
         pytest.param(_ended(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]), "EvictionByEvictionAPI", id="a drained node"),
         pytest.param(_ended(reason="Evicted"), "Evicted", id="the kubelet was short of memory"),
+        pytest.param(_deleted(_ended(), "2026-11-02T09:00:20Z"), "Deleted", id="stopped by a request to delete it"),
+        pytest.param(_deleted(_ended(), "2026-11-02T11:00:00Z"), "Failed", id="failed hours before it was deleted"),
+        pytest.param(_deleted(_ended(reason="Evicted"), "2026-11-02T09:00:20Z"), "Evicted", id="evicted, then deleted"),
+        pytest.param(_ended(containerStatuses=[{"name": "m", "state": OOM}]), "OOMKilled", id="the container ran out of memory"),
+        pytest.param(_ended(reason="DeadlineExceeded"), "DeadlineExceeded", id="the deadline of its job"),
         pytest.param(_ended(reason="Terminated"), "Terminated", id="the node was shut down: a spot instance reclaimed"),
     ],
 )  # fmt: skip

@@ -34,7 +34,7 @@ class Finding(Shape):
     wasted_cost: Money | None
     currency: str | None
     bucket: Bucket | None
-    """None: the finding is about savings, not waste."""
+    """None: the finding is about savings or lost work, and claims no time."""
     summary: str
     remedy: str
     evidence: dict[str, Any]

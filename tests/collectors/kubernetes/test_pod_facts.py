@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.pod_labels import HOSTNAME_LABEL, MAX_LABELS, kept_labels
+from gpuwatch.collectors.kubernetes.pod_facts import HOSTNAME_LABEL, MAX_LABELS, kept_labels
 
 SLINKY = "nodeset.slinky.slurm.net"
 WORKER = {f"{SLINKY}/pod-name": "worker-0"}

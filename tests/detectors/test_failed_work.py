@@ -1,0 +1,227 @@
+"""Work lost with failed runs: first the runs that lost nothing, or nothing that is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.detectors.failed_work import FAILED_WORK
+from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
+from tests.worlds.detectors import H100, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.subjects import granted_s, said
+
+RULE = "failed-work"
+HOUR = 60.0
+DAY = 24 * HOUR
+SAVES = {"gpuwatch.io/checkpoint-minutes": "20"}
+
+Scene = Callable[[World, str], object]
+
+
+def runs(
+    world: World,
+    name: str,
+    *ends: tuple[str, float, float],
+    gpus: int = 8,
+    job_name: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    queue: str = "gpu",
+) -> None:
+    """Runs of a Slurm job on one node: (state, start, end) in minutes. The GPUs are sampled every ten hours."""
+    first, last = min(start for _, start, _ in ends), max(end for _, _, end in ends)
+    uuids = [f"{name}-{gpu}" for gpu in range(gpus)]
+    for uuid in uuids:
+        world.gpu(uuid, (last - first, WORK), start=first, node=name, step_s=36_000)
+    for number, (state, start, end) in enumerate(ends):
+        world.claim(
+            scheduler="slurm", kind="sacct", job_id=name, run_key=f"{name}@{number}", node=name, device_count=gpus,
+            gpus=",".join(uuids), submit_us=us(start), start_us=us(start), end_us=us(end), evidence_us=us(end),
+            state=state, user_name="ada", account="vision", name=job_name, queue=queue,
+            labels=json.dumps(labels) if labels else None,
+        )  # fmt: skip
+
+
+def pods(
+    world: World,
+    name: str,
+    *parts: tuple[str, float, float],
+    labels: Mapping[str, str] | None = None,
+    apart: bool = True,
+) -> None:
+    """Pods of one Kubernetes Job with four GPUs each: (state, start, end); `apart`: each on a node of its own."""
+    for number, (state, start, end) in enumerate(parts):
+        node = f"{name}-{number if apart else 0}"
+        uuids = [f"{node}-{gpu}" for gpu in range(4)]
+        for uuid in uuids if apart or number == 0 else ():
+            world.gpu(uuid, (40 * HOUR, WORK), node=node, step_s=36_000)
+        world.claim(
+            scheduler="kubernetes", kind="k8s-json", job_id=f"ml/{name}", run_key=f"u-{name}", pod=f"{name}-{number}",
+            pod_uid=f"{name}-{number}", namespace="ml", node=node, device_count=4, gpus=",".join(uuids),
+            submit_us=us(start), start_us=us(start), end_us=us(end), evidence_us=us(end), state=state,
+            labels=json.dumps(labels) if labels else None,
+        )  # fmt: skip
+
+
+MUST_NOT_FIRE: dict[str, Scene] = {
+    "a job that completed": lambda w, n: runs(w, n, ("COMPLETED", 0, 40 * HOUR)),
+    "a job that its user cancelled": lambda w, n: runs(w, n, ("CANCELLED", 0, 40 * HOUR)),
+    "a job that was preempted": lambda w, n: runs(w, n, ("PREEMPTED", 0, 40 * HOUR)),
+    "a job that was requeued by hand": lambda w, n: runs(w, n, ("REQUEUED", 0, 40 * HOUR)),
+    "an end that no record explains": lambda w, n: runs(w, n, ("RUNNING", 0, 40 * HOUR)),
+    "a state that is not known": lambda w, n: runs(w, n, ("GONE", 0, 40 * HOUR)),
+    "a failure in the first minutes": lambda w, n: runs(w, n, ("FAILED", 0, 20)),
+    "one GPU for seven hours": lambda w, n: runs(w, n, ("FAILED", 0, 7 * HOUR), gpus=1),
+    "a time limit of a job that saves and goes on": lambda w, n: runs(
+        w, n, ("TIMEOUT", 0, 24 * HOUR), ("COMPLETED", 24 * HOUR + 5, 40 * HOUR), labels=SAVES, job_name="pretrain"
+    ),
+    "a session at its time limit": lambda w, n: runs(w, n, ("TIMEOUT", 0, 8 * HOUR), job_name="jupyter-ada"),
+    "a session in an interactive partition": lambda w, n: runs(w, n, ("TIMEOUT", 0, 8 * HOUR), queue="interactive"),
+    "a server at its time limit": lambda w, n: runs(
+        w, n, ("TIMEOUT", 0, 40 * HOUR), labels={"gpuwatch.io/workload-class": "serving"}
+    ),
+    "an exempt job": lambda w, n: runs(
+        w, n, ("FAILED", 0, 40 * HOUR), labels={"gpuwatch.io/exempt-until": "2026-12-31"}
+    ),
+    "a pod of a Deployment that was evicted": lambda w, n: pods(
+        w, n, ("Evicted", 0, 40 * HOUR), labels={"pod-template-hash": "5d5"}
+    ),
+    "pods that someone deleted": lambda w, n: pods(w, n, ("Deleted", 0, 40 * HOUR), ("Deleted", 0, 40 * HOUR)),
+    "a failed pod on the node of one that completed": lambda w, n: pods(
+        w, n, ("Failed", 0, 10 * HOUR), ("Succeeded", 0, 40 * HOUR), apart=False
+    ),
+}
+
+MUST_FIRE: dict[str, tuple[Scene, float, str, float]] = {
+    # the case, GPU-hours that are lost, the reason, the confidence
+    "eight GPUs for forty hours": (lambda w, n: runs(w, n, ("FAILED", 0, 40 * HOUR)), 320, "failed", 0.9),
+    "a node that failed": (lambda w, n: runs(w, n, ("NODE_FAIL", 0, 40 * HOUR)), 320, "node failure", 0.9),
+    "out of memory": (lambda w, n: runs(w, n, ("OUT_OF_MEMORY", 0, 2 * HOUR)), 16, "out of memory", 0.9),
+    "a time limit": (lambda w, n: runs(w, n, ("TIMEOUT", 0, 40 * HOUR)), 320, "time limit", 0.7),
+    "a time limit, and a run of the same name after it": (
+        lambda w, n: runs(w, n, ("TIMEOUT", 0, 24 * HOUR), ("COMPLETED", 24 * HOUR + 5, 40 * HOUR), job_name=n),
+        192, "time limit", 0.4,
+    ),
+    "half of what lies between two checkpoints": (
+        lambda w, n: runs(
+            w, n, ("FAILED", 0, 40 * HOUR), labels={"gpuwatch.io/checkpoint-minutes": "240"}
+        ),
+        16, "failed", 0.9,
+    ),
+    "retries are one case": (
+        lambda w, n: runs(
+            w, n, ("FAILED", 0, HOUR), ("NODE_FAIL", HOUR + 5, 3 * HOUR), ("COMPLETED", 3 * HOUR + 5, 40 * HOUR)
+        ),
+        8 + 8 * 115 / 60, "node failure", 0.9,
+    ),
+    "a pod out of memory takes its gang with it": (
+        lambda w, n: pods(w, n, ("OOMKilled", 0, 10 * HOUR), ("Deleted", 0, 10 * HOUR + 1)), 80, "out of memory", 0.9,
+    ),
+    "a pod that failed, and a second try that completed": (
+        lambda w, n: pods(w, n, ("Failed", 0, 10 * HOUR), ("Succeeded", 10 * HOUR + 1, 30 * HOUR), apart=False),
+        40, "failed", 0.9,
+    ),
+    "a deadline": (lambda w, n: pods(w, n, ("DeadlineExceeded", 0, 40 * HOUR)), 160, "time limit", 0.7),
+    "evicted by the kubelet": (lambda w, n: pods(w, n, ("Evicted", 0, 40 * HOUR)), 160, "evicted by the node", 0.9),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """All cases at once."""
+    world = World(tmp_path_factory.mktemp("world"))
+    for number, scene in enumerate([*MUST_NOT_FIRE.values(), *(case[0] for case in MUST_FIRE.values())]):
+        scene(world, f"q{number}")
+    rate = Rate(H100, "owned", Decimal("2.50"), us(-DAY), None, None, None, None)
+    replace_rates(world.state, [rate], "test", "test", 0)
+    world.analyze(41 * HOUR, detectors=[RULE])
+    return world
+
+
+@pytest.mark.parametrize("case", MUST_NOT_FIRE)
+def test_reports_nothing_for(world: World, case: str) -> None:
+    name = f"q{list(MUST_NOT_FIRE).index(case)}"
+
+    assert [] == [one.subject for one in said(world, RULE) if one.subject in (name, f"ml/{name}")]
+
+
+@pytest.mark.parametrize("case", MUST_FIRE)
+def test_reports(world: World, case: str) -> None:
+    name = f"q{len(MUST_NOT_FIRE) + list(MUST_FIRE).index(case)}"
+    _, lost, reason, confidence = MUST_FIRE[case]
+    (one,) = [one for one in said(world, RULE) if one.subject in (name, f"ml/{name}")]
+
+    assert (lost, reason, confidence) == (
+        pytest.approx(one.evidence["lost_gpu_hours"]), one.evidence["reason"], one.confidence,
+    )  # fmt: skip
+
+
+def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World) -> None:
+    name = f"q{len(MUST_NOT_FIRE)}"
+    (one,) = [one for one in said(world, RULE) if one.subject == name]
+
+    assert ("job", "open", 0.0, 8, 0) == (
+        one.kind, one.state, one.started, one.devices, one.wasted_s,
+    )  # fmt: skip
+    assert ("800.00", "USD", 1, 8) == tuple(one.evidence[key] for key in ("lost_cost", "currency", "failures", "gpus"))
+    assert (
+        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost (800.00 USD), by reason: failed 320.0 GPU-hours."
+        == FAILED_WORK.summary(one.evidence)
+    )
+    assert {} == granted_s(world, RULE)
+
+
+@pytest.mark.parametrize(("lost", "severity"), [(99.9, "low"), (100, "medium"), (1000, "high")])
+def test_the_severity_follows_what_was_lost(lost: float, severity: str) -> None:
+    assert FAILED_WORK.severity is not None
+    assert severity == FAILED_WORK.severity({"lost_gpu_hours": lost}, 40)
+
+
+def test_retries_are_listed_by_reason(world: World) -> None:
+    name = f"q{len(MUST_NOT_FIRE) + list(MUST_FIRE).index('retries are one case')}"
+    (one,) = [one for one in said(world, RULE) if one.subject == name]
+
+    assert (2, "node failure 15.3 GPU-hours, failed 8.0 GPU-hours") == (
+        one.evidence["failures"], one.evidence["by_reason"],
+    )  # fmt: skip
+
+
+def test_the_remedy_follows_the_reason() -> None:
+    assert "log of the run" in FAILED_WORK.remedy({"reason": "failed"})
+    assert "hardware errors" in FAILED_WORK.remedy({"reason": "node failure"})
+    assert "more often than every 240 minutes" in FAILED_WORK.remedy({"reason": "failed", "checkpoint_minutes": 240})
+    assert "may have continued" in FAILED_WORK.remedy({"reason": "time limit", "continued": "possibly"})
+
+
+def test_it_stays_open_for_a_week(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    runs(world, "a", ("FAILED", 0, 10 * HOUR))
+    world.analyze(11 * HOUR, detectors=[RULE])
+    states = [said(world, RULE)[0].state]
+    world.gpu("later", (10, WORK), start=6 * DAY, node="later")
+    world.analyze(6 * DAY + HOUR, detectors=[RULE])
+    states.append(said(world, RULE)[0].state)
+    world.gpu("latest", (10, WORK), start=8 * DAY, node="latest")
+    world.analyze(8 * DAY + HOUR, detectors=[RULE])
+    (one,) = said(world, RULE)
+
+    assert ["open", "open", "resolved"] == [*states, one.state]
+    assert 10 * HOUR == one.ended
+
+
+def test_evaluating_again_changes_nothing(world: World) -> None:
+    before = world.rows("finding")
+    world.analyze(42 * HOUR, detectors=[RULE])
+
+    assert before == world.rows("finding")
+
+
+def test_the_page_says_what_the_rule_does() -> None:
+    page = Path(__file__).parents[2] / "docs" / "detectors" / f"{RULE}.md"
+
+    assert printed_thresholds(FAILED_WORK) == page_rows(page)
+    assert list(PAGE_HEADINGS) == page_headings(page)
