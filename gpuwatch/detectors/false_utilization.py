@@ -1,4 +1,4 @@
-"""GPUs that report busy while few SMs work."""
+"""GPUs that report busy while few SMs work, or while their SMs wait in a loop."""
 
 from __future__ import annotations
 
@@ -14,22 +14,39 @@ def _percent(value: float | None) -> str:
 
 def _summary(e: Evidence) -> str:
     busy = e.get("gr_engine_ratio", e.get("gpu_util_ratio"))
+    power = f", at {_percent(e['power_ratio'])} of its power" if e["cause"] == "spin" else ""
     return (
         f"{e['hollow_devices']} of {count(e['devices'], 'device')} busy {_percent(busy)} of the time with "
-        f"{_percent(e['sm_active_ratio'])} of SMs active and tensor cores at {_percent(e.get('tensor_active_ratio'))}."
+        f"{_percent(e['sm_active_ratio'])} of SMs active and tensor cores at {_percent(e.get('tensor_active_ratio'))}{power}."
     )
+
+
+_REMEDIES = {
+    "host": "The host feeds the GPU too slowly: more loader workers, pinned memory, prefetch, CUDA graphs.",
+    "hung": (
+        "Nothing moves between the GPUs since they last worked: a collective hangs. Look at the logs of all ranks for the one that "
+        "stopped (NCCL_DEBUG, a flight recorder), and set a timeout for collectives."
+    ),
+    "spin": (
+        "A kernel occupies the SMs and waits in a loop: it computes nothing and reads no memory. Look for a lock or flag that is never "
+        "set, or a script that keeps the GPU busy."
+    ),
+    "server": (
+        "An inference server with little to do: share the GPU with others (MIG slice, MPS or time-slicing), or scale to zero while no "
+        "requests come."
+    ),
+}
+_SMALL = "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs, or move to a MIG slice of this size."
 
 
 def _remedy(e: Evidence) -> str:
-    if e["cause"] == "host":
-        return "The host feeds the GPU too slowly: more loader workers, pinned memory, prefetch, CUDA graphs."
-    return (
-        "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs, or move to a MIG slice of this size."
-    )
+    return _REMEDIES.get(e["cause"], _SMALL)
 
 
 def _confidence(e: Evidence) -> float:
-    """The strong form is 95 % busy at 20 % of SMs."""
+    """The strong form is 95 % busy at 20 % of SMs. Of a waiting loop, power is the evidence."""
+    if e["cause"] == "spin":
+        return 0.85
     strong = e.get("gr_engine_ratio", 0) >= 0.9 and e["sm_active_ratio"] <= 0.25 and e["roof_ratio"] < 0.25
     return 0.95 if strong else 0.85 if e["sm_active_ratio"] <= 0.35 else 0.7
 
@@ -52,6 +69,11 @@ FALSE_UTILIZATION = register(
             Threshold("network_bytes_per_s_min", 5e9, "PCIe traffic of a gang that waits on InfiniBand or RoCE"),
             Threshold("tensor_roof", 0.93, "dcgmproftester saturates tensor cores at about 0.93"),
             Threshold("dram_roof", 0.8, "NVIDIA DCGM user guide: practical DRAM peak"),
+            Threshold("spin_tensor_max", 0.005, "the noise floor: tensor cores do nothing"),
+            Threshold("spin_dram_max", 0.01, "the noise floor: neither memory nor other pipes do anything"),
+            Threshold("spin_power_ratio_max", 0.25, "of TDP: SMs that are active and compute take more"),
+            Threshold("hung_link_ratio_max", 0.01, "NVLink below 1 %: no rank exchanges anything"),
+            Threshold("hung_pcie_bytes_per_s_max", 1e8, "and hardly any PCIe traffic"),
             Threshold("windows_min", 5, "three quarters of the six 5-minute windows of half an hour, rounded up"),
             Threshold("coverage_min", 0.8, "a window is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
@@ -71,6 +93,7 @@ FALSE_UTILIZATION = register(
             "tensor_active_ratio": "mean",
             "dram_active_ratio": "mean",
             "roof_ratio": "mean",
+            "power_ratio": "mean",
         },
         confidence=_confidence,
         prepare=workload_class.prepare,

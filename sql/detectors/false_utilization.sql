@@ -1,4 +1,4 @@
--- A row is an hour of a device of a job that reports busy while few of its SMs work.
+-- A row is an hour of a device of a job that reports busy while few of its SMs work, or while its SMs only wait in a loop.
 -- Five-minute windows of one device and one run are evaluated, without the first minutes of a run and its last two.
 with chain_size as (
     select chain, count(distinct device_id) as devices
@@ -22,6 +22,8 @@ window_seen as (
         w.pcie_bytes_per_s,
         w.link_ratio,
         w.throttled,
+        -- Board power is no evidence about a slice.
+        case when not r.slice then w.power_watts / r.tdp_watts end as power_ratio,
         r.roof,
         greatest(
             coalesce(w.tensor_active_ratio / r.roof.tensor, 0),
@@ -62,7 +64,29 @@ classified as (
             and not (chain_devices >= 2 and coalesce(pcie_bytes_per_s >= $network_bytes_per_s_min, false))
             and not coalesce(throttled, false),
             false
-        ) as low_sm
+        ) as few_sms,
+        -- The SMs are occupied and do nothing that takes power. INT and FP64 work, which no tensor or DRAM reading shows, does.
+        coalesce(
+            busy
+            and sm_active_ratio >= $sm_active_max
+            and tensor_active_ratio < $spin_tensor_max
+            and dram_active_ratio < $spin_dram_max
+            and coalesce(fp_active_ratio < $spin_dram_max, true)
+            and power_ratio < $spin_power_ratio_max
+            and not coalesce(link_ratio >= $link_ratio_min, false)
+            and not coalesce(throttled, false),
+            false
+        ) as spins,
+        -- A gang in which neither links nor memory move anything.
+        coalesce(
+            chain_devices >= 2
+            and tensor_active_ratio < $spin_tensor_max
+            and dram_active_ratio < $spin_dram_max
+            and coalesce(link_ratio < $hung_link_ratio_max, true)
+            and pcie_bytes_per_s < $hung_pcie_bytes_per_s_max,
+            false
+        ) as still_gang,
+        few_sms or spins as low_sm
     from window_seen
 ),
 -- Most windows have enough SM activity: neighbours are only examined for devices with a low one.
@@ -144,6 +168,9 @@ hollow_hour as (
         exact_mean(g.tensor_active_ratio) as tensor_active_ratio,
         exact_mean(g.dram_active_ratio) as dram_active_ratio,
         exact_mean(g.roof_ratio) as roof_ratio,
+        exact_mean(g.power_ratio) as power_ratio,
+        2 * count(*) filter (where g.spins) > count(*) as spins,
+        2 * count(*) filter (where g.still_gang) > count(*) as still_gang,
         workload_class(
             {
                 'gr': exact_mean(coalesce(g.gr_engine_ratio, g.gpu_util_ratio)),
@@ -159,6 +186,31 @@ hollow_hour as (
         ) as workload_class
     from guilty g
     group by g.chain, g.device_id, g.hour_us
+),
+-- When a job was first seen working.
+worked as (
+    select j.chain, min(w.hour_us) as from_us
+    from workload_hour w
+    join job_chain j using (run_id)
+    where w.cluster = $cluster and w.hour_us < $until_us
+        and w.workload_class in ('compute-tensor', 'compute-other', 'memory-bandwidth', 'mixed', 'communication')
+        and j.chain in (select chain from hollow_hour where still_gang)
+    group by j.chain
+),
+server as (
+    select distinct chain
+    from job_chain
+    where chain in (select chain from hollow_hour)
+        and (
+            coalesce(
+                lower(coalesce(labels ->> '$."gpuwatch.io/workload-class"', labels ->> '$."workload-class"'))
+                in ('inference', 'serving'),
+                false
+            )
+            or coalesce(
+                json_exists(labels, '$."serving.kserve.io/inferenceservice"') or json_exists(labels, '$."ray.io/serve"'), false
+            )
+        )
 )
 select
     h.chain,
@@ -174,14 +226,23 @@ select
         'sm_active_ratio': h.sm_active_ratio,
         'tensor_active_ratio': h.tensor_active_ratio,
         'dram_active_ratio': h.dram_active_ratio,
-        'roof_ratio': h.roof_ratio
+        'roof_ratio': h.roof_ratio,
+        'power_ratio': h.power_ratio
     } as numbers,
     map {
         'workload_class': h.workload_class,
-        'cause': case when h.workload_class = 'host' then 'host' else 'small kernels' end
+        'cause': case
+            when h.still_gang and w.from_us < h.start_us then 'hung'
+            when h.spins then 'spin'
+            when v.chain is not null then 'server'
+            when h.workload_class = 'host' then 'host'
+            else 'small kernels'
+        end
     } as words,
     c.claims
 from hollow_hour h
 join claimed c using (chain, device_id, hour_us)
+left join worked w on w.chain = h.chain
+left join server v on v.chain = h.chain
 where h.workload_class not in ('memory-bandwidth', 'communication')
 order by h.start_us, h.chain, h.device_id;

@@ -48,6 +48,11 @@ NETWORK = {"pcie_tx_bytes_per_s": 10e9, "pcie_rx_bytes_per_s": 10e9}
 """GPUDirect traffic of a busy network card passes the GPU's own PCIe slot."""
 GEMM = level(0.98, 0.45, 0.42, 0.20, 550, sm_occupancy_ratio=0.08, **links(0.0))
 
+SPIN = level(0.97, 0.90, 0.0, 0.0, 120, **links(0.0))
+"""A kernel that waits in a loop: all SMs are occupied and take hardly more power than at rest."""
+HUNG = level(0.97, 0.15, 0.0, 0.0, 130, **links(0.0), pcie_tx_bytes_per_s=1e5, pcie_rx_bytes_per_s=1e5)
+SERVING = {"gpuwatch.io/workload-class": "inference"}
+
 Scene = Callable[[World, str], object]
 """Plays one case into a world under a name of its own: its job, and the start of its GPUs' names."""
 
@@ -109,6 +114,20 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         .job(n, [f"{n}-0"], 0, 120, node=f"{n}-a")
         .job(n, [f"{n}-1"], 0, 120, node=f"{n}-b")
     ),
+    "integer work: no tensor cores, no memory, much power": held(SPIN | {"power_watts": 420}),
+    "double precision without its reading": held(SPIN | {"power_watts": 380}),
+    "double precision": held(SPIN | {"fp64_active_ratio": 0.3}),
+    "a loop whose power nobody reads": held(without(SPIN, "power_watts")),
+    "a loop on a slice: power is that of the board": lambda w, n: w.gpu(
+        n, (120, SPIN), gi=1, profile="1g.10gb", job=n
+    ).job(n, 1, 0, 120, profile="1g.10gb"),
+    "integer work on a card of 72 watts": lambda w, n: w.gpu(
+        n, (120, without(SPIN, *links(0.0), power_watts=32)), model="NVIDIA L4"
+    ).job(n, [n], 0, 120),
+    "a model whose power limit is unknown": lambda w, n: w.gpu(n, (120, SPIN), model="NVIDIA X1").job(n, [n], 0, 120),
+    "a light model that reads its memory": held(SPIN | {"dram_active_ratio": 0.05}),
+    "a light model on tensor cores": held(SPIN | {"tensor_active_ratio": 0.02}),
+    "a loop with clocks held down": held(SPIN | {"clocks_event_reasons": 0x8}),
     "checkpoints and evaluations": lambda w, n: w.gpu(n, *(((20, WORK), (5, HOLLOW), (5, IDLE)) * 6)).job(
         n, [n], 0, 180
     ),
@@ -134,6 +153,15 @@ MUST_FIRE: dict[str, Scene] = {
         .gpu(f"{n}-2", (120, WORK))
         .job(n, [f"{n}-{i}" for i in range(3)], 0, 120)
     ),
+    "a loop": held(SPIN),
+    "a loop, power at 24 %": held(SPIN | {"power_watts": 168}),
+    "a server that polls": held(HOLLOW, labels=SERVING),
+    "a gang that hung after an hour": lambda w, n: (
+        w.gpu(f"{n}-0", (60, WORK), (120, HUNG))
+        .gpu(f"{n}-1", (60, WORK), (120, HUNG))
+        .job(n, [f"{n}-0", f"{n}-1"], 0, 180)
+    ),
+    "a gang of loops that never worked": gang(SPIN),
     "fed by the host": held(HOLLOW | {"pcie_tx_bytes_per_s": 1e8, "pcie_rx_bytes_per_s": 2e9}),
     "idle in the middle": lambda w, n: w.gpu(n, (60, HOLLOW), (30, IDLE), (60, HOLLOW)).job(n, [n], 0, 150),
     "lent for half an hour": lambda w, n: w.gpu(n, (120, HOLLOW)).job(n, [n], 0, 120).job(f"other-{n}", [n], 31, 61),
@@ -251,6 +279,35 @@ def test_it_names_the_cause(fleet: World) -> None:
     assert (
         "1 of 1 device busy 95 % of the time with 20 % of SMs active and tensor cores at 3 %."
         == FALSE_UTILIZATION.summary(small.evidence)
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "remedy"),
+    [
+        ("a loop", "spin", "A kernel occupies the SMs and waits in a loop"),
+        ("a loop, power at 24 %", "spin", "A kernel occupies the SMs and waits in a loop"),
+        ("a gang of loops that never worked", "spin", "A kernel occupies the SMs and waits in a loop"),
+        ("a gang that hung after an hour", "hung", "Nothing moves between the GPUs since they last worked"),
+        ("a server that polls", "server", "An inference server with little to do: share the GPU"),
+        ("two hours", "small kernels", "Kernels are too small"),
+    ],
+)
+def test_the_remedy_follows_the_evidence(fleet: World, case: str, cause: str, remedy: str) -> None:
+    (one,) = found(fleet, case)
+
+    assert cause == one.evidence["cause"]
+    assert FALSE_UTILIZATION.remedy(one.evidence).startswith(remedy)
+
+
+def test_a_loop_wastes_the_sms_that_wait(fleet: World) -> None:
+    """.07 of each second is stalled, and half of .90 below the roof is claimed."""
+    (one,) = found(fleet, "a loop")
+
+    assert 105 * 60 * (Fraction(7, 100) + Fraction(45, 100)) == one.wasted_s
+    assert 0.85 == one.confidence
+    assert "with 90 % of SMs active and tensor cores at 0 %, at 17 % of its power." in FALSE_UTILIZATION.summary(
+        one.evidence
     )
 
 
