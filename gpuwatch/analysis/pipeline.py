@@ -46,6 +46,8 @@ class AnalyzeReport:
     """Late samples of days whose raw samples are gone."""
     corrections: int = 0
     """Correction lines posted to closed periods."""
+    more_to_retain: bool = False
+    """Whether the next retention may delete more: it deletes one day at a time."""
 
 
 def analyze(
@@ -112,7 +114,7 @@ class _Analysis:
         if retention:
             compact(store)
             topology_derive.compact(store)
-            retain(store, self.settings, self.now_us)
+            report.more_to_retain = retain(store, self.settings, self.now_us).more
         store.checkpoint()
         return report
 

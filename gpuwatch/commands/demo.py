@@ -148,6 +148,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
 
 def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port: int, bound: socket | None) -> None:
     from gpuwatch.service.service import Service
+    from gpuwatch.service.uptime import machine_uptime
     from gpuwatch.settings import load_settings
     from gpuwatch.simulate.bundle import CLUSTER
     from gpuwatch.simulate.live import Exporters
@@ -157,7 +158,7 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
     exporters.start()
     scrape = {"cluster": CLUSTER, "targets": exporters.targets, "interval_s": STEP_S}
     settings = replace(load_settings(None, os.environ), analyze_interval_s=float(STEP_S))
-    service = Service.open(data, settings, {"dcgm": [scrape]}, now_us=context.find_root().obj)
+    service = Service.open(data, settings, {"dcgm": [scrape]}, now_us=context.find_root().obj, uptime=machine_uptime())
     schedulers = Schedulers(fleet, service, data / "live")
 
     def ready(url: str) -> None:

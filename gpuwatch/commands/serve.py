@@ -70,10 +70,14 @@ def serve(
             write(described(plan))
             return
         from gpuwatch.service.service import Service
+        from gpuwatch.service.uptime import machine_uptime
         from gpuwatch.store.private_files import private_umask
 
         with private_umask():
-            service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj, new_state=new_state)
+            clock = context.find_root().obj
+            service = Service.open(
+                data, plan.settings, plan, now_us=clock, new_state=new_state, uptime=machine_uptime()
+            )
             again.call = lambda: service.reload(lambda: read_again(config, os.environ))
             run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
     finally:

@@ -27,6 +27,10 @@ class StoreBusy(StoreError):
     """The queue of the store is full: the sender keeps its data and tries again."""
 
 
+class TimeNotConfirmed(StoreError):
+    """The time of the data cannot be checked now: the sender keeps its data and tries again."""
+
+
 class SourceUnreachable(GpuwatchError):
     """A live source did not respond."""
 

@@ -14,12 +14,15 @@ from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.service.priority import yield_to_others
+from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 REST_SHARE = 1.0
 """After a pass the analyzer rests at least as long as the pass took, so it uses at most half a core on average."""
+RETAIN_AGAIN_S = 3600.0
+"""Retention runs once a day, and again after this while more than one day is past its retention."""
 log = logging.getLogger(__name__)
 
 AfterPass = Callable[[Store], None]
@@ -45,7 +48,7 @@ class Analyzer:
         store: Store,
         state: State,
         settings: Settings,
-        now_us: Callable[[], int],
+        times: Timekeeping,
         after: AfterPass,
         on_pass: Callable[[AnalysisStatus], None],
         commits: Callable[[], int],
@@ -53,7 +56,8 @@ class Analyzer:
         self._store = store
         self._state = state
         self._settings = settings
-        self._now_us = now_us
+        self._times = times
+        self._now_us = times.clock.now_us
         self._after = after
         self._on_pass = on_pass
         self._commits = commits
@@ -63,6 +67,7 @@ class Analyzer:
         self._writing = threading.Lock()  # held while derived tables are written
         self._status = AnalysisStatus()
         self._retained_day = -1
+        self._retain_again_s = 0.0
         self._thread = threading.Thread(target=self._work, name="analyzer", daemon=True)
 
     @property
@@ -115,6 +120,7 @@ class Analyzer:
         settings = self._settings
         new = (self._commits(), Periods(self._state).versions(), settings)
         try:
+            self._times.record(self._store)
             if new != self._seen:
                 self._pass(settings, began, now_us)
                 self._seen = new
@@ -133,9 +139,14 @@ class Analyzer:
     def _pass(self, settings: Settings, began: float, now_us: int) -> None:
         self._status = replace(self._status, running=True)
         day = now_us // DAY_US
+        due = day != self._retained_day or (0 < self._retain_again_s <= began)
+        retention = due and self._times.clock.doubt() is None
         with self._writing:
-            report = analyze(self._store, self._state, settings, now_us=now_us, retention=day != self._retained_day)
+            report = analyze(self._store, self._state, settings, now_us=now_us, retention=retention)
+        if retention:
             self._retained_day = day
+            self._retain_again_s = began + RETAIN_AGAIN_S if report.more_to_retain else 0.0
+            self._times.read(self._store)
         until = self._store.sql("select max(last_us) from context_span where last_us <= $now", now=now_us)[0][0]
         self._status = AnalysisStatus(
             running=False,

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.core.errors import StoreError, TimeNotConfirmed, UsageError
 from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import LiveSource, live_kinds
 from gpuwatch.quality.clocks import Clocks
+from gpuwatch.quality.own_clock import OwnClock
 from gpuwatch.quality.status import Sources
 from gpuwatch.settings import table_list
 
@@ -111,6 +112,7 @@ class Collectors:
         open_claims: OpenClaims,
         clocks: Clocks,
         open_rows: OpenRows = lambda cluster, table: [],
+        own_clock: OwnClock | None = None,
     ) -> None:
         self._live = live
         self._submit = submit
@@ -119,6 +121,7 @@ class Collectors:
         self._open_claims = open_claims
         self._clocks = clocks
         self._open_rows = open_rows
+        self._own_clock = own_clock
         self._lookup = ThreadPoolExecutor(1, thread_name_prefix="lookup")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
@@ -164,7 +167,11 @@ class Collectors:
     # The sink of registry.Sink -----------------------------------------------------------------------------------
 
     async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
-        """Returns when the batches are on disk."""
+        """Returns when the batches are on disk. Raises StoreError while their time cannot be trusted, because it may be that
+        of our own clock.
+        """
+        if self._own_clock is not None and (doubt := self._own_clock.doubt()) is not None:
+            raise TimeNotConfirmed(f"not stored: {doubt}")
         refused = rejects if rejects is not None else Rejects()
         await asyncio.wrap_future(self._submit(source, batches, refused))
         if refused.total:
@@ -190,6 +197,8 @@ class Collectors:
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
         """Records the reading of a clock."""
         self._clocks.record(cluster, name, offset_us, at_us)
+        if self._own_clock is not None:
+            self._own_clock.record(f"{cluster}/{name}", offset_us)
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """The latest record of each pod or run on a node that has not ended."""

@@ -17,7 +17,7 @@ from gpuwatch.core.errors import StoreBusy, StoreError
 from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.store.cardinality import SeriesLimit
 from gpuwatch.store.database import Store
-from gpuwatch.store.time_bounds import in_time, live
+from gpuwatch.store.time_bounds import Span, in_time, live
 
 LINGER_S = 0.1
 """How long the first request of a group waits for others."""
@@ -56,10 +56,12 @@ class GroupCommit:
         raw_days: int,
         on_commit: Callable[[float, int, int], None] | None = None,
         on_fatal: Callable[[str], None] | None = None,
+        span: Callable[[], Span] | None = None,
     ) -> None:
+        """`span` is when readings are taken; by default as long as raw samples are kept, by the clock."""
         self._store = store
         self._now_us = now_us
-        self._raw_us = raw_days * DAY_US
+        self._span = span or (lambda: live(now_us(), raw_days * DAY_US))
         self._limit = SeriesLimit()
         self._on_commit = on_commit
         self._on_fatal = on_fatal
@@ -103,7 +105,7 @@ class GroupCommit:
         queue is full.
         """
         now_us = self._now_us()
-        span = live(now_us, self._raw_us)
+        span = self._span()
         kept = [in_time(b, span, source, rejects) if isinstance(b, Points) else b for b in batches]
         kept = self._limit.admitted(kept, now_us, source, rejects)
         rows = sum(b.rows.num_rows for b in kept)

@@ -38,6 +38,11 @@ class Telemetry:
         self.queued = self._gauge("queued_rows", "Rows waiting to be written.")
         self.analysis = self._gauge("analysis_seconds", "Duration of the last analysis.")
         self.analyses = self._counter("analyses", "Analyses, by outcome.", ["outcome"])
+        self.analysis_failed = self._gauge("analysis_failed", "1 if the last analysis failed, else 0.")
+        self.clock_steps = self._counter(
+            "clock_steps", "Steps of the server's clock by more than a minute, by outcome.", ["outcome"]
+        )
+        self.clock_doubted = self._gauge("clock_doubted", "1 while the server's own time cannot be trusted, else 0.")
         self.books_until = self._gauge("books_until_timestamp_seconds", "End of the ledger.")
         self.requests_served = self._counter(
             "http_requests", "API responses by route, method and status.", ["route", "method", "status"]
@@ -49,6 +54,11 @@ class Telemetry:
         self.commit.observe(seconds)
         self.rows.inc(rows)
         self.requests.inc(requests)
+
+    def clock_stepped(self, outcomes: Iterable[str]) -> None:
+        """Records steps of the server's clock by their outcomes."""
+        for outcome in outcomes:
+            self.clock_steps.labels(outcome).inc()
 
     def served(self, route: str, method: str, status: int) -> None:
         """Records one HTTP response; `route` is the route template, not the path."""

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -18,9 +18,8 @@ from typing import Any
 
 from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.billing import chargeback
-from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError, UnreadableInput, light
-from gpuwatch.core.model import Points, Rejects
-from gpuwatch.core.registry import Receive, make_receiver
+from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError
+from gpuwatch.core.model import Rejects
 from gpuwatch.findings import custom_rules
 from gpuwatch.imports.uploads import ARRIVING, Bills
 from gpuwatch.quality.clocks import Clocks, WrongClock
@@ -33,29 +32,20 @@ from gpuwatch.service.config import Plan, made
 from gpuwatch.service.group_commit import Batches, GroupCommit
 from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.priority import threads, yield_to_others
+from gpuwatch.service.pushed import Pushed, Received
 from gpuwatch.service.read_pool import Probe, Readers
+from gpuwatch.service.timekeeping import Timekeeping
+from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
 from gpuwatch.state.pairing import open_state_of
 from gpuwatch.store.database import Store
 
-BODIES_QUEUED_MAX = 64
-"""Limit of pushed bodies waiting to be decoded; above it, senders are asked to retry later."""
 OPEN_ROWS_MAX = 1_000_000
-PUSH_INTERVAL_S = 60.0
-"""Interval used to decide whether a pushing sender is late."""
 REPRICE_WAIT_S = 5.0
 CONFIGURATION = "gpuwatch.toml"
 """Name under which a configuration that could not be reloaded is listed among the sources."""
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Received:
-    """The result of a pushed body: samples or rows written, and what was rejected."""
-
-    rows: int
-    rejects: Rejects
 
 
 class Service:
@@ -70,6 +60,7 @@ class Service:
         directory: Path | None,
         live: bool,
         scratch: str | None = None,
+        uptime: Uptime | None = None,
     ) -> None:
         self._scratch = scratch
         self.store = store
@@ -81,7 +72,8 @@ class Service:
         self.local_secret = secrets.token_urlsafe(32)
         self.own_url = ""
         """The address it listens on, for links if public_url is not set; "" if others cannot use it."""
-        self._now_us = now_us
+        self.times = Timekeeping(store, now_us, uptime, settings.raw_retention_days)
+        self._now_us = now_us = self.times.clock.now_us
         self._live = live
         self._sources = Sources(now_us)
         self._clocks = Clocks()
@@ -92,7 +84,9 @@ class Service:
         self._probe = Probe(store.cursor())
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
-        self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
+        self._writer = GroupCommit(
+            store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal, self.times.span
+        )
         self._alerting = Alerting(
             state,
             plan.alerts,
@@ -103,17 +97,31 @@ class Service:
             None if directory is None else directory / "reports",
         )
         self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
+        self._telemetry.clock_doubted.set_function(lambda: self.times.clock.doubt() is not None)
+        self.times.on_steps = self._telemetry.clock_stepped
         self._analyzer = Analyzer(
-            store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
+            store.cursor(),
+            state,
+            settings,
+            self.times,
+            self._alerting.after_pass,
+            self._analysed,
+            lambda: self._commits,
         )
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
-            plan.live, patient, self._sources, now_us, self._open_claims, self._clocks, self._open_rows
+            plan.live,
+            patient,
+            self._sources,
+            now_us,
+            self._open_claims,
+            self._clocks,
+            self._open_rows,
+            self.times.clock,
         )
-        self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
-        self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
-        self._receivers: dict[str, Receive] = {}
+        self._pushed = Pushed(self.submit, self.times, self._sources, self._clocks, self._telemetry.refused)
+        self._receivers = self._pushed.receivers
         self._copying = threading.Lock()
         self._reloading = threading.Lock()
         self._stopped = False
@@ -129,9 +137,10 @@ class Service:
         now_us: Callable[[], int],
         live: bool = True,
         new_state: bool = False,
+        uptime: Uptime | None = None,
     ) -> Service:
         """Opens store and state of a directory (None: in memory). `config` is a parsed configuration, or the other tables
-        of gpuwatch.toml. Raises UsageError with every problem, StoreError for a directory in use or without its state.
+        of gpuwatch.toml. Steps of the clock are noticed by `uptime`. Raises UsageError with every problem, StoreError for a directory in use or without its state.
         """
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
@@ -148,7 +157,7 @@ class Service:
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
             state = open_state_of(store, directory, new_state) if directory else State.open(scratch or "")
             try:
-                return cls(store, state, plan, now_us, directory, live, scratch)
+                return cls(store, state, plan, now_us, directory, live, scratch, uptime)
             except BaseException:
                 state.close()
                 raise
@@ -175,7 +184,7 @@ class Service:
         with self._reloading:
             self._stopped = True
         self._collectors.stop()
-        self._decoder.shutdown(wait=True)
+        self._pushed.stop()
         self._writer.stop()
         self._analyzer.stop()
         self._alerting.stop()
@@ -231,7 +240,7 @@ class Service:
         return self._alerting.guard
 
     def now_us(self) -> int:
-        """The clock of the service."""
+        """The clock of the service: that of the machine, except after a step that no source confirms."""
         return self._now_us()
 
     def reader(self) -> AbstractContextManager[Store]:
@@ -259,6 +268,12 @@ class Service:
             found.append("the analyzer has stopped; restart the service")
         return found + self._probe.problems()
 
+    def concerns(self) -> list[str]:
+        """Why the service works, but its results are not to be relied on; empty if they are."""
+        failed, doubt = self.analysis().last_error, self.times.clock.doubt()
+        found = [] if failed is None else [f"the last analysis failed: {failed}"]
+        return found if doubt is None else [*found, doubt]
+
     def submit(
         self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
     ) -> Future[None]:
@@ -282,17 +297,7 @@ class Service:
         It fails with UnreadableInput if the body cannot be decoded, StoreError if it cannot be stored. Calls `decoded`
         when the body itself is no longer needed, unless StoreBusy is raised.
         """
-        if not self._decoding.acquire(blocking=False):
-            self._telemetry.refused.labels("queue full").inc()
-            raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies are waiting to be decoded; retry in a few seconds")
-        answer: Future[Received] = Future()
-        answer.set_running_or_notify_cancel()
-        try:
-            self._decoder.submit(self._decode, answer, decoded, name, body, content_type, cluster, source)
-        except RuntimeError:
-            self._decoding.release()
-            raise StoreBusy("the service is stopping; retry in a moment") from None
-        return answer
+        return self._pushed.receive(name, body, content_type, cluster, source, decoded)
 
     def reprice(self) -> bool:
         """Prices with the latest rates and rules now; False during a long pass, which prices at its end."""
@@ -324,54 +329,6 @@ class Service:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _decode(
-        self,
-        answer: Future[Received],
-        decoded: Callable[[], None],
-        name: str,
-        body: bytes,
-        content_type: str,
-        cluster: str,
-        source: str,
-    ) -> None:
-        rejects, kind = Rejects(), name
-        try:
-            if name not in self._receivers:
-                self._receivers[name] = make_receiver(name)
-            now_us = self.now_us()
-            try:
-                batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
-            finally:
-                del body
-                decoded()
-            self._clocks.record_pushed(source, batches, now_us)
-            # Every request repeats the contexts, so they are not counted.
-            rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
-            refused = rejects.total
-            stored = self.submit(source, batches, rejects)
-            rows -= rejects.total - refused
-        except Exception as error:  # noqa: BLE001 - reported to the sender
-            self._decoding.release()
-            record = self._sources.unreadable if isinstance(error, UnreadableInput) else self._sources.failed
-            record(source, self.now_us(), str(error), kind, cluster)
-            answer.set_exception(light(error))
-            return
-
-        def finished(future: Future[None]) -> None:
-            self._decoding.release()
-            error = future.exception()
-            if error is not None:
-                self._sources.failed(source, self.now_us(), str(error), kind, cluster)
-                answer.set_exception(error)
-                return
-            self._sources.add(source, kind, cluster, PUSH_INTERVAL_S)
-            self._sources.succeeded(source, now_us, rows, kind, cluster)
-            if rejects.total:
-                self._sources.rejected(source, rejects, kind, cluster)
-            answer.set_result(Received(rows, rejects))
-
-        stored.add_done_callback(finished)
-
     def _committed(self, seconds: float, rows: int, requests: int) -> None:
         self._commits += 1
         self._telemetry.committed(seconds, rows, requests)
@@ -382,6 +339,7 @@ class Service:
 
     def _analysed(self, status: AnalysisStatus) -> None:
         self._telemetry.analysis.set(status.seconds)
+        self._telemetry.analysis_failed.set(status.last_error is not None)
         self._telemetry.analyses.labels("failed" if status.last_error else "ok").inc()
         if status.books_until_us is not None:
             self._telemetry.books_until.set(status.books_until_us / 1e6)

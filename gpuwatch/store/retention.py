@@ -4,52 +4,77 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.clock import DAY_US, day_floor
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 
 NEVER_US = -(2**62)
-"""Before every sample: nothing is as old."""
+"""Before every sample: nothing is as old. Its negative is after every sample."""
 
 
 @dataclass(frozen=True)
 class Retained:
-    """Rows that a retention run deleted."""
+    """Rows that a retention run deleted. `more`: whether another run may delete more."""
 
     samples: int = 0
     minutes: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Before which times raw samples and minutes are past their retention."""
+
+    raw_until_us: int = NEVER_US
+    minute_until_us: int = NEVER_US
 
 
 def retain(store: Store, settings: Settings, now_us: int) -> Retained:
-    """Deletes raw samples and minutes past their retention, all or nothing; running it again changes nothing.
+    """Deletes at most one day of raw samples and of minutes past their retention, all or nothing.
 
     Age counts back from the newest sample of the store, not from the wall clock: imported history stays whole however
-    old it is. It counts days with samples at most: a clock that is weeks ahead for minutes adds one day, and makes no
-    more than one day old. A sample from after `now_us` does not count at all. Days that wait to be computed stay, and
-    so do the first and the last hour of each device.
+    old it is. It counts days with samples at most, and none after `now_us`. A run deletes only what the run before it would
+    have deleted too: the first one deletes nothing, and a clock that is wrong during one run has no effect. The current
+    day, days that wait to be computed, and the first and the last hour of each device stay.
     """
-    days = [
-        int(row[0])
-        for row in store.sql(
-            """select distinct hour_us // $day * $day
-            from context_span
-            where last_us <= $now
-            order by 1 desc
-            limit $most""",
-            day=DAY_US,
-            now=now_us,
-            most=1 + max(settings.raw_retention_days, settings.minute_retention_days),
-        )
-    ]
+    wanted = _past_retention(store, settings, now_us)
+    agreed = _agreed(store, wanted)
+    allowed = _Bound(
+        min(agreed.raw_until_us, _next_day(store, "store/retention/oldest_raw"), day_floor(now_us)),
+        min(agreed.minute_until_us, _next_day(store, "store/retention/oldest_minute"), day_floor(now_us)),
+    )
     before = _rows(store)
     with store.transaction():
-        store.run(
-            "store/retention/retain",
-            raw_until_us=_oldest_kept(days, settings.raw_retention_days),
-            minute_until_us=_oldest_kept(days, settings.minute_retention_days),
-        )
+        store.run("store/retention/retain", raw_until_us=allowed.raw_until_us, minute_until_us=allowed.minute_until_us)
+        store.run("store/retention/propose", raw_until_us=wanted.raw_until_us, minute_until_us=wanted.minute_until_us)
     after = _rows(store)
-    return Retained(before.samples - after.samples, before.minutes - after.minutes)
+    return Retained(before[0] - after[0], before[1] - after[1], more=allowed != wanted)
+
+
+def retired_days(store: Store, since_us: int) -> frozenset[int]:
+    """The days (in days since the epoch) since a time whose raw samples are deleted."""
+    rows = store.rows("store/retention/retired_days", since_us=since_us)
+    return frozenset(int(row["day"]) for row in rows)
+
+
+def _past_retention(store: Store, settings: Settings, now_us: int) -> _Bound:
+    most = 1 + max(settings.raw_retention_days, settings.minute_retention_days)
+    days = [int(row["day_us"]) for row in store.rows("store/retention/sampled_days", now_us=now_us, most=most)]
+    return _Bound(_oldest_kept(days, settings.raw_retention_days), _oldest_kept(days, settings.minute_retention_days))
+
+
+def _agreed(store: Store, wanted: _Bound) -> _Bound:
+    """What the last run and this one both would delete."""
+    found = store.sql("select raw_until_us, minute_until_us from retention_bound")
+    if not found:
+        return _Bound()
+    return _Bound(min(found[0][0], wanted.raw_until_us), min(found[0][1], wanted.minute_until_us))
+
+
+def _next_day(store: Store, oldest: str) -> int:
+    """The end of the oldest day that is still there."""
+    day_us = store.rows(oldest)[0]["day_us"]
+    return -NEVER_US if day_us is None else int(day_us) + DAY_US
 
 
 COMPACTED = ("claim", "pending", "node", "queue", "workload", "reservation")
@@ -83,5 +108,6 @@ def _oldest_kept(days: list[int], kept: int) -> int:
     return min(days[kept], days[0] - kept * DAY_US) if len(days) > kept else NEVER_US
 
 
-def _rows(store: Store) -> Retained:
-    return Retained(*store.sql("select (select count(*) from sample), (select count(*) from device_minute)")[0])
+def _rows(store: Store) -> tuple[int, int]:
+    samples, minutes = store.sql("select (select count(*) from sample), (select count(*) from device_minute)")[0]
+    return int(samples), int(minutes)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from gpuwatch.core.clock import HOUR_US, MINUTE_US, rfc3339
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, rfc3339
 from gpuwatch.core.model import Points, Rejects
 
 FIRST_US, LAST_US = 978_307_200_000_000, 253_402_300_799_000_000
@@ -23,14 +24,16 @@ TOO_OLD = (
     "`gpuwatch import`"
 )
 TOO_NEW = "the time of the sample lies in the future: check the clocks of sender and server, and its unit"
+RETIRED = "the raw samples of the day of the sample are already deleted: if that was a mistake, run `gpuwatch repair`"
 
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when readings are taken, both included, microseconds."""
+    """From when to when readings are taken, both included, microseconds; none of the `retired` days since the epoch."""
 
     oldest_us: int
     newest_us: int
+    retired: frozenset[int] = frozenset()
 
 
 def live(now_us: int, kept_us: int) -> Span:
@@ -50,14 +53,28 @@ def in_time(batch: Points, span: Span, where: str, rejects: Rejects | None) -> P
     if batch.rows.num_rows == 0:
         return batch
     times = batch.rows.column("observed_us").to_numpy()
-    if times.min() >= span.oldest_us and times.max() <= span.newest_us:
+    refused = refusals(times, span)
+    if not refused:
         return batch
-    old, new = times < span.oldest_us, times > span.newest_us
-    no_time = (times < FIRST_US) | (times > LAST_US)
-    for reason, which in ((BAD_TIME, (old | new) & no_time), (TOO_OLD, old & ~no_time), (TOO_NEW, new & ~no_time)):
+    for reason, which in refused.items():
         at = np.flatnonzero(which)
         if len(at) and rejects is not None:
             first_us = int(times[at[0]])
             shown = f"{first_us // 1000} ms" if reason is BAD_TIME else rfc3339(first_us)
             rejects.add(reason, where, 0, shown, len(at))
-    return Points(batch.series, batch.rows.filter(pa.array(~(old | new))))
+    gone = np.logical_or.reduce(list(refused.values()))
+    return Points(batch.series, batch.rows.filter(pa.array(~gone)))
+
+
+def refusals(times: NDArray[np.int64], span: Span) -> dict[str, NDArray[np.bool_]]:
+    """Which of the times are outside a span, by reason; only reasons that occur."""
+    if not len(times):
+        return {}
+    if times.min() >= span.oldest_us and times.max() <= span.newest_us and not span.retired:
+        return {}
+    old, new = times < span.oldest_us, times > span.newest_us
+    no_time = (times < FIRST_US) | (times > LAST_US)
+    found = {BAD_TIME: (old | new) & no_time, TOO_OLD: old & ~no_time, TOO_NEW: new & ~no_time}
+    if span.retired:
+        found[RETIRED] = np.isin(times // DAY_US, list(span.retired)) & ~old & ~new
+    return {reason: which for reason, which in found.items() if which.any()}

@@ -17,7 +17,7 @@ from gpuwatch.api.shares import DECODED_MAX, WEIGHT_MIN
 from gpuwatch.collectors.push.remote_write_wire import wire
 from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput
 from gpuwatch.core.model import Rejects
-from gpuwatch.service.service import Received
+from gpuwatch.service.pushed import Received
 from gpuwatch.store.database import Store
 from tests.worlds.api import NOW_US, Api
 from tests.worlds.patience import PATIENCE_S

@@ -15,7 +15,7 @@ from bench.otlp import metric, point, request
 from gpuwatch.api.errors import BUSY_RETRY_S, STORE_RETRY_S
 from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput
 from gpuwatch.core.model import Rejects
-from gpuwatch.service.service import Received
+from gpuwatch.service.pushed import Received
 from tests.worlds.api import NOW_US, Api
 
 ROUTE = "/api/v1/otlp/v1/metrics"

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from bench.remote_write import body
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import StoreBusy
-from gpuwatch.service.service import Received, Service
+from gpuwatch.service.pushed import Received
+from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 from tests.e2e.process import gpu_labels
 from tests.worlds.patience import FACTOR, PATIENCE_S, wait_until

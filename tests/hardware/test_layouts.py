@@ -40,8 +40,8 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
-from gpuwatch.store.retention import retain
 from tests.ledger.test_ledger_properties import steady
+from tests.worlds.retention import retain_all
 from tests.worlds.templates import computed_once
 from tests.worlds.world import (
     BUSY,
@@ -500,7 +500,7 @@ def test_days_whose_samples_are_gone_keep_the_method_they_were_booked_with() -> 
     parts = layout(H100, SEVEN)
     measured = [*minutes(0, HOUR), *minutes(late - 24 * HOUR, late - 23 * HOUR), *minutes(late, late + HOUR)]
     world = World().add(*(samples(part, measured, IDLE) for part in parts)).book()
-    retain(world.store, replace(world.settings, raw_retention_days=1), T0_US + 40 * DAY_US)
+    retain_all(world.store, replace(world.settings, raw_retention_days=1), T0_US + 40 * DAY_US)
     world.settings = replace(SETTINGS, mig_share_method="memory")
     world.attribute()
 

@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from gpuwatch.simulate import simulate
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import Retained, drop_late, retain, skip_retired
+from tests.worlds.retention import retain_all
 from tests.worlds.templates import computed_once
 from tests.worlds.world import HOUR, T0_US, Gpu, World, claim, minutes, samples, us
 
@@ -279,10 +280,38 @@ def test_a_sample_from_the_future_does_not_make_the_others_old() -> None:
 def test_a_clock_that_jumped_ahead_for_minutes_makes_one_day_old_at_most() -> None:
     """Samples of a day 25 days ahead, under a clock that is as far ahead: of seven days within retention one goes."""
     world = week().add(samples(GPU, [31 * DAY, 31 * DAY + 600], job="job")).book()
-    retain(world.store, Settings(raw_retention_days=6, minute_retention_days=6), us(32 * DAY))
+    retain_all(world.store, Settings(raw_retention_days=6, minute_retention_days=6), us(32 * DAY))
 
     assert [1, 2, 3, 4, 5, 6, 31] == days_of(world, "sealed_day", "day_us")
     assert {1, 2, 3, 4, 5, 6} < set(days_of(world, "device_minute", "hour_us"))
+
+
+def test_a_run_deletes_one_day_at_most_and_the_first_run_none() -> None:
+    world = week()
+    days = []
+    for _ in range(3):
+        gone = retain(world.store, KEEP, FAR_US)
+        days.append((days_of(world, "sealed_day", "day_us")[0], gone.more))
+
+    assert [(0, True), (1, True), (2, True)] == days
+
+
+def test_what_two_runs_do_not_agree_on_stays() -> None:
+    """The first run sees a day of a wrong clock, the second one does not: it was withdrawn meanwhile."""
+    keep = Settings(raw_retention_days=6, minute_retention_days=6)
+    world = week().add(samples(GPU, [31 * DAY], job="job")).book()
+    retain(world.store, keep, us(32 * DAY))
+
+    assert Retained() == retain(world.store, keep, us(7 * DAY))
+    assert 0 == days_of(world, "sealed_day", "day_us")[0]
+
+
+@pytest.mark.parametrize("now", [6 * DAY, 7 * DAY - 1])
+def test_the_current_day_stays_whatever_lies_behind_it(now: int) -> None:
+    world = week()
+    retain_all(world.store, replace(KEEP, raw_retention_days=1, minute_retention_days=1), us(now))
+
+    assert 6 in days_of(world, "sealed_day", "day_us")
 
 
 def test_a_day_that_waits_to_be_booked_stays() -> None:
@@ -295,7 +324,7 @@ def test_a_day_that_waits_to_be_booked_stays() -> None:
 def test_old_samples_and_minutes_go_and_the_books_stay() -> None:
     world = week()
     kept = {name: world.rows(name) for name in ("ledger_hour", "segment", "finding", "capacity", "context_span")}
-    gone = retain(world.store, KEEP, FAR_US)
+    gone = retain_all(world.store, KEEP, FAR_US)
 
     # The newest sample is of day 6; raw of two days back and minutes of four days back stay, whole days only.
     assert [4, 5, 6] == [day for day in days_of(world, "sample", "observed_us") if day > 3]
@@ -303,13 +332,13 @@ def test_old_samples_and_minutes_go_and_the_books_stay() -> None:
     # Days 0 to 3, but for the first hour of either device and the three hours before the kept days.
     assert 2 * (4 * 24 - 1 - 3) * 6 == gone.samples
     assert kept == {name: world.rows(name) for name in kept}
-    assert Retained() == retain(world.store, KEEP, FAR_US)
+    assert Retained() == retain_all(world.store, KEEP, FAR_US)
 
 
 def test_attributing_again_after_retention_changes_nothing() -> None:
     world = week()
     before = {name: world.rows(name) for name in ("device", "segment", "capacity", "run", "ledger_hour")}
-    retain(world.store, KEEP, FAR_US)
+    retain_all(world.store, KEEP, FAR_US)
     world.attribute()
 
     assert [] == world.rows("dirty_hour")
@@ -319,7 +348,7 @@ def test_attributing_again_after_retention_changes_nothing() -> None:
 def test_booked_hours_without_their_samples_are_not_computed_again() -> None:
     world = week()
     before = world.rows("ledger_hour")
-    retain(world.store, KEEP, FAR_US)
+    retain_all(world.store, KEEP, FAR_US)
     world.store.run("analysis/mark_dirty", cluster="c1", since_us=None, until_us=None)
 
     assert 4 * 24 == skip_retired(world.store, "c1")
@@ -333,7 +362,7 @@ def test_booked_hours_without_their_samples_are_not_computed_again() -> None:
 
 def test_late_samples_of_a_retired_day_are_dropped() -> None:
     world = week()
-    retain(world.store, KEEP, FAR_US)
+    retain_all(world.store, KEEP, FAR_US)
     spans = world.rows("context_span")
     world.add(samples(GPU, [DAY + 61, 5 * DAY + 61], job="job"))
 

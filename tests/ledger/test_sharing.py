@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.ledger import hours as ledger_hours
-from gpuwatch.store.retention import retain
 from tests.ledger.test_ledger_properties import seeds, steady
+from tests.worlds.retention import retain_all
 from tests.worlds.world import (
     BUSY,
     CLUSTER,
@@ -273,7 +273,7 @@ def test_shares_stay_when_the_samples_they_follow_from_are_gone() -> None:
     )
     world.book()
     before = splits(world)
-    retain(world.store, replace(world.settings, raw_retention_days=1), T0_US + 40 * DAY_US)
+    retain_all(world.store, replace(world.settings, raw_retention_days=1), T0_US + 40 * DAY_US)
     world.attribute()
     assert [] == world.rows("dirty_hour")
     world.settings = SETTINGS

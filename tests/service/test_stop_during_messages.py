@@ -10,6 +10,7 @@ import pytest
 from gpuwatch.core.errors import StoreBusy
 from gpuwatch.service.analyzer import Analyzer
 from gpuwatch.service.read_pool import Readers
+from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.connection import INTERRUPTED
@@ -31,7 +32,8 @@ def test_an_interrupt_after_the_pass_ends_quietly(
             with opened.transaction():
                 raise RuntimeError(INTERRUPTED)
 
-        analyzer = Analyzer(store, state, Settings(), lambda: 1, after, lambda status: None, lambda: 0)
+        times = Timekeeping(store, lambda: 1, None, 14)
+        analyzer = Analyzer(store, state, Settings(), times, after, lambda status: None, lambda: 0)
         with caplog.at_level(logging.WARNING):
             analyzer.run_once()
 

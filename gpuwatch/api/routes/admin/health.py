@@ -42,8 +42,9 @@ async def healthz() -> Response:
     summary="Readiness: store, writer, analyzer, and the lag of each source",
 )
 async def readyz(request: Request, service: Svc) -> Response:
-    """503 with reasons while the store does not respond or cannot be written. Failing sources and a late analyzer are
-    listed, but do not make the service unready. Needs no token; the names of sources are shown only to loopback and to
+    """503 with reasons while the store does not respond or cannot be written. 200 with status `degraded` and the reasons
+    while the last analysis failed, or the server's clock is in doubt. Failing sources and a late analyzer are listed,
+    but do not make the service unready. Needs no token; the names of sources are shown only to loopback and to
     tokens for the whole fleet.
     """
     try:
@@ -51,7 +52,7 @@ async def readyz(request: Request, service: Svc) -> Response:
     except (ApiError, GpuwatchError):
         named = False
     ready = await guard_of(request).probe(readiness, service, named)
-    return answer(ready, 200 if ready["status"] == "ready" else 503)
+    return answer(ready, 503 if ready["status"] == "unready" else 200)
 
 
 @router.get(
@@ -71,9 +72,10 @@ async def metrics(request: Request, service: Svc) -> Response:
 
 def readiness(service: Any, named: bool) -> dict[str, Any]:
     """What /readyz says; `named` adds the sources by name and what failed."""
-    reasons = service.problems()
+    problems = service.problems()
+    reasons = [*problems, *service.concerns()]
     return {
-        "status": "unready" if reasons else "ready",
+        "status": "unready" if problems else "degraded" if reasons else "ready",
         "reasons": reasons if named else [UNTOLD] * bool(reasons),
         "analyzer": _analyzer(service, named),
         "sources": _sources(service, named),

@@ -16,7 +16,7 @@ from gpuwatch.api.shares import WEIGHT_MIN
 from gpuwatch.api.turns import Turns
 
 if TYPE_CHECKING:
-    from gpuwatch.service.service import Received
+    from gpuwatch.service.pushed import Received
 
 ACK_SECONDS_MAX = 60.0
 """How long a sender waits for the disk before it is asked to retry."""

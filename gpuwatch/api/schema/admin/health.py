@@ -19,7 +19,7 @@ class Analyzer(Strict):
 
 
 class Ready(Strict):
-    status: Literal["ready", "unready"]
+    status: Literal["ready", "degraded", "unready"]
     reasons: list[str]
     analyzer: Analyzer
     sources: dict[str, Any]
