@@ -9,6 +9,7 @@ from gpuwatch.billing.records import Amount, Ledger
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import format_quantity
 from gpuwatch.findings.read import Finding
+from gpuwatch.findings.texts import is_waste
 from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
 from gpuwatch.output.terminal import as_table
 from gpuwatch.store.database import Store
@@ -79,7 +80,7 @@ def story(ledger: Ledger, findings: list[Finding], bill: Listing, width: int) ->
     largest = [
         f"{n}. {f.wasted_cost or '?'} {f.currency or ''} {f.severity}: {f.title}. {f.summary} "
         f"{f.subject['kind']} {f.subject['id']}, team {f.team}. {f.remedy}"
-        for n, f in enumerate(findings[:LARGEST], 1)
+        for n, f in enumerate([f for f in findings if is_waste(f.bucket)][:LARGEST], 1)
     ]
     parts = [
         "From owned to effective GPU-hours\n" + as_table(funnel(ledger), width),

@@ -8,29 +8,35 @@ from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
-    return (
-        f"{e['blind_devices']} of {count(e['devices'], 'device')} held and not measured for "
-        f"{count(e['unobserved_device_hours'], 'device-hour')}."
-    )
+    if (place := e.get("place")) is None:
+        return (
+            f"{e['blind_devices']} of {count(e['devices'], 'device')} held and not measured for "
+            f"{count(e['unobserved_device_hours'], 'device-hour')}."
+        )
+    nodes = f" on {count(e['node_count'], 'node')}" if place in ("cluster", "pool") else ""
+    held = f"held by {count(e['jobs'], 'job')} for {count(e['unobserved_gpu_hours'], 'GPU-hour')}"
+    if place == "gpu":
+        return f"This GPU was never measured: {held}."
+    return f"{count(e['devices'], 'GPU')} of this {place}{nodes} never measured: {held}."
 
 
 def _remedy(e: Evidence) -> str:
-    if e["never_measured"]:
+    if "place" in e:
         return (
-            "Run dcgm-exporter on the node and let it export every GPU (option -d f, no device filter); "
-            "check that its target is scraped."
+            "Run dcgm-exporter on these nodes for every GPU (option -d f, no device filter) and scrape it. For history of a "
+            "scheduler alone, import the metrics of the same time."
         )
     return "Check that dcgm-exporter runs on the node, that profiling is not paused, and that the GPU is on the bus."
 
 
 def _severity(e: Evidence, hours: float) -> str:
-    return "medium" if e["longest_hours"] > 24 else "low"
+    return "medium" if e.get("longest_hours", 0) > 24 else "low"
 
 
 BLIND_SPOT = register(
     Rule(
         id="blind-spot",
-        title="GPUs held and never measured",
+        title="GPUs held and not measured",
         why="Unmeasured time cannot be evaluated: it is charged as allocated and shown as unobserved.",
         bucket="unobserved",
         layer="scheduling",

@@ -110,10 +110,17 @@ def _normal(store: Store, rule: Rule, by_set: bool) -> str:
     joined = "found_row f"
     cause, ended, kept = "null::bigint", "false", "true"
     if "chain" in names:
+        both = rule.sql is None and "subject_kind" in names  # a built-in rule about jobs and other subjects
+        joined += " left" if both else ""
         joined += " join (select chain, any_value(job_id) as job_id, any_value(name) as name, min(chain_start_us) as chain_us,"
         joined += " arg_min(run_id, start_us) as first_run, bool_and(ended) as ended,"
         joined += " max(exempt_until_us) as exempt_until_us from job_chain group by chain) c on c.chain = f.chain"
-        given |= {"subject_kind": "'job'", "subject_id": "c.job_id", "subject_name": "c.name"}
+        job = {"subject_kind": "'job'", "subject_id": "c.job_id", "subject_name": "c.name"}
+        given |= (
+            {n: f"case when f.chain is null then {given[n]} else {value} end" for n, value in job.items()}
+            if both
+            else job
+        )
         given["run_id"] = f"coalesce({given['run_id']}, c.first_run)"
         # The finding of an ended job is not open, and time before the end of an exemption stays exempt.
         cause, ended, kept = "c.chain_us", "coalesce(c.ended, false)", "coalesce(f.end_us > c.exempt_until_us, true)"

@@ -25,6 +25,11 @@ SUMMARIES_KEPT = 20_000
 """Summaries cached between searches."""
 
 
+def is_waste(bucket: str | None) -> bool:
+    """Whether a finding that claims this bucket reports waste or a saving; False for missing measurements."""
+    return bucket != "unobserved"
+
+
 @cache
 def built_in() -> dict[str, Rule]:
     """The rules of this version. Cached, because discovering modules is slow."""

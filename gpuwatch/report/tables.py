@@ -100,7 +100,8 @@ def _model(model: str | None) -> str:
 def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> str:
     people = [p for p in payers if p.name is not None and p.name != UNOWNED]
     if not people:
-        return "Who pays: no GPU was held"
+        unassigned = any(p.name == UNOWNED and p.amount.gpu_seconds for p in payers)
+        return "Who pays: the held GPU time has no team" if unassigned else "Who pays: no GPU was held"
     first = people[0]
     who = f"{'team' if facts.team is None else 'user'} {name(first.name)}"
     cost, whole = first.amount.cost_in(facts.currency), facts.total.cost_in(facts.currency)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.read import Finding
-from gpuwatch.findings.texts import ELAPSED_US_MIN
+from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
 from gpuwatch.report.facts import UNOWNED, Facts
@@ -19,9 +19,13 @@ WAITED_SHOWN = 10
 
 
 def wastes(facts: Facts) -> Section:
-    """The most expensive findings of the week, each with its owner and remedy. Exempt ones are only counted."""
-    listed = [f for f in facts.findings if f.state != "exempt"]
-    exempt = len(facts.findings) - len(listed)
+    """The most expensive findings of the week, each with its owner and remedy. Exempt ones are only counted.
+
+    Findings about missing measurements are in the data files; the section on data quality has the fix.
+    """
+    wasteful = [f for f in facts.findings if is_waste(f.bucket)]
+    listed = [f for f in wasteful if f.state != "exempt"]
+    exempt = len(wasteful) - len(listed)
     notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by the owner's decision."] if exempt else []
     if not listed:
         text = "No findings this week. Data quality, below, lists what could not be evaluated."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -148,7 +149,8 @@ def _case(run: Run, epoch: Epoch, planted: bool) -> Case | None:
     blind, _, shape = run.scenario.partition(":")
     if blind == BLIND_SPOT:
         hidden = [device for device in run.devices if not device.exported]
-        return _case_of(run, epoch, BLIND_SPOT, shape, BLIND[shape], hidden) if planted else None
+        case = _case_of(run, epoch, BLIND_SPOT, shape, BLIND[shape], hidden) if planted else None
+        return case and replace(case, subject_kind="node", subject_id=hidden[0].node)
     scenario = next(s for s in SCENARIOS if s.name == run.scenario)
     if scenario.planted != planted:
         return None

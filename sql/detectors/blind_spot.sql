@@ -1,10 +1,75 @@
--- A row is a chain of runs that held devices without measurements for an hour or more. It claims no money.
+-- A row is a chain of runs that held a device for an hour or more while its measurements were missing, or a cluster, pool
+-- or node whose held devices were never measured. It claims no money.
 -- Measured is a minute with a reading of activity: a busy GPU without SM_ACTIVE has no bucket but unobserved, and is
 -- measured all the same.
-with candidate as (
+with never_measured as (
+    -- The widest place without a single measured device: thousands of jobs on it are one cause.
+    select
+        device_id,
+        node,
+        case
+            when not bool_or(measured) over () then 'cluster'
+            when not bool_or(measured) over (partition by pool) and pool is not null
+                and min(node) over (partition by pool) < max(node) over (partition by pool) then 'pool'
+            when node is not null then 'node'
+            else 'gpu'
+        end as subject_kind,
+        case subject_kind when 'cluster' then cluster when 'pool' then pool when 'node' then node else gpu end as subject_id
+    from device
+    where cluster = $cluster
+    qualify not measured
+),
+dark_hold as (
+    select
+        n.subject_kind,
+        n.subject_id,
+        n.device_id,
+        n.node,
+        s.run_id,
+        -- What lies before the end of an exemption stays exempt.
+        greatest(
+            s.start_us,
+            coalesce(epoch_us(try_cast(r.labels ->> '$."gpuwatch.io/exempt-until"' as timestamp)), 0)
+        ) as start_us,
+        s.end_us,
+        s.share_num,
+        s.share_den
+    from segment s
+    join never_measured n using (device_id)
+    join run r on r.run_id = s.run_id and r.cluster = s.cluster
+    where s.cluster = $cluster
+),
+dark_place as (
+    select
+        null::varchar as chain,
+        subject_kind,
+        subject_id,
+        min(start_us) as start_us,
+        max(end_us) as end_us,
+        max(end_us) >= least(
+            $known_until_us, (select max(s.end_us) from segment s where s.cluster = $cluster)
+        ) - $still_us as still,
+        1.0 as confidence,
+        case when subject_kind in ('node', 'gpu') then list(distinct device_id) else [] end as device_ids,
+        list(distinct node order by node) filter (where node is not null) as nodes,
+        map {
+            'devices': count(distinct device_id)::double,
+            'never_measured': count(distinct device_id)::double,
+            'node_count': count(distinct node)::double,
+            'jobs': count(distinct run_id)::double,
+            'unobserved_gpu_hours': round(sum((end_us - start_us)::hugeint * share_num / share_den) / 3600e6, 3)
+        } as numbers,
+        map {'place': subject_kind} as words
+    from dark_hold
+    where end_us > start_us
+    group by subject_kind, subject_id
+    having max(end_us - start_us) >= $blind_us_min
+),
+candidate as (
     select distinct l.device_id, l.run_id
     from ledger_hour l
     where l.cluster = $cluster and l.run_id in (select run_id from job_chain)
+        and l.device_id not in (select device_id from never_measured)
         -- An hour of silence leaves half an hour of it in some clock hour.
         and l.unobserved_us >= $blind_us_min // 2 and l.hour_us >= $since_us - 3600000000 and l.hour_us < $until_us
 ),
@@ -56,25 +121,32 @@ chain_size as (
     select chain, count(distinct device_id) as devices
     from held
     group by chain
+),
+dark_chain as (
+    select
+        b.chain,
+        null::varchar as subject_kind,
+        null::varchar as subject_id,
+        min(b.start_us) as start_us,
+        max(b.end_us) as end_us,
+        bool_or(b.end_us >= c.end_us - $still_us and not c.ended) as still,
+        1.0 as confidence,
+        list(distinct b.device_id) as device_ids,
+        null::varchar[] as nodes,
+        map {
+            'blind_devices': count(distinct b.device_id)::double,
+            'devices': any_value(s.devices)::double,
+            'unobserved_device_hours': round(sum(b.end_us - b.start_us) / 3600e6, 3),
+            'longest_hours': round(max(b.end_us - b.start_us) / 3600e6, 3)
+        } as numbers,
+        null::map(varchar, varchar) as words
+    from blind b
+    join job_chain c using (run_id)
+    join chain_size s on s.chain = b.chain
+    where not c.exempt
+    group by b.chain
 )
-select
-    b.chain,
-    min(b.start_us) as start_us,
-    max(b.end_us) as end_us,
-    bool_or(b.end_us >= c.end_us - $still_us and not c.ended) as still,
-    1.0 as confidence,
-    list(distinct b.device_id) as device_ids,
-    map {
-        'blind_devices': count(distinct b.device_id)::double,
-        'devices': any_value(s.devices)::double,
-        'unobserved_device_hours': round(sum(b.end_us - b.start_us) / 3600e6, 3),
-        'never_measured': (count(distinct b.device_id) filter (where not d.measured))::double,
-        'longest_hours': round(max(b.end_us - b.start_us) / 3600e6, 3)
-    } as numbers
-from blind b
-join job_chain c using (run_id)
-join chain_size s on s.chain = b.chain
-join device d on d.device_id = b.device_id
-where not c.exempt
-group by b.chain
-order by start_us, b.chain;
+select * from dark_place
+union all
+select * from dark_chain
+order by start_us, subject_id, chain;

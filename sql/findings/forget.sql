@@ -1,5 +1,6 @@
 -- Removes the earlier results of a rule for what it evaluates again, and records the subjects and hours this affects.
--- $mode: hours (rows that begin in the window), runs (the chains of job_chain, and jobs that no longer exist), all.
+-- $mode: hours (rows that begin in the window), runs (the chains of job_chain, jobs that no longer exist, and all other
+-- subjects), all.
 create or replace temp table old_result as
 select rowid as number, subject_kind, subject_id, cause_us, start_us
 from verdict
@@ -8,6 +9,7 @@ where detector = $detector and cluster = $cluster
         when 'hours' then start_us >= $since_us and start_us < $until_us
         when 'runs' then (subject_id, cause_us) in (select (job_id, chain_start_us) from job_chain)
             or run_id in (select run_id from job_chain)
+            or subject_kind <> 'job'
             or subject_id not in (select job_id from run where cluster = $cluster and job_id is not null)
         else true
     end;

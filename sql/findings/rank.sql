@@ -13,7 +13,8 @@ with requested as (
         f.started_us,
         f.last_seen_us,
         f.device_ids,
-        f.wasted_units::double / f.wasted_den / 1e6 as wasted_s,
+        -- Missing measurements come after all that is known.
+        case when f.bucket = 'unobserved' then -1 else f.wasted_units::double / f.wasted_den / 1e6 end as wasted_s,
         case when f.state = 'open' then coalesce(w.state, f.state) else f.state end as state,
         coalesce(list_position(['info', 'low', 'medium', 'high', 'critical'], f.severity) - 1, w.severity) as fixed_severity,
         coalesce(w.found, false) as found,
@@ -56,7 +57,7 @@ amount as (
 costed as (
     select
         p.*,
-        case when p.wasted_s = 0 then 0 else a.cost end as cost,
+        case when p.wasted_s <= 0 then 0 else a.cost end as cost,
         round(cost * 86400e6 / greatest(p.last_seen_us - p.started_us, $elapsed_us_min), 6) as usd_a_day,
         coalesce(
             p.fixed_severity,
@@ -89,7 +90,7 @@ ranked as (
         state,
         case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(cost, 0), 6) end::double
             as first_rank,
-        round(case when $sort = 'severity' then coalesce(cost, 0) else wasted_s end, 6) as second_rank
+        round(case when $sort = 'severity' and wasted_s >= 0 then coalesce(cost, 0) else wasted_s end, 6) as second_rank
     from sought
 )
 select key, state, first_rank, second_rank

@@ -18,6 +18,7 @@ where cluster = $cluster and detector = $detector
             $mode = 'runs'
             and (
                 (subject_id, cause_us) in (select (job_id, chain_start_us) from job_chain)
+                or subject_kind <> 'job'
                 -- Later records may rename a job: the finding of a job that no longer exists is withdrawn.
                 or subject_id not in (select job_id from run where cluster = $cluster and job_id is not null)
                 or exists (

@@ -66,11 +66,11 @@ def everything(world: World, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def found(world: World) -> list[tuple[str, str]]:
-    """Detector and job of every finding."""
-    return world.store.sql("select detector, job_id from finding order by all")
+    """Detector and subject of every finding."""
+    return world.store.sql("select detector, subject_id from finding order by all")
 
 
-EXPECTED = [("blind-spot", "blind"), ("false-utilization", "hollow"), ("idle-hoarding", "idle")]
+EXPECTED = [("blind-spot", "n2"), ("false-utilization", "hollow"), ("idle-hoarding", "idle")]
 FIRING = tuple(rule for rule, _ in EXPECTED)
 
 
@@ -175,7 +175,7 @@ def test_one_detector_asked_for_does_not_lose_the_others(world: World) -> None:
     asked = found(world)
     world.analyze(now=361)
 
-    assert [("blind-spot", "blind")] == asked
+    assert [("blind-spot", "n2")] == asked
     assert EXPECTED == found(world)
 
 

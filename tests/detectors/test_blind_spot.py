@@ -35,6 +35,11 @@ def on_nodes(world: World, name: str, count: int) -> World:
     return world.node(f"node-{name}", 0, {"": count})
 
 
+def measured_later(world: World, name: str) -> World:
+    """A GPU whose first sample comes after two days."""
+    return world.gpu(name, (1, WORK), start=3000, node=f"node-{name}")
+
+
 MUST_NOT_FIRE: dict[str, Scene] = {
     "a free GPU that nobody ever measured": lambda w, n: on_nodes(w, n, 8),
     "50 minutes without a sample": lambda w, n: on_nodes(w, n, 1).job(n, 1, 60, 110, node=f"node-{n}"),
@@ -58,41 +63,55 @@ MUST_NOT_FIRE: dict[str, Scene] = {
 }
 
 MUST_FIRE: dict[str, Scene] = {
-    "one hour across two": lambda w, n: on_nodes(w, n, 1).job(n, 1, 30, 90, node=f"node-{n}"),
-    "never": lambda w, n: on_nodes(w, n, 8).job(n, 2, 20, 220, node=f"node-{n}"),
-    "one of two": lambda w, n: (
-        w.gpu(n, (240, WORK), node=f"node-{n}").node(f"node-{n}", 0, {"": 2}).job(n, 2, 20, 220, node=f"node-{n}")
-    ),
     "silent": lambda w, n: w.gpu(n, (60, WORK), (182, None), (58, WORK)).job(n, [n], 0, 300),
     "an hour of silence": lambda w, n: w.gpu(n, (65, WORK), (61, None), (65, WORK)).job(n, [n], 0, 190),
     "power alone": lambda w, n: w.gpu(n, (200, POWER)).job(n, [n], 0, 200),
     "a slice without profiling": lambda w, n: w.gpu(
         n, (180, {"power_watts": 100.0}), gi=1, profile="1g.10gb", job=n
     ).job(n, 1, 0, 180, profile="1g.10gb"),
+    "one of two": lambda w, n: w.gpu(f"{n}a", (240, WORK)).gpu(f"{n}b", (10, WORK)).job(n, [f"{n}a", f"{n}b"], 20, 220),
     "requeued": lambda w, n: (
-        on_nodes(w, n, 1)
-        .job(n, 1, 0, 90, node=f"node-{n}", run_key=f"{n}@0", state="REQUEUED")
-        .job(n, 1, 100, 190, node=f"node-{n}", run_key=f"{n}@100")
+        measured_later(w, n)
+        .job(n, [n], 0, 90, run_key=f"{n}@0", state="REQUEUED", node=f"node-{n}")
+        .job(n, [n], 100, 190, run_key=f"{n}@100", node=f"node-{n}")
     ),
     "61 minutes later": lambda w, n: (
-        on_nodes(w, n, 1)
-        .job(n, 1, 0, 90, node=f"node-{n}", run_key=f"{n}@0")
-        .job(n, 1, 151, 241, node=f"node-{n}", run_key=f"{n}@151")
+        measured_later(w, n)
+        .job(n, [n], 0, 90, run_key=f"{n}@0", node=f"node-{n}")
+        .job(n, [n], 151, 241, run_key=f"{n}@151", node=f"node-{n}")
     ),
-    "two days": lambda w, n: on_nodes(w, n, 1).job(n, 1, 0, 2 * 1440, node=f"node-{n}"),
+    "two days": lambda w, n: measured_later(w, n).job(n, [n], 0, 2 * 1440, node=f"node-{n}"),
 }
+
+NEVER_MEASURED: dict[str, Scene] = {
+    "one hour across two": lambda w, n: on_nodes(w, n, 1).job(n, 1, 30, 90, node=f"node-{n}"),
+    "a job": lambda w, n: on_nodes(w, n, 8).job(n, 2, 20, 220, node=f"node-{n}"),
+    "many jobs": lambda w, n: (
+        on_nodes(w, n, 2)
+        .job(f"{n}a", 2, 0, 90, node=f"node-{n}")
+        .job(f"{n}b", 1, 100, 130, node=f"node-{n}")
+        .job(f"{n}c", 1, 2000, 2060, node=f"node-{n}")
+    ),
+    "beside a measured one": lambda w, n: (
+        w.gpu(n, (240, WORK), node=f"node-{n}").node(f"node-{n}", 0, {"": 2}).job(n, 2, 20, 220, node=f"node-{n}")
+    ),
+    "exempt for an hour": lambda w, n: on_nodes(w, n, 1).job(
+        n, 1, 0, 180, node=f"node-{n}", labels={"gpuwatch.io/exempt-until": "2026-01-05 01:00:00"}
+    ),
+}
+"""On nodes of a cluster where other nodes are measured."""
 
 
 def name_of(case: str) -> str:
     """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+    return f"{[*MUST_NOT_FIRE, *MUST_FIRE, *NEVER_MEASURED].index(case):03d}"
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Every case beside every other, judged once."""
     world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
+    for case, scene in (MUST_NOT_FIRE | MUST_FIRE | NEVER_MEASURED).items():
         scene(world, name_of(case))
     world.analyze(detectors=[RULE])
     yield world
@@ -100,45 +119,65 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def found(world: World, case: str) -> list[Found]:
-    """Findings of a case, whatever its jobs are called."""
-    return [f for f in world.findings(RULE) if f.job.startswith(name_of(case))]
+    """Findings about the jobs of a case."""
+    return [f for f in world.findings(RULE) if f.job and f.job.startswith(name_of(case))]
+
+
+def places(world: World) -> dict[tuple[str, str], Found]:
+    """Findings about other subjects, by kind and name of the subject."""
+    rows = world.store.sql("select key, subject_kind, subject_id from finding where job_id is null")
+    subjects = {key: (kind, name) for key, kind, name in rows}
+    return {subjects[f.key]: f for f in world.findings(RULE) if not f.job}
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
 def test_it_does_not_accuse(fleet: World, case: str) -> None:
     """What was measured is not blind, however little it says."""
     assert [] == found(fleet, case)
+    assert ("node", f"node-{name_of(case)}") not in places(fleet)
 
 
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        pytest.param(
-            "one hour across two", [(30, 90, 1, 1, 1)], id="an hour without a sample, across two of the clock"
-        ),
-        pytest.param("never", [(20, 220, 2, 2, 2)], id="both devices of the job, not all of the node"),
-        pytest.param("one of two", [(20, 220, 1, 2, 1)], id="the one of two that the exporter leaves out"),
-        pytest.param("silent", [(60, 241, 1, 1, 0)], id="three hours of silence in a measured job"),
-        pytest.param("an hour of silence", [(65, 125, 1, 1, 0)], id="an hour of silence, whatever the clock says"),
-        pytest.param("power alone", [(0, 200, 1, 1, 0)], id="power and memory say nothing about work"),
-        pytest.param(
-            "a slice without profiling", [(0, 180, 1, 1, 0)], id="the board's power says nothing about a slice"
-        ),
-        pytest.param("requeued", [(0, 190, 1, 1, 1)], id="a requeued run continues the finding"),
-        pytest.param("61 minutes later", [(0, 90, 1, 1, 1), (151, 241, 1, 1, 1)], id="after 61 minutes it is another"),
-        pytest.param("two days", [(0, 2880, 1, 1, 1)], id="two days are one finding, not one an hour"),
+        pytest.param("one of two", [(20, 220, 1, 2)], id="the one of two that stopped"),
+        pytest.param("silent", [(60, 241, 1, 1)], id="three hours of silence in a measured job"),
+        pytest.param("an hour of silence", [(65, 125, 1, 1)], id="an hour of silence, whatever the clock says"),
+        pytest.param("power alone", [(0, 200, 1, 1)], id="power and memory say nothing about work"),
+        pytest.param("a slice without profiling", [(0, 180, 1, 1)], id="the board's power says nothing about a slice"),
+        pytest.param("requeued", [(0, 190, 1, 1)], id="a requeued run continues the finding"),
+        pytest.param("61 minutes later", [(0, 90, 1, 1), (151, 241, 1, 1)], id="after 61 minutes it is another"),
+        pytest.param("two days", [(0, 2880, 1, 1)], id="two days are one finding, not one an hour"),
     ],
 )
-def test_it_finds_what_nobody_measures(
-    fleet: World, case: str, expected: list[tuple[float, float, int, int, int]]
+def test_it_finds_devices_that_went_dark(
+    fleet: World, case: str, expected: list[tuple[float, float, int, int]]
 ) -> None:
-    """Start and end in minutes; blind devices, devices of the job, and those never measured at all."""
-    seen = [
-        (f.started, f.ended, f.evidence["blind_devices"], f.evidence["devices"], f.evidence["never_measured"])
-        for f in found(fleet, case)
-    ]
+    """Start and end in minutes; blind devices, and devices of the job."""
+    seen = [(f.started, f.ended, f.evidence["blind_devices"], f.evidence["devices"]) for f in found(fleet, case)]
 
     assert expected == seen
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        pytest.param("one hour across two", (30, 90, 1, 1, 1), id="an hour without a sample, across two of the clock"),
+        pytest.param("a job", (20, 220, 2, 1, 6.667), id="the held devices, not all of the node"),
+        pytest.param("many jobs", (0, 2060, 2, 3, 4.5), id="one finding for all jobs on the node"),
+        pytest.param("beside a measured one", (20, 220, 1, 1, 3.333), id="a GPU that the exporter leaves out"),
+        pytest.param("exempt for an hour", (60, 180, 1, 1, 2), id="time before the end of an exemption stays exempt"),
+    ],
+)
+def test_devices_that_were_never_measured_are_one_finding_of_their_node(
+    fleet: World, case: str, expected: tuple[float, float, int, int, float]
+) -> None:
+    """Start and end in minutes; devices, runs, and GPU-hours held."""
+    f = places(fleet)["node", f"node-{name_of(case)}"]
+    evidence = (f.evidence["never_measured"], f.evidence["jobs"], f.evidence["unobserved_gpu_hours"])
+
+    assert [] == found(fleet, case)
+    assert expected == (f.started, f.last_seen, *evidence)
 
 
 def test_it_claims_no_money(fleet: World) -> None:
@@ -147,21 +186,22 @@ def test_it_claims_no_money(fleet: World) -> None:
     assert {("unobserved", 1.0)} == {(f.bucket, f.confidence) for f in fleet.findings(RULE)}
 
 
-@pytest.mark.parametrize(("case", "severity"), [("never", "low"), ("two days", "medium")])
-def test_more_than_a_day_is_worse(fleet: World, case: str, severity: str) -> None:
-    """low -> medium above 24 h."""
-    (finding,) = found(fleet, case)
+def test_more_than_a_day_is_worse_where_the_device_is_usually_measured(fleet: World) -> None:
+    """low -> medium above 24 h. A device that was never measured stays low."""
+    (silent,), (two_days,) = found(fleet, "silent"), found(fleet, "two days")
+    never = places(fleet)["node", f"node-{name_of('many jobs')}"]
 
     assert BLIND_SPOT.severity is not None
-    assert severity == BLIND_SPOT.severity(finding.evidence, 0.0)
+    assert ["low", "medium", "low"] == [BLIND_SPOT.severity(f.evidence, 50.0) for f in (silent, two_days, never)]
 
 
-def test_the_remedy_tells_a_missing_exporter_from_a_silent_one(fleet: World) -> None:
+def test_the_remedy_differs_for_a_missing_and_a_silent_exporter(fleet: World) -> None:
     """One was never there, the other stopped."""
-    (never,), (silent,) = found(fleet, "never"), found(fleet, "silent")
+    never, (silent,) = places(fleet)["node", f"node-{name_of('a job')}"], found(fleet, "silent")
 
-    assert "2 of 2 devices held and not measured for 6.7 device-hours." == BLIND_SPOT.summary(never.evidence)
-    assert BLIND_SPOT.remedy(never.evidence).startswith("Run dcgm-exporter on the node")
+    assert "2 GPUs of this node never measured: held by 1 job for 6.7 GPU-hours." == BLIND_SPOT.summary(never.evidence)
+    assert BLIND_SPOT.remedy(never.evidence).startswith("Run dcgm-exporter on these nodes")
+    assert "1 of 1 device held and not measured for 3 device-hours." == BLIND_SPOT.summary(silent.evidence)
     assert BLIND_SPOT.remedy(silent.evidence).startswith("Check that dcgm-exporter runs")
 
 
@@ -188,6 +228,46 @@ def test_it_is_open_until_the_exporter_is_back(world: World) -> None:
     assert ("open", 59.5, None, 240) == (first.state, first.started, first.ended, first.last_seen)
     assert ("resolved", 59, 241) == (second.state, second.started, second.ended)
     assert (first.key, first.opened_us) == (second.key, second.opened_us)
+
+
+def test_a_cluster_without_any_measurement_is_one_finding(world: World) -> None:
+    """It keeps its key while jobs come, and becomes findings about nodes when one of them is measured."""
+    for number in range(3):
+        world.node(f"n{number}", 0, {"": 2}).job(f"{number}", 2, 60 * number, 60 * number + 90, node=f"n{number}")
+    world.analyze(now=240, detectors=[RULE])
+    (first,) = places(world).values()
+    world.job("later", 1, 300, 400, node="n1").analyze(now=400, detectors=[RULE])
+    (subject, second), *others = places(world).items()
+    world.gpu("G0", (180, WORK), start=420, node="n0").job("m", ["G0"], 430, 500, node="n0")
+    world.analyze(now=600, detectors=[RULE])
+
+    assert ("cluster", "c1") == subject
+    assert [] == others
+    assert (first.key, first.opened_us) == (second.key, second.opened_us)
+    assert ("open", 0, 400) == (second.state, second.started, second.last_seen)
+    assert (6, 4, 10.667) == (
+        second.evidence["never_measured"],
+        second.evidence["jobs"],
+        second.evidence["unobserved_gpu_hours"],
+    )
+    assert "6 GPUs of this cluster on 3 nodes never measured: held by 4 jobs for 10.7 GPU-hours." == BLIND_SPOT.summary(
+        second.evidence
+    )
+    after = {place: (f.state, f.reason) for place, f in places(world).items()}
+    assert ("resolved", "records changed") == after["cluster", "c1"]
+    assert {"n0", "n1", "n2"} == {name for kind, name in after if kind == "node"}
+
+
+def test_a_pool_without_any_measurement_is_one_finding(world: World) -> None:
+    """The pools of the cluster that are measured stay out of it."""
+    world.gpu("G0", (180, WORK)).job("m", ["G0"], 0, 180)
+    for number in range(2):
+        world.node(f"a{number}", 0, {"": 2}, pool="a100").job(f"{number}", 2, 0, 90, node=f"a{number}")
+    world.analyze(now=240, detectors=[RULE])
+
+    ((subject, finding),) = places(world).items()
+    assert ("pool", "a100") == subject
+    assert (4, 2) == (finding.evidence["never_measured"], finding.evidence["node_count"])
 
 
 def test_backfilled_samples_withdraw_it(world: World) -> None:

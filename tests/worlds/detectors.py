@@ -184,12 +184,13 @@ class World:
         row = dict.fromkeys(CLAIM.names, None) | {"cluster": self.cluster} | columns
         self.store.append(Records("claim", pa.Table.from_pylist([row], schema=CLAIM)))
 
-    def node(self, name: str, observed: float, devices: Mapping[str, int]) -> World:
+    def node(self, name: str, observed: float, devices: Mapping[str, int], pool: str | None = None) -> World:
         """A scheduler's word on one node at one minute."""
         row = dict.fromkeys(NODE.names, None) | {
             "cluster": self.cluster,
             "scheduler": "slurm",
             "node": name,
+            "pool": pool,
             "observed_us": us(observed),
             "state": "up",
             "devices": json.dumps(devices),

@@ -11,7 +11,7 @@ from gpuwatch.api.schema.common import Bucket, FindingState, Money, Quantity, Ra
 
 
 class Subject(Shape):
-    kind: Literal["gpu", "slice", "job", "node", "pool", "team", "queue"]
+    kind: Literal["gpu", "slice", "job", "node", "pool", "cluster", "team", "queue"]
     id: str | None
     name: str | None
 
