@@ -99,7 +99,7 @@ class RemoteWrite:
             raise UnreadableInput(f"{NAME}: the body is not a write request of version {version}: {error}") from error
         if body and not request.ListFields():
             raise UnreadableInput(f"{NAME}: the body has no field of a write request of version {version}")
-        if len(request.timeseries) > MAX_SERIES_A_REQUEST:
+        if len(request.timeseries) > MAX_SERIES_A_REQUEST:  # a small body was not counted before
             raise _too_large(f"{MAX_SERIES_A_REQUEST} series")
         return request
 

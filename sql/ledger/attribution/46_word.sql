@@ -26,7 +26,7 @@ queued as (
     group by job_id
 )
 select
-    w.* exclude (job_id) replace (coalesce(w.queue, q.queue) as queue),
+    w.* exclude (job_id, end_state) replace (coalesce(w.queue, q.queue) as queue),
     coalesce(w.end_state, w.last_state) as ended_state,
     null::varchar as own
 from words w

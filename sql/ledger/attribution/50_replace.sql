@@ -99,7 +99,7 @@ select
     $cluster as cluster,
     d.*,
     true as declared,
-    w.* exclude (run_id, last_state, end_state, ended_state),
+    w.* exclude (run_id, last_state, ended_state),
     -- A record of the end that still reads "running" shows that the run ended, and not how.
     case
         when not d.ended then w.last_state
