@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 
 from gpuwatch.collectors.kubernetes.allocations import Allocations, BlockedPods
 from gpuwatch.collectors.kubernetes.custom_objects import CustomObjects, object_identity
@@ -13,6 +12,7 @@ from gpuwatch.collectors.kubernetes.files import DRA_UNKNOWN
 from gpuwatch.collectors.kubernetes.kinds import Kind
 from gpuwatch.collectors.kubernetes.node_changes import NodeChanges
 from gpuwatch.collectors.kubernetes.outbox import Outbox, Tables
+from gpuwatch.collectors.kubernetes.pod_facts import PodEnds, TrackedPod
 from gpuwatch.collectors.kubernetes.pods import (
     asks_for_gpus,
     claim_rows,
@@ -29,29 +29,16 @@ from gpuwatch.collectors.shared.records import Columns
 MAX_PODS = 500_000
 
 
-@dataclass
-class _Pod:
-    """A pod that holds or waits for GPUs, as it was last written."""
-
-    namespace: str | None
-    name: str | None
-    claims: list[Columns] = field(default_factory=list)
-    waiting: list[Columns] = field(default_factory=list)
-
-    @property
-    def open(self) -> bool:
-        return bool(self.claims) and self.claims[0]["end_us"] is None
-
-
 class ClusterChanges:
     """Takes objects as they come; `take` hands over the rows to write."""
 
     def __init__(self, nodes: bool = True) -> None:
         """`nodes`: whether Node objects will come too; otherwise only ResourceSlices describe the nodes."""
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, TrackedPod] = {}
         self._names: dict[tuple[str | None, str | None], str] = {}
         self._requests = RequestChanges()
         self._events = EventChanges()
+        self._ends = PodEnds()
         self._allocations = Allocations()
         self._nodes = NodeChanges(self._allocations, nodes)
         self._blocked = BlockedPods(MAX_PODS)
@@ -67,7 +54,7 @@ class ClusterChanges:
         newest: int | None = None
         for row in open_claims:
             if row.get("pod_uid") and row.get("start_us") is not None:
-                pod = self._pods.setdefault(row["pod_uid"], _Pod(row.get("namespace"), row.get("pod")))
+                pod = self._pods.setdefault(row["pod_uid"], TrackedPod(row.get("namespace"), row.get("pod")))
                 pod.claims.append(row)
                 newest = max(newest or 0, row["start_us"], row.get("evidence_us") or 0)
         for pod in self._pods.values():
@@ -97,18 +84,16 @@ class ClusterChanges:
             if len(self._pods) >= MAX_PODS:
                 self.outbox.refuse(f"more than {MAX_PODS} pods with GPUs", item)
                 return None
-            known = self._pods[uid] = _Pod(string(metadata, "namespace") or "default", string(metadata, "name"))
+            known = self._pods[uid] = TrackedPod(string(metadata, "namespace") or "default", string(metadata, "name"))
         self._names[known.namespace, known.name] = uid
+        known.deletion_us = moment(metadata, "deletionTimestamp")
         self._set_waiting(uid, known, waiting)
         if rows:
             self._set_claims(known, rows)
         return uid
 
     def pod_deleted(self, item: Object, alive_us: int, at_us: int) -> None:
-        """Takes a pod's last state: it was deleted after `alive_us`, the server's last answer, and by `at_us`.
-
-        If no container reports its end, the deletion time counts, limited to that range.
-        """
+        """Takes a pod's last state: it was deleted after `alive_us`, when it was last known to exist, and by `at_us`."""
         metadata = mapping(item, "metadata")
         uid = string(metadata, "uid") or ""
         known = self._pods.pop(uid, None)
@@ -117,28 +102,28 @@ class ClusterChanges:
             deleted = moment(metadata, "deletionTimestamp")
         except Malformed as error:
             self.outbox.refuse(f"Pod: {error}", item)
-            rows, deleted = [], None
+            rows, deleted = [], known.deletion_us if known else None
         self._blocked.update(uid, item)
         if known is None and not rows:
             return
-        pod = known or _Pod(string(metadata, "namespace"), string(metadata, "name"))
+        pod = known or TrackedPod(string(metadata, "namespace"), string(metadata, "name"))
         if rows:
             self._set_claims(pod, rows)
-        # A malformed object may lack its end: then the pod as last written is closed here.
-        end_us = min(max(at_us if deleted is None else deleted, alive_us), at_us)
-        self._close(uid, pod, end_us)
+        pod.deletion_us = deleted
+        self._close(uid, pod, alive_us, at_us)  # as last written, if no container reports its end
 
     def pods_listed(self, uids: Collection[str], alive_us: int | None, at_us: int, namespace: str | None) -> None:
         """Ends the pods that a complete list of a namespace (None: of all) does not have.
 
-        Their deletion was missed: each ends when it was last known alive, or at the list if that is unknown.
+        Their deletion was missed: each ends when it was deleted or stopped, as far as that is known, or when it was last
+        known alive, or at the list.
         """
         for uid in [uid for uid in self._pods if uid not in uids]:
             pod = self._pods[uid]
             if namespace is None or pod.namespace == namespace:
                 del self._pods[uid]
                 self._blocked.update(uid, {})
-                self._close(uid, pod, at_us if alive_us is None else min(alive_us, at_us))
+                self._close(uid, pod, at_us if alive_us is None else min(alive_us, at_us), at_us)
 
     # Claims and slices of dynamic resource allocation
 
@@ -185,9 +170,9 @@ class ClusterChanges:
         self.outbox.add("node", *rows)
         return name
 
-    def node_deleted(self, name: str | None, at_us: int) -> None:
-        """A deleted node is down from then on."""
-        self.outbox.add("node", *self._nodes.delete(name, at_us))
+    def node_deleted(self, name: str | None, end_us: int, at_us: int) -> None:
+        """A node that was deleted at `end_us` is down from then on."""
+        self.outbox.add("node", *self._nodes.delete(name, end_us, at_us))
 
     def nodes_listed(self, names: Collection[str], at_us: int) -> None:
         """Deletes the nodes that a complete list does not have."""
@@ -198,6 +183,7 @@ class ClusterChanges:
     def event(self, item: Object) -> None:
         """Takes an event about a pod, node or other object that is known here."""
         row = event_row(item)
+        self.outbox.add("claim", *self._ends.take_event(item, row, self._pods))
         if self._is_tracked(row["object_kind"], row["namespace"], row["name"]) and self._events.update(row):
             self.outbox.add("event", row)
 
@@ -206,9 +192,9 @@ class ClusterChanges:
         self.outbox.add_rows(self._objects.take(kind, item, at_us))
         return object_identity(item)[0]
 
-    def object_deleted(self, kind: Kind, uid: str, at_us: int) -> None:
-        """Ends the workloads of a deleted object and marks its queues as deleted."""
-        self.outbox.add_rows(self._objects.deleted(kind, uid, at_us, at_us))
+    def object_deleted(self, kind: Kind, uid: str, end_us: int, at_us: int) -> None:
+        """Ends the workloads of an object that was deleted at `end_us`, and marks its queues as deleted."""
+        self.outbox.add_rows(self._objects.deleted(kind, uid, end_us, at_us))
 
     def objects_listed(
         self, kind: Kind, uids: Collection[str], alive_us: int | None, at_us: int, namespace: str | None
@@ -240,7 +226,7 @@ class ClusterChanges:
         self.outbox.add_rows(self._objects.due(at_us))
         return self.outbox.take()
 
-    def _claims(self, item: Object, devices: PodDevices | None, known: _Pod | None) -> list[Columns]:
+    def _claims(self, item: Object, devices: PodDevices | None, known: TrackedPod | None) -> list[Columns]:
         """Claim rows of a pod, with the devices first known once its ResourceClaims no longer name them.
 
         A ResourceClaim releases its devices when its pod has ended, and may be deleted before the pod's last update.
@@ -270,7 +256,7 @@ class ClusterChanges:
             return name in self._nodes
         return self._objects.knows(kind, namespace, name)
 
-    def _set_claims(self, pod: _Pod, rows: list[Columns]) -> None:
+    def _set_claims(self, pod: TrackedPod, rows: list[Columns]) -> None:
         """Keeps profiles as first written: relabelling a node must not create a second claim for a pod."""
         alike = len(pod.claims) == len(rows)
         for row in rows:
@@ -282,16 +268,13 @@ class ClusterChanges:
                 self.outbox.add("claim", row)
         pod.claims = rows
 
-    def _close(self, uid: str, pod: _Pod, end_us: int) -> None:
+    def _close(self, uid: str, pod: TrackedPod, alive_us: int, at_us: int) -> None:
         self._set_waiting(uid, pod, [])
         if self._names.get((pod.namespace, pod.name)) == uid:
             del self._names[pod.namespace, pod.name]
-        if pod.open:
-            for row in pod.claims:
-                last_us = max(end_us, row["start_us"])
-                self.outbox.add("claim", row | {"end_us": last_us, "evidence_us": last_us})
+        self.outbox.add("claim", *self._ends.close(uid, pod, alive_us, at_us))
 
-    def _set_waiting(self, uid: str, pod: _Pod, waiting: list[Columns]) -> None:
+    def _set_waiting(self, uid: str, pod: TrackedPod, waiting: list[Columns]) -> None:
         self._requests.update_pod(uid, pod.waiting, waiting)
         pod.waiting = waiting
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from gpuwatch.collectors.shared.causes import Cause, cause_of
 from gpuwatch.collectors.shared.credentials import tls_context
 from gpuwatch.collectors.shared.http_json import bounded
 from gpuwatch.collectors.shared.json_fields import Object
@@ -25,12 +26,25 @@ MAX_RETRY_AFTER_S = 300.0
 MAX_TOKEN_BYTES = 64 << 10
 CONNECT_S = 10.0
 LIST_S = 60.0
-SILENCE_S = 30.0
+SILENCE_S = 10.0
 """How long a watch may be silent after its requested end."""
+
+
+FIXES = {
+    Cause.NAME: "check server in [[kubernetes]] and DNS",
+    Cause.CERTIFICATE: "set ca_file in [[kubernetes]] to the cluster's CA",
+    Cause.TLS: "check that server in [[kubernetes]] is an https port, and cert_file and key_file",
+    Cause.CUT: "the query is repeated",
+    Cause.HTTP: "check server in [[kubernetes]]: this is not an API server",
+}
 
 
 class Gone(SourceUnreachable):
     """410: the server no longer keeps the requested version or the next page. List again."""
+
+
+class Garbled(Gone):
+    """A watch has a line that cannot be read. The lost change is unknown, so list again."""
 
 
 class Refused(SourceUnreachable):
@@ -97,7 +111,8 @@ class Client:
     async def lines(self, path: str, version: str, timeout_s: int) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch until the server ends it; lines that arrive together come together.
 
-        An incomplete last line is left out. Raises Gone, Refused, SourceUnreachable.
+        The first batch is empty: the watch is established, though there may be no change for hours. An incomplete last
+        line is left out. Raises Gone, Refused, SourceUnreachable.
         """
         import aiohttp
 
@@ -108,10 +123,11 @@ class Client:
         try:
             async with self._session.get(**self._request(path, query), timeout=timeout) as answer:
                 await self._checked(answer, path)
+                yield []
                 async for chunk in answer.content.iter_any():
                     *whole, partial = (partial + chunk).split(b"\n")
                     if len(partial) > MAX_LINE_BYTES or any(len(line) > MAX_LINE_BYTES for line in whole):
-                        raise Gone(f"{path}: an event is longer than {MAX_LINE_BYTES} bytes")
+                        raise Garbled(f"{path}: an event is longer than {MAX_LINE_BYTES} bytes")
                     yield [line for line in whole if line.strip()]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(path, error) from error
@@ -157,13 +173,9 @@ class Client:
         )
 
     def _unreachable(self, path: str, error: Exception) -> SourceUnreachable:
-        import aiohttp
-
-        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        fix = "check that the API server runs and can be reached from here"
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            fix = "set ca_file in [[kubernetes]] to the cluster's CA"
-        return SourceUnreachable(f"{self._access.server}{path}: {why}; {fix}")
+        cause, words = cause_of(error)
+        fix = FIXES.get(cause, "check that the API server runs and can be reached from here")
+        return SourceUnreachable(f"{self._access.server}{path}: {words}; {fix}")
 
 
 def _fix(status: int, path: str) -> str:

@@ -9,6 +9,7 @@ from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.dra import GROUP as DRA_GROUP
 from gpuwatch.collectors.kubernetes.dra import VERSIONS as DRA_VERSIONS
 from gpuwatch.collectors.kubernetes.kinds import Kind
+from gpuwatch.collectors.kubernetes.pod_facts import end_of_deleted
 from gpuwatch.collectors.kubernetes.pods import require_complete
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, require_metadata, string
 from gpuwatch.collectors.shared.other_accelerators import uncounted_requests
@@ -75,7 +76,8 @@ class Nodes(_Core):
 
     def deleted(self, item: Object, alive_us: int, at_us: int) -> None:
         """Marks a node as down."""
-        self._changes.node_deleted(string(mapping(item, "metadata"), "name"), at_us)
+        name = string(mapping(item, "metadata"), "name")
+        self._changes.node_deleted(name, end_of_deleted(item, alive_us, at_us), at_us)
 
     def listed(self, known: Collection[str], alive_us: int | None, at_us: int, namespace: str | None) -> None:
         """Marks the missing nodes as down."""
@@ -150,7 +152,8 @@ class CustomObjectFeed:
     def deleted(self, item: Object, alive_us: int, at_us: int) -> None:
         """Ends an object."""
         uid = string(mapping(item, "metadata"), "uid")
-        self._changes.object_deleted(self._kind, uid or tracking_key(item, self.kind) or "", at_us)
+        end_us = end_of_deleted(item, alive_us, at_us)
+        self._changes.object_deleted(self._kind, uid or tracking_key(item, self.kind) or "", end_us, at_us)
 
     def listed(self, known: Collection[str], alive_us: int | None, at_us: int, namespace: str | None) -> None:
         """Ends the missing objects."""

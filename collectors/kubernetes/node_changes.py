@@ -48,18 +48,18 @@ class NodeChanges:
         if node is not None:
             yield from self._changed(name, node, at_us)
 
-    def delete(self, name: str | None, at_us: int) -> Iterator[Columns]:
-        """A deleted node is down from then on."""
+    def delete(self, name: str | None, end_us: int, at_us: int) -> Iterator[Columns]:
+        """A node that was deleted at `end_us` is down from then on."""
         self._nodes.pop(name or "", None)
         last = self._written.forget(name)
         if last is not None:
-            gone = {"state": "down", "reason": "deleted from the cluster", "since_us": at_us, "observed_us": at_us}
+            gone = {"state": "down", "reason": "deleted from the cluster", "since_us": end_us, "observed_us": at_us}
             yield last | gone
 
     def keep(self, names: Collection[str], at_us: int) -> Iterator[Columns]:
         """Deletes the nodes that a complete list does not have."""
         for name in [name for name in self._nodes if name not in names]:
-            yield from self.delete(name, at_us)
+            yield from self.delete(name, at_us, at_us)
 
     def _changed(self, name: str, node: NodeState, at_us: int) -> Iterator[Columns]:
         row = with_inventory(node, *self._allocations.inventory(name))

@@ -1,6 +1,12 @@
-"""What rows keep of a pod: its labels with two that gpuwatch adds, and its end."""
+"""What rows keep of a pod: its labels with those that gpuwatch adds, and its end, also where no container reports it."""
 
 from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
@@ -12,8 +18,20 @@ from gpuwatch.collectors.shared.json_fields import (
     moment,
     string,
 )
-from gpuwatch.core.clock import SECOND_US
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.model import RUN_US_MAX
+
+ENDED_BY_LABEL = "gpuwatch.io/ended-by"
+"""Marks an estimated end: the pod was alive at the end of the record, and gone at the time in this label."""
+MAX_STOPPED = 20_000
+"""Pods whose stop events are remembered until the pod is gone."""
+MAX_ESTIMATED = 20_000
+"""Pods with an estimated end that a late event may still correct."""
+STOPS = frozenset({"Killing", "Evicted", "Preempted", "TaintManagerEviction"})
+"""Reasons of events with which a pod ends."""
+RESTARTED = "will be restarted"
+"""In the message of a Killing event after which the kubelet starts the container again."""
 
 MAX_LABELS = 200
 SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
@@ -24,6 +42,8 @@ SLINKY_PREFIX = "nodeset.slinky.slurm.net/"
 """Labels that Slinky's operator gives to the pods that are Slurm nodes."""
 PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 OUT_OF_MEMORY = "OOMKilled"
+
+T = TypeVar("T")
 
 
 def kept_labels(pod: Object) -> dict[str, str]:
@@ -111,3 +131,84 @@ def _stopped_by_deletion(pod: Object, ended: list[Object]) -> bool:
 def statuses_of(status: Object) -> list[Object]:
     """The statuses of the pod's containers."""
     return mappings(status, "containerStatuses") + mappings(status, "initContainerStatuses")
+
+
+@dataclass
+class TrackedPod:
+    """A pod that holds or waits for GPUs, as it was last written."""
+
+    namespace: str | None
+    name: str | None
+    claims: list[Columns] = field(default_factory=list)
+    waiting: list[Columns] = field(default_factory=list)
+    deletion_us: int | None = None
+    """Its deletionTimestamp, when it was last seen."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it holds devices, as far as is known."""
+        return bool(self.claims) and self.claims[0]["end_us"] is None
+
+
+class PodEnds:
+    """Stop events of pods, and pods whose end is estimated."""
+
+    def __init__(self) -> None:
+        self._stopped: OrderedDict[str, int] = OrderedDict()
+        self._estimated: OrderedDict[str, tuple[list[Columns], int, int]] = OrderedDict()
+        """Claims of a pod, when it was last alive, and when it was gone."""
+
+    def close(self, uid: str, pod: TrackedPod, alive_us: int, at_us: int) -> list[Columns]:
+        """The last rows of a pod that was alive at `alive_us` and gone at `at_us`.
+
+        Its deletion counts, then its stop event, both limited to that range. Otherwise it is held up to the last sign of
+        life, so that it never takes time from the next pod on its devices, and its record is marked.
+        """
+        stopped_us = self._stopped.pop(uid, None)
+        if not pod.open:
+            return []
+        known_us = pod.deletion_us if pod.deletion_us is not None else stopped_us
+        if known_us is None and alive_us < at_us:
+            _remember(self._estimated, uid, (pod.claims, alive_us, at_us), MAX_ESTIMATED)
+            return [_ended(_marked(row, at_us), alive_us) for row in pod.claims]
+        end_us = min(max(at_us if known_us is None else known_us, alive_us), at_us)
+        return [_ended(row, end_us) for row in pod.claims]
+
+    def take_event(self, item: Object, row: Columns, tracked: Container[str]) -> list[Columns]:
+        """Takes an event of any object; returns the corrected last rows if it dates the end of a pod that is gone."""
+        if row["reason"] not in STOPS or RESTARTED in (row["message"] or ""):
+            return []
+        uid = string(mapping(item, "involvedObject") or mapping(item, "regarding"), "uid")
+        if uid is None:
+            return []
+        if uid in tracked:
+            _remember(self._stopped, uid, row["last_us"], MAX_STOPPED)
+        claims, alive_us, at_us = self._estimated.pop(uid, ([], 0, 0))
+        end_us = min(max(row["last_us"], alive_us), at_us)
+        return [_ended(claim, end_us) for claim in claims]
+
+
+def end_of_deleted(item: Object, alive_us: int, at_us: int) -> int:
+    """When an object that existed at `alive_us` and was gone at `at_us` was deleted, or when it last existed.
+
+    Raises Malformed.
+    """
+    deleted = moment(mapping(item, "metadata"), "deletionTimestamp")
+    return alive_us if deleted is None else min(max(deleted, alive_us), at_us)
+
+
+def _remember(known: OrderedDict[str, T], uid: str, value: T, most: int) -> None:
+    known[uid] = value
+    known.move_to_end(uid)
+    if len(known) > most:
+        known.popitem(last=False)
+
+
+def _ended(row: Columns, end_us: int) -> Columns:
+    last_us = max(end_us, row["start_us"])
+    return row | {"end_us": last_us, "evidence_us": last_us}
+
+
+def _marked(row: Columns, at_us: int) -> Columns:
+    labels = json.loads(row.get("labels") or "{}") | {ENDED_BY_LABEL: rfc3339(at_us)}
+    return row | {"labels": json.dumps(labels, separators=(",", ":"))}

@@ -12,18 +12,21 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.access import access_options
 from gpuwatch.collectors.kubernetes.api_groups import FORBIDDEN, NOT_FOUND, versions_of
 from gpuwatch.collectors.kubernetes.changes import ClusterChanges
-from gpuwatch.collectors.kubernetes.client import Access, Client, Refused, missing_rule
+from gpuwatch.collectors.kubernetes.client import Access, Client, Garbled, Refused, missing_rule
 from gpuwatch.collectors.kubernetes.feeds import Claims, CustomObjectFeed, Events, Feed, Nodes, Pods, Slices
 from gpuwatch.collectors.kubernetes.kinds import kinds
-from gpuwatch.collectors.kubernetes.watch import Watch
+from gpuwatch.collectors.kubernetes.watch import Pauses, Watch
 from gpuwatch.collectors.kubernetes.writer import Writer
 from gpuwatch.collectors.shared.live_options import Options, backoff_s
-from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink, live
 
-WATCH_S = 240
-"""Requested duration of a watch. Its clean end proves that a quiet cluster is alive."""
+WATCH_S = 40
+"""Requested duration of a watch. Its clean end proves that a quiet cluster is alive; one that does not end is broken."""
+SPREAD = 1.2
+"""Watches are spread over up to this multiple of WATCH_S, so that a silent one is noticed within a minute."""
+CLIENT_S = 600.0
+"""How long a connection is used, before the files of its certificates are read again."""
 BEAT_S = 15.0
 DISCOVER_S = 600.0
 """How often the server is checked again for kinds that it lacked or refused."""
@@ -33,9 +36,7 @@ MAX_WATCHES = 5000
 NO_KINDS = "none"
 """In `kinds`: only pods, nodes and events."""
 FIRST_WAIT_S = 1.0
-MAX_WAIT_S = 60.0
-SETTLED_US = 30 * SECOND_US
-"""A connection that lasted this long does not count as a failure."""
+MAX_WAIT_S = 15.0
 MAX_CLUSTERS = 100
 
 
@@ -60,7 +61,7 @@ class KubernetesSource:
     """One API server, with a watch per kind, or per kind and namespace if namespaces are configured."""
 
     kind = "kubernetes"
-    interval_s = float(WATCH_S)
+    interval_s = WATCH_S * SPREAD
 
     def __init__(self, cluster: str, access: Access, options: Options) -> None:
         """Reads the options and reports wrong ones there."""
@@ -127,47 +128,49 @@ class KubernetesSource:
 
     async def _follow(self, watch: Watch, writer: Writer, sink: Sink, now_us: Callable[[], int]) -> None:
         """Runs one watch forever: connects, follows it, waits, connects again."""
-        failures = 0
-        reported = False
         for before in watch.after:
             await before.tried.wait()  # pods need their nodes and claims, and events need their pods
+        pauses = Pauses()
         while True:
-            begun_us, wait_s = now_us(), 0.0
-            watch_s = round(WATCH_S * random.uniform(1.0, 1.2))  # spread over time
             try:
-                async with (
-                    Client(self._access) as client,
-                    aclosing(watch.rounds(client, self._page_size, watch_s, now_us)) as rounds,
-                ):
-                    async for read in rounds:
-                        reported = False
-                        writer.problems.pop(watch.path, None)
-                        writer.notify(read)
-                        await writer.wait_for_room()
-                failures = 0
-                wait_s = backoff_s(1, FIRST_WAIT_S, MAX_WAIT_S) if now_us() - begun_us < SECOND_US else 0.0
+                async with Client(self._access) as client:
+                    await self._rounds(client, watch, writer, pauses, now_us)
+                continue
             except SourceUnreachable as error:
-                failures = 1 if now_us() - begun_us > SETTLED_US else failures + 1
-                wait_s = backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S)
+                wait_s = pauses.after(error, watch.open_s(), FIRST_WAIT_S, MAX_WAIT_S)
                 if watch.optional and isinstance(error, Refused) and error.status in (FORBIDDEN, NOT_FOUND):
                     # Other watches are not affected: reported once, and tried again later.
                     watch.listed = False
-                    wait_s = DISCOVER_S * random.uniform(0.9, 1.1)
-                    if error.status == FORBIDDEN and not reported:
-                        reported = True
+                    wait_s = max(wait_s, DISCOVER_S * random.uniform(0.9, 1.1))
+                    if error.status == FORBIDDEN and not watch.refused:
+                        watch.refused = True
                         writer.refuse(
                             f"no permission to read {watch.path}: bind {missing_rule(watch.path)}", watch.path
                         )
                         sink.failed(self.name, now_us(), str(error))
-                else:
+                elif pauses.relists != 1 or isinstance(error, Garbled):
                     writer.problems[watch.path] = str(error)
                     sink.failed(self.name, now_us(), str(error))
-                if isinstance(error, Refused) and error.retry_after_s is not None:
-                    wait_s = max(wait_s, error.retry_after_s)
             finally:
                 watch.tried.set()
             writer.notify()
             await asyncio.sleep(wait_s)
+
+    async def _rounds(
+        self, client: Client, watch: Watch, writer: Writer, pauses: Pauses, now_us: Callable[[], int]
+    ) -> None:
+        """Lists and watches through one client for about CLIENT_S. Raises SourceUnreachable."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + CLIENT_S
+        while clock() < until_s:
+            watch_s = round(WATCH_S * random.uniform(1.0, SPREAD))  # spread over time
+            async with aclosing(watch.rounds(client, self._page_size, watch_s, now_us)) as rounds:
+                async for read in rounds:
+                    watch.refused = False
+                    writer.problems.pop(watch.path, None)
+                    writer.notify(read)
+                    await writer.wait_for_room()
+            await asyncio.sleep(pauses.after_end(watch.open_s(), FIRST_WAIT_S, MAX_WAIT_S))
 
     async def _send_heartbeats(self, changes: ClusterChanges, writer: Writer, pods: Sequence[Watch]) -> None:
         """Records regularly that running pods are alive, as of the last answer of every watch of pods."""

@@ -1,4 +1,4 @@
-"""Follows one kind of object: lists it, watches it, and lists it again after a gap."""
+"""Follows one kind of object: lists it, watches it, and lists it again after a gap, with pauses after failures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from contextlib import aclosing
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.changes import ClusterChanges
-from gpuwatch.collectors.kubernetes.client import Client, Gone, Refused
+from gpuwatch.collectors.kubernetes.client import Client, Garbled, Gone, Refused
 from gpuwatch.collectors.kubernetes.feeds import Feed, collection_path, tracking_key
-from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, mappings, moment
+from gpuwatch.collectors.shared.live_options import backoff_s
+from gpuwatch.core.errors import SourceUnreachable
 
 MAX_LIST_RESTARTS = 3
+REPLAY_S = 10.0
+"""A new watch first replays what happened since the requested version; after this many seconds, changes are current."""
+SETTLED_S = 30.0
+"""A watch that was open this long was healthy: what failed before it does not count."""
+SHORT_S = 1.0
+"""A watch that the server ends sooner is opened again after a pause."""
 
 
 class Watch:
@@ -37,10 +45,19 @@ class Watch:
         """The watches whose first list this one waits for."""
         self.tried = asyncio.Event()
         self.listed = False
+        self.refused = False
+        """Whether the missing permission has been reported."""
         self.alive_us: int | None = None
         """When the server last answered: objects not deleted by then existed."""
+        self._opened_s: float | None = None
+        self._replaying = True
+        """Whether the changes that come may have happened before the watch was established."""
         self._changes = changes
         self._version = ""
+
+    def open_s(self) -> float:
+        """For how many seconds the last watch was established."""
+        return 0.0 if self._opened_s is None else asyncio.get_running_loop().time() - self._opened_s
 
     async def rounds(
         self, client: Client, page_size: int, watch_s: int, now_us: Callable[[], int]
@@ -49,6 +66,7 @@ class Watch:
 
         Raises SourceUnreachable (Refused, Gone). The next call continues where this one stopped.
         """
+        self._opened_s = None
         try:
             if not self.listed:
                 async for read in self._list(client, page_size, now_us):
@@ -57,10 +75,13 @@ class Watch:
                 self.tried.set()
             async with aclosing(client.lines(self.path, self._version, watch_s)) as answer:
                 async for lines in answer:
+                    if self._opened_s is None:
+                        self._opened_s = asyncio.get_running_loop().time()
+                        self._replaying = True
                     at_us = now_us()
                     for line in lines:
+                        self._replaying = self._replaying and self.open_s() < REPLAY_S
                         self._line(line, at_us)
-                    self.alive_us = at_us if lines else self.alive_us
                     yield len(lines)
             self.alive_us = now_us()
             yield 0
@@ -94,13 +115,14 @@ class Watch:
             # The lost change is unknown, so the kind has to be listed again.
             example = line[:200].decode(errors="replace")
             self._changes.outbox.refuse_input("a line of a watch is not an event", self.path, example)
-            raise Gone(f"{self.path}: a line of the watch is not an event; a proxy in between?") from error
+            raise Garbled(f"{self.path}: a line of the watch is not an event; a proxy in between?") from error
         if kind == "ERROR":
             raise self._error(item)
         if kind in ("ADDED", "MODIFIED"):
             self._take(item, at_us)
         elif kind == "DELETED":
             self._deleted(item, at_us)
+        self._heard(kind, metadata, at_us)
         version = metadata.get("resourceVersion")
         self._version = version if isinstance(version, str) and version else self._version
 
@@ -114,11 +136,65 @@ class Watch:
 
     def _deleted(self, item: Object, at_us: int) -> None:
         try:
-            self.feed.deleted(item, at_us if self.alive_us is None else self.alive_us, at_us)
+            live = self.alive_us is None or not self._replaying
+            self.feed.deleted(item, at_us if live else min(self.alive_us or 0, at_us), at_us)
         except Malformed as error:
             self._changes.outbox.refuse(f"{self.feed.kind}: {error}", item)
+
+    def _heard(self, kind: str, metadata: Object, at_us: int) -> None:
+        """Notes up to when the watch has brought every change: changes come in order, and a replayed one dates itself.
+
+        A bookmark comes after all that happened before it.
+        """
+        self._replaying = self._replaying and kind != "BOOKMARK"
+        if not self._replaying:
+            self.alive_us = at_us
+        elif (changed_us := _last_change(metadata)) is not None:
+            self.alive_us = max(self.alive_us or 0, min(changed_us, at_us))
 
     def _error(self, status: Any) -> Gone | Refused:
         fields = status if isinstance(status, dict) else {}
         text = f"{self.path}: {fields.get('code')} {str(fields.get('message') or '')[:300]}"
         return Gone(text) if fields.get("code") == 410 or fields.get("reason") == "Expired" else Refused(text)
+
+
+class Pauses:
+    """The failures of one watch in a row."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.relists = 0
+        """Expired versions in a row. The first is normal after a gap: the server has compacted its log."""
+
+    def after_end(self, open_s: float, first_s: float, most_s: float) -> float:
+        """The pause after the server ended a watch that was open for `open_s` seconds."""
+        self.failures = 0
+        if open_s >= SHORT_S:
+            self.relists = 0
+            return 0.0
+        return backoff_s(1, first_s, most_s)
+
+    def after(self, error: SourceUnreachable, open_s: float, first_s: float, most_s: float) -> float:
+        """The pause after a failure of a watch that was open for `open_s` seconds.
+
+        The first expired version is listed again at once, however long the outage before it was.
+        """
+        if open_s >= SETTLED_S:
+            self.failures = self.relists = 0
+        if isinstance(error, Gone):
+            self.failures = 0
+            self.relists += 1
+            return backoff_s(self.relists - 1, first_s, most_s) if self.relists > 1 else 0.0
+        self.failures += 1
+        wait_s = backoff_s(self.failures, first_s, most_s)
+        asked_s = error.retry_after_s if isinstance(error, Refused) else None
+        return max(wait_s, asked_s or 0.0)
+
+
+def _last_change(metadata: Object) -> int | None:
+    """When an object was last written, by the clock of the API server; None if it has no valid time."""
+    try:
+        times = [moment(entry, "time") for entry in mappings(metadata, "managedFields")]
+        return max((t for t in (*times, moment(metadata, "creationTimestamp")) if t is not None), default=None)
+    except Malformed:
+        return None

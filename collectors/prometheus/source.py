@@ -27,7 +27,7 @@ from gpuwatch.core.registry import LiveSource, Sink, live
 KIND = "prometheus"
 MAX_SOURCES = 100
 TIMEOUT_S = 30.0
-FIRST_WAIT_S, MAX_WAIT_S = 5.0, 300.0
+FIRST_WAIT_S, MAX_WAIT_S = 5.0, 30.0
 CHUNK_SAMPLES = 500_000
 """Approximate number of samples to read and store at a time while catching up."""
 LONGEST_US, SHORTEST_US = HOUR_US, 10 * SECOND_US

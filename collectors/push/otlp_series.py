@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 
 from gpuwatch.collectors.push.otlp_labels import dcgm_field, series_labels
-from gpuwatch.collectors.shared.device_labels import IGNORED
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.fields import Field
@@ -29,7 +28,7 @@ STALE = 1
 CUMULATIVE, DELTA = 2, 1
 HIGHEST_US = (1 << 63) - 1
 
-NOT_NUMBERS = f"{IGNORED}histogram or summary"
+NOT_NUMBERS = f"{Rejects.IGNORED}histogram or summary"
 NO_VALUE = "data point without a value"
 NO_TEMPORALITY = "sum of a counter that is neither cumulative nor delta"
 DELTA_OF_GAUGE = "delta sum of a gauge: do not change the temporality of this metric"

@@ -11,14 +11,11 @@ import re
 from collections.abc import Mapping
 
 from gpuwatch.core.fields import Field, by_name
-from gpuwatch.core.model import WHOLE_GPU, context_key, device_key
+from gpuwatch.core.model import WHOLE_GPU, Rejects, context_key, device_key
 
-IGNORED = "ignored: "
-"""Prefix of the reasons for input that is skipped on purpose and is not an error."""
-
-NOT_DCGM = f"{IGNORED}not a DCGM metric"
-UNKNOWN_FIELD = f"{IGNORED}DCGM field not known"
-NOT_STORED = f"{IGNORED}field known but not stored"
+NOT_DCGM = f"{Rejects.IGNORED}not a DCGM metric"
+UNKNOWN_FIELD = f"{Rejects.IGNORED}DCGM field not known"
+NOT_STORED = f"{Rejects.IGNORED}field known but not stored"
 NO_DEVICE = "no device label"
 BAD_INSTANCE = "GPU_I_ID is not a MIG instance number"
 NO_INSTANCE = "MIG row without GPU_I_ID"

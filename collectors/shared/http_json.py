@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from gpuwatch.collectors.shared.causes import Cause, cause_of
 from gpuwatch.collectors.shared.credentials import ANONYMOUS, Credentials, Tls, credential_options, tls_options
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.errors import SourceUnreachable
@@ -131,19 +132,14 @@ class Client:
             raise SourceUnreachable(f"{shown}: not JSON; url in {access.where} must be that of {access.what}") from None
 
     def _why(self, error: Exception) -> str:
-        import aiohttp
-
-        access = self._access
-        runs = f"check that {access.what} runs and can be reached from here"
-        if isinstance(error, TimeoutError):
+        access, (cause, words) = self._access, cause_of(error)
+        if cause is Cause.SILENCE:
             return f"no complete answer within {access.timeout_s:g} s; raise timeout_s in {access.where}, or check its load"
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return f"its host name is not known; check url in {access.where} and DNS"
-        if isinstance(error, aiohttp.ClientSSLError):
-            return f"the TLS handshake failed; check ca_file, or cert_file and key_file, in {access.where}"
-        if isinstance(error, aiohttp.ClientConnectorError):
-            return f"{(error.os_error.strerror or 'no connection').lower()}; {runs}"
-        return f"{str(error) or type(error).__name__}; {runs}"
+        if cause is Cause.NAME:
+            return f"{words}; check url in {access.where} and DNS"
+        if cause in (Cause.CERTIFICATE, Cause.TLS):
+            return f"{words}; check ca_file, or cert_file and key_file, in {access.where}"
+        return f"{words}; check that {access.what} runs and can be reached from here"
 
     def _refused(self, shown: str, status: int, body: bytes) -> SourceUnreachable:
         access = self._access

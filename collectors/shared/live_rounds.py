@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from gpuwatch.collectors.shared.live_options import backoff_s
 from gpuwatch.core.clock import SECOND_US
 
-MAX_WAIT_S = 300.0
+MAX_WAIT_S = 30.0
 """Maximum pause that failures add to the interval."""
 LEAST_WAIT_S = 0.1
 

@@ -98,16 +98,13 @@ def import_(
 
 def print_report(report: ImportReport) -> None:
     """Prints missing data, unreadable files and one example per reason for rejected rows, on stderr."""
-    from gpuwatch.imports.files import IGNORED
-
     lines = [*report.notes, *(f"unreadable: {text}" for text in report.unreadable)]
     totals: dict[str, int] = {}
     first: dict[str, tuple[str, int, str]] = {}
     for rejects in report.rejects:
-        for reason, count in rejects.counts.items():
-            if not reason.startswith(IGNORED):
-                totals[reason] = totals.get(reason, 0) + count
-                first.setdefault(reason, rejects.first[reason])
+        for reason, count in rejects.faults.items():
+            totals[reason] = totals.get(reason, 0) + count
+            first.setdefault(reason, rejects.first[reason])
     for reason, count in totals.items():
         file, line, example = first[reason]
         times = "once" if count == 1 else f"{count} times"

@@ -340,6 +340,7 @@ class Rejects:
 
     MAX_REASONS = 200
     MAX_EXAMPLE = 200
+    IGNORED = "ignored: "  # begins the reasons of what was left out on purpose
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, tuple[str, int, str]] = field(default_factory=dict)
@@ -355,6 +356,11 @@ class Rejects:
     def total(self) -> int:
         """The number of rejected records over all reasons."""
         return sum(self.counts.values())
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """The counts without what was left out on purpose."""
+        return {reason: count for reason, count in self.counts.items() if not reason.startswith(self.IGNORED)}
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from gpuwatch.store.time_bounds import history, in_time
 
 ROWS_A_COMMIT = 5_000_000
 """A file with more rows is committed in parts; after a crash it is read again and repeated rows are dropped."""
-IGNORED = "ignored: "
-"""Prefix of reasons for input that is not relevant, as opposed to invalid."""
 INCOMPLETE = "incomplete: %"
 """Pattern of reasons for input that needs another file: its file is read again when it is imported again."""
 DEFAULT_CLUSTER = "default"
@@ -52,7 +50,7 @@ class ImportReport:
     @property
     def rejected(self) -> int:
         """The number of rejected records, without ignored input."""
-        return sum(count for r in self.rejects for reason, count in r.counts.items() if not reason.startswith(IGNORED))
+        return sum(count for r in self.rejects for count in r.faults.values())
 
     @property
     def failed(self) -> bool:

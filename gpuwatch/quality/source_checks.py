@@ -14,8 +14,6 @@ from gpuwatch.quality.status import SourceStatus
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import conflicts, missing
 
-IGNORED = "ignored: "
-"""Prefix of reasons that are no fault of the input."""
 SCHEDULERS = ("slurm", "kubernetes", "ray")
 """Live sources that know a scheduler's nodes."""
 
@@ -27,10 +25,9 @@ def rejects(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
         for row in store.rows("quality/doctor_rejects")
     ]
     for source in sources:
-        for reason, times in source.rejects.counts.items():
-            if not reason.startswith(IGNORED):
-                _, line, example = source.rejects.first.get(reason, ("", 0, ""))
-                found.append((times, reason, f"{source.name}:{line}" if line else source.name, example))
+        for reason, times in source.rejects.faults.items():
+            _, line, example = source.rejects.first.get(reason, ("", 0, ""))
+            found.append((times, reason, f"{source.name}:{line}" if line else source.name, example))
     if not found:
         return Check("rejects", OK, "no input was refused")
     found.sort(key=lambda entry: (-entry[0], entry[1], entry[2]))

@@ -11,7 +11,6 @@ from gpuwatch.output.fix_hints import LOCAL, Advice
 from gpuwatch.quality import doctor
 from gpuwatch.quality.clocks import WrongClock
 from gpuwatch.quality.fixes import source_fix
-from gpuwatch.quality.source_checks import IGNORED
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.state import State
 from gpuwatch.state.tokens import Tokens
@@ -77,7 +76,7 @@ def _since(store: Store) -> int:
 
 
 def _live(source: SourceStatus, everywhere: dict[str, set[str]], now_us: int) -> Row:
-    counts = {reason: count for reason, count in source.rejects.counts.items() if not reason.startswith(IGNORED)}
+    counts = source.rejects.faults
     rejects = [
         {"reason": reason, "count": count, "example": _example(*source.rejects.first.get(reason, ("", 0, "")))}
         for reason, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -147,7 +147,7 @@ class Analyzer:
             self._retained_day = day
             self._retain_again_s = began + RETAIN_AGAIN_S if report.more_to_retain else 0.0
             self._times.read(self._store)
-        until = self._store.sql("select max(last_us) from context_span where last_us <= $now", now=now_us)[0][0]
+        until = self._store.rows("service/books_until", now_us=now_us)[0]["until_us"]
         self._status = AnalysisStatus(
             running=False,
             last_success_us=self._now_us(),

@@ -92,7 +92,10 @@ class _SourceMetrics(Collector):
             labels=["kind", "cluster"],
         )  # fmt: skip
         samples = CounterMetricFamily("gpuwatch_source_samples", "Samples read.", labels=["kind", "cluster"])
-        rejects = CounterMetricFamily("gpuwatch_source_rejected", "Input records rejected.", labels=["kind", "cluster"])
+        rejects = CounterMetricFamily("gpuwatch_source_rejected", "Invalid input records.", labels=["kind", "cluster"])
+        ignored = CounterMetricFamily(
+            "gpuwatch_source_ignored", "Valid input records that were left out on purpose.", labels=["kind", "cluster"]
+        )
         now_us = self._now_us()
         groups: dict[tuple[str, str], list[SourceStatus]] = {}
         for source in self._sources():
@@ -103,5 +106,7 @@ class _SourceMetrics(Collector):
             behind = max(now_us - (m.last_success_us or m.since_us) for m in members)
             lag.add_metric(list(key), behind / 1e6)
             samples.add_metric(list(key), sum(m.samples for m in members))
-            rejects.add_metric(list(key), sum(m.rejects.total for m in members))
-        yield from (states, lag, samples, rejects)
+            faults = sum(sum(m.rejects.faults.values()) for m in members)
+            rejects.add_metric(list(key), faults)
+            ignored.add_metric(list(key), sum(m.rejects.total for m in members) - faults)
+        yield from (states, lag, samples, rejects, ignored)

@@ -181,6 +181,48 @@ def test_open_claims_are_the_newest_word_on_what_has_not_ended(service: Service)
     assert [] == service._open_claims("c1", "kubernetes")
 
 
+def test_the_end_of_the_ledger_without_samples_is_that_of_its_last_hour(service: Service) -> None:
+    from gpuwatch.core.model import Records
+
+    end_us = NOW_US - 30 * HOUR_US
+    ended = claim_row(start_us=end_us - 2 * HOUR_US, end_us=end_us, evidence_us=end_us, state="COMPLETED")
+    service.submit("s", [Records("claim", ended)]).result(PATIENCE_S)
+    service.analyse_once()
+
+    assert -(-end_us // HOUR_US) * HOUR_US == service.analysis().books_until_us
+    assert service.analysis().books_until_us == 1e6 * _metric(service, "gpuwatch_books_until_timestamp_seconds")
+
+
+def test_the_end_of_the_ledger_is_that_of_the_newest_sample(service: Service) -> None:
+    from gpuwatch.core.model import Records
+
+    service.submit("s", [points([NOW_US - 90_000_000, NOW_US - 60_000_000]), Records("claim", claim_row())]).result(
+        PATIENCE_S
+    )
+    service.analyse_once()
+
+    assert NOW_US - 60_000_000 == service.analysis().books_until_us
+
+
+def test_what_is_left_out_on_purpose_is_counted_apart(service: Service) -> None:
+    def decode(*arguments: Any) -> Sequence[Any]:
+        arguments[-1].add("bad value", "f", 1, count=2)
+        arguments[-1].add("ignored: not a DCGM metric", "f", 2, count=5)
+        return []
+
+    receiving(service, decode)
+    service.receive("test", b"", "", "c1", "sender").result(PATIENCE_S)
+
+    assert 2 == _metric(service, "gpuwatch_source_rejected_total", kind="test", cluster="c1")
+    assert 5 == _metric(service, "gpuwatch_source_ignored_total", kind="test", cluster="c1")
+
+
+def _metric(service: Service, name: str, **labels: str) -> float:
+    value = service._telemetry.registry.get_sample_value(name, labels)
+    assert value is not None, name
+    return value
+
+
 # Live sources.
 
 

@@ -451,7 +451,7 @@ def test_a_hypernode_that_was_deleted_holds_nothing_from_then_on() -> None:
     }
     changes.object(kind, item, us(0))
     links += changes.take(us(0))["link"]
-    changes.object_deleted(kind, "h", us(600))
+    changes.object_deleted(kind, "h", us(600), us(600))
     links += changes.take(us(600))["link"]
     world = fill([{"cluster": CLUSTER, **row} for row in links], labelled("n1"))
 

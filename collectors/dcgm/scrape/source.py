@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 KIND = "dcgm"
-MAX_PAUSE_US = 300 * SECOND_US
+MAX_PAUSE_US = 60 * SECOND_US
 """Maximum pause of a failing target in addition to its interval."""
 ALIGN_US = SECOND_US // 10
 """A scrape that starts this close to its scheduled time gets that time, so that the spacing is exact."""

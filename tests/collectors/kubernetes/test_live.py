@@ -141,7 +141,7 @@ def test_the_last_word_about_what_runs_moves_to_another_pod_when_its_own_ends() 
     book.heartbeat(us(95))
     rows = news(book, 100, "claim")
 
-    assert [us(100), None] == [row["end_us"] for row in rows]
+    assert [us(95), None] == [row["end_us"] for row in rows]
     assert {"a", "b"} == {rows[0]["pod"], rows[1]["pod"]}
     assert us(95) == rows[1]["evidence_us"]
 

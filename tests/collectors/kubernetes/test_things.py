@@ -53,7 +53,7 @@ def test_an_object_without_rows_leaves_nothing() -> None:
     book = ClusterChanges()
 
     assert "u1" == book.object(THING, thing(), us(0))
-    book.object_deleted(THING, "u1", us(5))
+    book.object_deleted(THING, "u1", us(5), us(5))
     assert {} == book.take(us(5))
 
 
@@ -107,9 +107,9 @@ def test_a_workload_that_is_deleted_has_ended(row: tuple[str, Json], expected: i
     book = ClusterChanges()
     book.object(THING, thing(row), us(0))
     book.take(us(0))
-    book.object_deleted(THING, "u1", us(50))
+    book.object_deleted(THING, "u1", us(50), us(60))
 
-    assert [("deleted", expected, us(50))] == [
+    assert [("deleted", expected, us(60))] == [
         (r["state"], r["end_us"], r["observed_us"]) for r in news(book, 50, "workload")
     ]
     assert {} == book.take(us(50) + HOUR_US), "what is gone is not heard of again"

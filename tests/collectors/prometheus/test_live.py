@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.collectors.prometheus import source as prometheus_source
 from gpuwatch.collectors.prometheus.source import PrometheusSource, configure, in_thread
 from gpuwatch.core.model import Points, Records, Rejects
 from tests.collectors.prometheus.test_prometheus import T0, S, answer, gpu, names_and, serving
@@ -158,6 +159,20 @@ def test_a_server_that_is_away_is_told_and_asked_again() -> None:
 
     assert [] == sink.good
     assert "connection refused" in sink.bad[0]
+
+
+def test_a_server_that_was_away_for_long_is_queried_within_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(prometheus_source.asyncio, "sleep", note)
+    run({"url": "http://127.0.0.1:1", "interval_s": 1, "kube_state_metrics": False}, 12, lambda: T0 * S)
+
+    assert 15 <= max(waits) <= 30
 
 
 def test_work_in_a_thread_leaves_the_loop_alone() -> None:

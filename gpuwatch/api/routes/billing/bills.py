@@ -17,7 +17,7 @@ from gpuwatch.api.schema.common import Money, Shape, Span
 from gpuwatch.billing.reconcile.compare import reconcile
 from gpuwatch.billing.reconcile.listing import reconcile_answer, reconcile_listing
 from gpuwatch.core.errors import StoreError
-from gpuwatch.imports.files import IGNORED, ImportReport
+from gpuwatch.imports.files import ImportReport
 from gpuwatch.imports.uploads import bill_importer
 from gpuwatch.output.render import render
 
@@ -179,8 +179,7 @@ def import_answer(report: ImportReport) -> dict[str, Any]:
     examples = [
         {"reason": why, "count": count} | dict(zip(("file", "line", "example"), rejects.first[why], strict=True))
         for rejects in report.rejects
-        for why, count in rejects.counts.items()
-        if not why.startswith(IGNORED)
+        for why, count in rejects.faults.items()
     ]
     return {
         "files": report.files,

@@ -28,8 +28,6 @@ PROTOCOLS = {
 """Content type for the decoder by `proto` of the request's: version 1.0, 1.0 and 2.0."""
 WRITTEN = "X-Prometheus-Remote-Write-{}-Written"
 """Headers that a 2.0 sender requires; without them it assumes a 1.0 receiver that stored nothing."""
-IGNORED = "ignored: "
-"""How a reason begins that is no mistake: quality counts it neither."""
 EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
 CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
 CLUSTER_DEFAULT = "default"
@@ -154,5 +152,5 @@ async def receive(
 
 
 def _stored(done: Received, headers: dict[str, str]) -> Response:
-    count = sum(count for reason, count in done.rejects.counts.items() if not reason.startswith(IGNORED))
+    count = sum(done.rejects.faults.values())
     return Response(status_code=204, headers=headers | ({"X-Gpuwatch-Rejected": str(count)} if count else {}))

@@ -17,8 +17,6 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model import Rejects
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
-IGNORED = "ignored: "
-"""Prefix of reasons for data that is left out on purpose: /api/v1/quality shows them, the sender does not get them."""
 REASONS_SHOWN = 5
 STATUS_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
 """google.rpc.Code by HTTP status: INVALID_ARGUMENT, UNAUTHENTICATED, ..., UNAVAILABLE."""
@@ -78,7 +76,7 @@ async def metrics(
 
 def success(rejects: Rejects, kind: str) -> bytes:
     """ExportMetricsServiceResponse of content type `kind`; partial where data points were refused."""
-    refused = {reason: count for reason, count in rejects.counts.items() if not reason.startswith(IGNORED)}
+    refused = rejects.faults
     count = sum(refused.values())
     most = sorted(refused, key=lambda reason: -refused[reason])[:REASONS_SHOWN]
     message = "; ".join(f"{refused[reason]} x {reason}" for reason in most)
