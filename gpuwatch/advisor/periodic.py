@@ -15,8 +15,14 @@ SMOOTH = (0.25, 0.5, 0.25)
 """Pauses come a minute early or late: a job counts steps, not minutes."""
 FUNDAMENTAL = 0.85
 """The shortest lag that is nearly as good as the best one is the period; its multiples are as good."""
-SPACING = 0.25
-"""A pause is on time within this part of the period."""
+SPACING = 0.15
+"""A pause is on time within this part of the period, or within a minute."""
+CLOSE_SPACING = 0.1
+"""The same where the pauses are few."""
+STEADY = 0.85
+"""This part of many steps on time is a period without autocorrelation: each may come early or late by itself."""
+STEADY_PAUSES = 6
+"""So many pauses at least show a period by their times alone: fewer come on time by chance."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,15 @@ def find(
     row, gap, known, baseline, marks, starts, pauses = _only(keep, row, gap, known, baseline, marks, starts, pauses)
     excess = np.where(marks, gap - baseline[:, None], 0.0)
     period, score = _periods(excess, length[row], period_min, period_max)
-    keep = (period > 0) & (score >= np.where(pauses < pauses_many[row], score_few_min, score_min))
-    row, known, marks, starts, pauses, excess, period, score = _only(
-        keep, row, known, marks, starts, pauses, excess, period, score
-    )
-    keep = _on_time(starts, period) >= on_time_min
+    few = pauses < pauses_many[row]
+    alike = (period > 0) & (score >= np.where(few, score_few_min, score_min))
+    spacing = np.where(few, CLOSE_SPACING, SPACING)
+    alike &= _on_time(starts, period, spacing) >= np.where(few, 1.0, on_time_min)
+    step = _median_steps(starts)
+    steady = _on_time(starts, step, spacing) >= np.where(few, 1.0, STEADY)
+    steady &= (step >= period_min) & (step <= period_max) & (pauses >= STEADY_PAUSES)
+    period = np.where(alike, period, step)
+    keep = alike | steady
     row, known, marks, pauses, excess, period, score = _only(keep, row, known, marks, pauses, excess, period, score)
     last = marks.shape[1] - 1 - marks[:, ::-1].argmax(axis=1)
     return Patterns(row, period, score, pauses, excess.sum(axis=1) / known, marks, last)
@@ -140,13 +150,27 @@ def _periods(signal: Series, length: Counts, least: int, most: int) -> tuple[Cou
     return period, score
 
 
-def _on_time(starts: Marks, period: Counts) -> Series:
+def _median_steps(starts: Marks) -> Counts:
+    """The median of each row's minutes from pause to pause; 0 of a row with fewer than two pauses."""
+    row, minute = np.nonzero(starts)
+    same = row[1:] == row[:-1]
+    row, apart = row[1:][same], np.diff(minute)[same]
+    order = np.lexsort((apart, row))
+    steps = np.bincount(row, minlength=len(starts))
+    middle = np.cumsum(steps) - steps + steps // 2
+    median = np.zeros(len(starts), np.int64)
+    median[steps > 0] = apart[order][middle[steps > 0]]
+    return median
+
+
+def _on_time(starts: Marks, period: Counts, spacing: Series) -> Series:
     """The part of each row's steps from pause to pause that are one period, or two, long."""
     row, minute = np.nonzero(starts)
     same = row[1:] == row[:-1]
     row, apart = row[1:][same], np.diff(minute)[same]
-    mine = period[row]
+    mine = np.maximum(period[row], 1)
     cycles = np.maximum(np.rint(apart / mine), 1)
-    good = (np.abs(apart - cycles * mine) <= SPACING * mine) & (cycles <= 2)
+    good = np.abs(apart - cycles * mine) <= np.maximum(spacing[row] * mine, 1)
+    good &= cycles <= 2
     steps = np.bincount(row, minlength=len(period))
     return np.bincount(row, good, minlength=len(period)) / np.maximum(steps, 1)

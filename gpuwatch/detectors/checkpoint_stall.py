@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,16 +84,41 @@ def _severity(e: Evidence, hours: float) -> str:
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
-    """Makes checkpoint_hour and checkpoint_minute: jobs that stop at regular times, by what the day before each hour shows."""
+    """Makes checkpoint_hour and checkpoint_minute: jobs that stop at regular times, by what the day before each hour shows.
+
+    checkpoint_earlier has the pauses before the first hour in which a job was found to stop so: they made it known.
+    """
     store.run("detectors/support/checkpoint_candidate", devices_max=DEVICES_MAX, **scope.sql_parameters())
     if scope.until_us - scope.since_us < DAY_US:
         store.run("detectors/support/checkpoint_pausing", **scope.sql_parameters())
     (devices,) = store.sql("select count(distinct device_id) from checkpoint_held")[0]
     parts = -(-devices // DEVICES_AT_ONCE)
-    found = [_found(windows, minutes, scope.parameters) for windows, minutes in _days(store, scope, parts)]
-    hours, pauses = (pa.concat_tables([pair[place] for pair in found]) if found else _NONE[place] for place in (0, 1))
-    with store.view("checkpoint_hour_row", hours), store.view("checkpoint_minute_row", pauses):
+    known = {n for (n,) in store.sql("select number from checkpoint_known where hour_us < $s", s=scope.since_us)}
+    found, earlier = [_NONE], [_NONE[1]]
+    for windows, minutes in _days(store, scope, parts):
+        found.append(_found(windows, minutes, scope.parameters))
+        first = _first(windows, found[-1][0], known)
+        known.update(first.number.tolist())
+        earlier.append(_found(first, minutes, scope.parameters, before=True)[1])
+    hours, pauses = (pa.concat_tables([pair[place] for pair in found]) for place in (0, 1))
+    with (
+        store.view("checkpoint_hour_row", hours),
+        store.view("checkpoint_minute_row", pauses),
+        store.view("checkpoint_earlier_row", pa.concat_tables(earlier)),
+    ):
         store.run("detectors/support/checkpoint_keep")
+
+
+def _first(windows: Windows, hours: pa.Table, known: Collection[int]) -> Windows:
+    """Of the jobs that were not known to stop at regular times, the first window that shows it."""
+    found = dict[int, int]()
+    for number, hour_us in zip(hours["number"].to_pylist(), hours["hour_us"].to_pylist(), strict=True):
+        if number not in known:
+            found[number] = min(found.get(number, hour_us), hour_us)
+    ends = {number: hour_us // MINUTE_US + HOUR_MINUTES for number, hour_us in found.items()}
+    pairs = zip(windows.number.tolist(), windows.end.tolist(), strict=True)
+    chosen = np.array([ends.get(number) == end for number, end in pairs], bool)
+    return Windows(*(column[chosen] for column in windows))
 
 
 def _days(store: Store, scope: EvaluationScope, parts: int) -> Iterator[tuple[Windows, Minutes]]:
@@ -144,8 +169,8 @@ def _windows(minutes: Minutes, since: int) -> Windows:
     return Windows(number, devices[last], end, first, last + 1)
 
 
-def _found(windows: Windows, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
-    """Rows of checkpoint_hour and checkpoint_minute: windows that have a pattern, and their pauses in their last hour."""
+def _found(windows: Windows, minutes: Minutes, p: Mapping[str, Any], before: bool = False) -> tuple[pa.Table, pa.Table]:
+    """Rows of checkpoint_hour and checkpoint_minute: windows that have a pattern, and their pauses in their last hour, or `before` it."""
     enough = windows.last - windows.first >= p["pauses_min"] * p["period_least_us"] // MINUTE_US
     windows = Windows(*(column[enough] for column in windows))
     span = minutes.minute[windows.last - 1] - minutes.minute[windows.first] + 1
@@ -157,13 +182,15 @@ def _found(windows: Windows, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa
         fit = np.arange(1, len(order) - start + 1) * span[order[start:]] <= MATRIX_MAX
         some = order[start : start + max(int(fit.sum()), 1)]
         start += len(some)
-        hour, pause = _searched(Windows(*(column[some] for column in windows)), span[some], minutes, p)
+        hour, pause = _searched(Windows(*(column[some] for column in windows)), span[some], minutes, p, before)
         hours.append(hour)
         pauses.append(pause)
     return pa.concat_tables(hours), pa.concat_tables(pauses)
 
 
-def _searched(w: Windows, span: Column, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
+def _searched(
+    w: Windows, span: Column, minutes: Minutes, p: Mapping[str, Any], before: bool
+) -> tuple[pa.Table, pa.Table]:
     """The same of windows that are searched together."""
     begin, alone = minutes.minute[w.first], w.devices == 1
     pattern = periodic.find(
@@ -193,7 +220,7 @@ def _searched(w: Windows, span: Column, minutes: Minutes, p: Mapping[str, Any]) 
     number, end = mine.number[keep], mine.end[keep]
     place, offset = np.nonzero(pattern.minutes[keep])
     minute = begin[row][keep][place] + offset
-    within = minute >= end[place] - HOUR_MINUTES
+    within = (minute >= end[place] - HOUR_MINUTES) != before
     hour_us = (end - HOUR_MINUTES) * MINUTE_US
     return (
         pa.table(
@@ -246,7 +273,7 @@ CHECKPOINT_STALL = register(
             ),
             Threshold("pauses_many", 8, "these many are not few"),
             Threshold("pauses_alone_many", 10, "of a job of one GPU"),
-            Threshold("on_time_min", 0.75, "three quarters of the pauses come on time, within a quarter of the period"),
+            Threshold("on_time_min", 0.75, "three quarters of the pauses come on time"),
             Threshold("overdue_ratio", 1.5, "a pause that is half a period late: they have ended"),
             Threshold("height_min", 0.15, "a pause fills 15 % of a minute more than usual: 10 seconds"),
             Threshold("depth_min", 0.8, "within a pause of three minutes or more nothing runs"),

@@ -30,7 +30,7 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
     by_chain: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in store.rows("detectors/support/failed_work_price", cluster=scope.cluster):
         by_chain[row["chain"]].append(row)
-    costs = [{"chain": chain} | _cost(rows) for chain, rows in by_chain.items()]
+    costs = [{"chain": chain, **_cost(rows)} for chain, rows in by_chain.items()]
     with store.view("failed_cost_row", pa.Table.from_pylist(costs, schema=_COST)):
         store.keep("failed_cost", "select * from failed_cost_row")
 

@@ -1,23 +1,32 @@
 -- A row is an hour of a job whose devices stop together at regular intervals.
 -- Which jobs those are, and in which minutes they stop, is decided before (gpuwatch/advisor/periodic.py): checkpoint_hour has a row
 -- a job and hour, checkpoint_minute one a minute of a pause.
-with pause as (
+-- The first hour of a chain also claims the pauses before it that made the pattern known.
+with paused_minute as (
+    select chain, hour_us as found_us, hour_us, minute, true as own
+    from checkpoint_minute
+    union all
+    select chain, hour_us, minute * 60000000 // 3600000000 * 3600000000, minute, false
+    from checkpoint_earlier
+),
+pause as (
     select
         m.chain,
+        m.found_us,
         m.hour_us,
         h.run_id,
         h.device_id,
-        min(d.start_us) as start_us,
+        min(d.start_us) filter (where m.own) as start_us,
         sum(d.gap_us) as gap_us,
         -- The ledger counts a pause of 15 minutes and more as hoarded; idle-hoarding leaves it to this rule.
         sum(d.hoarded_us) as hoarded_us
-    from checkpoint_minute m
+    from paused_minute m
     join held h on h.chain = m.chain
     join device_minute d
         on d.device_id = h.device_id and d.start_us >= h.start_us and d.start_us < h.end_us
         and d.hour_us = m.hour_us and d.start_us // 60000000 = m.minute
-    where d.cluster = $cluster and d.hour_us >= $since_us and d.hour_us < $until_us
-    group by m.chain, m.hour_us, h.run_id, h.device_id
+    where d.cluster = $cluster and d.hour_us >= $from_us and d.hour_us < $until_us
+    group by m.chain, m.found_us, m.hour_us, h.run_id, h.device_id
 ),
 bucket_time as (
     select
@@ -29,12 +38,12 @@ bucket_time as (
     from pause p
     join ledger_hour l
         on l.device_id = p.device_id and l.run_id = p.run_id and l.hour_us = p.hour_us
-    where l.cluster = $cluster and l.hour_us >= $since_us and l.hour_us < $until_us
+    where l.cluster = $cluster and l.hour_us >= $from_us and l.hour_us < $until_us
 ),
 claimed as (
     select
         chain,
-        hour_us,
+        found_us as hour_us,
         min(start_us) as start_us,
         list({
             'device_id': device_id,
@@ -52,7 +61,7 @@ claimed as (
         }) as claims
     -- What a checkpoint that hides behind the work would still take.
     from (select *, round($free_ratio * observed_us) as free_us from bucket_time)
-    group by chain, hour_us
+    group by chain, found_us
 ),
 holding as (
     select

@@ -39,3 +39,11 @@ join checkpoint_candidate c using (chain)
 where h.sure
 qualify dense_rank() over (partition by c.number order by h.device_id) <= $devices_max
 order by h.device_id, start_us;
+
+-- A row of checkpoint_known is a candidate and an hour in which it was found to stop at regular times before.
+create or replace temp table checkpoint_known as
+select distinct c.number, v.hour_us
+from verdict v
+join job_chain j on j.job_id = v.subject_id and j.chain_start_us = v.cause_us
+join checkpoint_candidate c on c.chain = j.chain
+where v.cluster = $cluster and v.detector = 'checkpoint-stall' and v.subject_kind = 'job';
