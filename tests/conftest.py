@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import duckdb
 import pytest
@@ -27,6 +28,8 @@ LONGEST = (
     "real/test_backfill.py",
 )
 """Files of half a minute and more, longest first."""
+MIGRATING = ("tests/store/", "tests/state/")
+"""The tests that look at how a store and a state on disk are made."""
 FOREIGN = ("GPUWATCH_", "KUBE", "PROMETHEUS_", "RAY_", "SLURM", "SACCT_", "SINFO_", "SQUEUE_", "XDG_")
 """Variables of the user's own clusters and desktop: no test may depend on them."""
 KEPT = ("GPUWATCH_SHARED", "GPUWATCH_TEST_")
@@ -86,8 +89,13 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Stores and states in memory copy the empty tables of the first ones: migrating each takes twice as long."""
+    """New stores and states copy the empty tables of the first ones: migrating each takes several times as long.
+
+    Those of tests/store and tests/state are migrated, as are all that another process opens.
+    """
+    from gpuwatch.core import sqlfile
     from gpuwatch.state import State
+    from gpuwatch.state.core import IDENTITY
     from gpuwatch.store.database import Store
 
     folder = tmp_path_factory.mktemp("migrated")
@@ -96,23 +104,33 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
         first.copy_to(Path(store))
     with State.open("sqlite://") as first_state:
         first_state.copy_to(state)
+    with closing(sqlite3.connect(state)) as saved:
+        statements = [line for line in saved.iterdump() if line not in ("BEGIN TRANSACTION;", "COMMIT;")]
+    migrations = sqlfile.names_in("schema")
     migrate_store, migrate_state = Store._migrate, State._migrate
 
+    def copies(path: str | Path | None) -> bool:
+        """Whether what is opened there may be a copy."""
+        return not path or not os.environ.get("PYTEST_CURRENT_TEST", "").startswith(MIGRATING)
+
     def copy_store(opened: Store) -> None:
+        if copies(opened.path) and not opened.sql("from duckdb_tables()") and sqlfile.names_in("schema") == migrations:
+            name = opened.sql("select current_database()")[0][0]
+            opened._connection.execute(f"attach '{store}' as empty (read_only)")
+            opened._connection.execute(f'copy from database empty to "{name}"')
+            opened._connection.execute("detach empty")
         if opened.path is not None:
             migrate_store(opened)
-            return
-        opened._connection.execute(f"attach '{store}' as empty (read_only)")
-        opened._connection.execute("copy from database empty to memory")
-        opened._connection.execute("detach empty")
 
     def copy_state(opened: State, create: bool) -> None:
-        if opened.name or opened._engine.dialect.name != "sqlite":
-            migrate_state(opened, create)
-            return
-        with opened._engine.connect() as connection, closing(sqlite3.connect(state)) as saved:
-            raw: Any = connection.connection.driver_connection
-            saved.backup(raw)
+        if create and copies(opened.name) and opened._engine.dialect.name == "sqlite":
+            with opened.transaction(write=True) as connection:
+                if connection.exec_driver_sql("select count(*) from sqlite_master").scalar() == 0:
+                    for statement in statements:
+                        connection.exec_driver_sql(statement)
+                    values = (uuid4().hex, IDENTITY)
+                    connection.exec_driver_sql("update setting set value = ? where name = ?", values)
+        migrate_state(opened, create)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "_migrate", copy_store)

@@ -195,12 +195,12 @@ def test_buckets_of_every_device_hour_add_up_to_what_was_owned(seed: int) -> Non
     fleet = tiny_fleet(seed)
     world = computed(seed)
 
+    gpus = dict(world.store.sql("select device_id, gpu from device"))
     booked: dict[tuple[str, int], Fraction] = defaultdict(Fraction)
     for row in world.rows("ledger_hour"):
         amounts = [row[f"{bucket}_us"] for bucket in ledger_hours.BUCKETS]
         assert min(amounts) >= 0
-        gpu = world.store.sql("select gpu from device where device_id = $d", d=row["device_id"])[0][0]
-        booked[(gpu, row["hour_us"])] += sum(amounts) * Fraction(row["share_num"], row["share_den"])
+        booked[(gpus[row["device_id"]], row["hour_us"])] += sum(amounts) * Fraction(row["share_num"], row["share_den"])
     owned: dict[tuple[str, int], Fraction] = defaultdict(Fraction)
     for gpu, start_us, end_us in owned_gpus(fleet):
         for hour_us in range(start_us // HOUR_US * HOUR_US, end_us, HOUR_US):
