@@ -188,6 +188,62 @@ join last_report s
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
 
+-- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
+create or replace temp table owner_span as
+select
+    s.device_id,
+    c.job,
+    c.namespace,
+    c.pod,
+    c.pod_uid,
+    s.first_us,
+    s.last_us,
+    s.shared
+from context_span s
+join context c using (context_id)
+where c.cluster = $cluster and (c.job is not null or c.pod is not null);
+
+-- A pod whose end is estimated, as marked in its last record, is held while samples name it, at most until it was gone or
+-- another pod has its name.
+update wanted
+set end_us = e.end_us
+from (
+    with guessed as (
+        select
+            pod_uid,
+            namespace,
+            pod,
+            max(end_us) as end_us,
+            min(epoch_us(json_extract_string(labels, '$."gpuwatch.io/ended-by"')::timestamp)) as gone_us
+        from claim
+        where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
+            and pod_uid in (select pod_uid from claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
+        group by all
+        having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false))
+    ),
+    bounded as (
+        select
+            g.pod_uid,
+            g.namespace,
+            g.pod,
+            g.end_us,
+            least(g.gone_us, min(w.start_us)) as gone_us
+        from guessed g
+        left join wanted w
+            on w.pod = g.pod and w.namespace is not distinct from g.namespace and w.pod_uid <> g.pod_uid
+            and w.start_us >= g.end_us
+        group by g.pod_uid, g.namespace, g.pod, g.end_us, g.gone_us
+    )
+    select b.pod_uid, max(least(b.gone_us, o.last_us + n.last_interval_us // 2)) as end_us
+    from bounded b
+    join owner_span o
+        on o.pod = b.pod and o.namespace is not distinct from b.namespace and coalesce(o.pod_uid = b.pod_uid, true)
+        and o.first_us < b.gone_us and o.last_us >= b.end_us
+    join seen n using (device_id)
+    group by b.pod_uid
+) e
+where wanted.scheduler = 'kubernetes' and wanted.pod_uid = e.pod_uid and e.end_us > wanted.end_us;
+
 delete from wanted where end_us <= start_us;
 
 -- A row of nested is a run on a "node" that itself is held by another scheduler's run, and that outer run.
@@ -209,18 +265,3 @@ select run_id, pod_uid, min(units) as units
 from wanted
 where units < 10000
 group by run_id, pod_uid;
-
--- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
-create or replace temp table owner_span as
-select
-    s.device_id,
-    c.job,
-    c.namespace,
-    c.pod,
-    c.pod_uid,
-    s.first_us,
-    s.last_us,
-    s.shared
-from context_span s
-join context c using (context_id)
-where c.cluster = $cluster and (c.job is not null or c.pod is not null);

@@ -1,0 +1,52 @@
+"""Pods whose end no source reports: held up to the last sign of life, in records or in samples."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuwatch.core.clock import rfc3339
+from tests.ledger.test_attribution import FREE, A, of, seen
+from tests.worlds.world import HOUR, Seconds, World, pod, us
+
+
+def lost(uid: str, start: Seconds, alive: Seconds, gone: Seconds, name: str = "p-0", **words: Any) -> dict[str, Any]:
+    """A pod that was last known alive at `alive` and found gone at `gone`."""
+    labels = json.dumps({"app": "x", "gpuwatch.io/ended-by": rfc3339(us(gone))})
+    return pod(name, uid, start, alive, labels=labels, **words)
+
+
+def labelled(end: Seconds, name: str = "p-0") -> list[Any]:
+    """A GPU that is sampled for an hour, with the pod's name up to `end`."""
+    return [seen(A, 0, float(end), pod=name, namespace="lab"), seen(A, float(end), HOUR)]
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        pytest.param([lost("u1", 0, 600, 3000)], 1800, id="up to the last sample with its name"),
+        pytest.param([lost("u1", 0, 600, 1200)], 1200, id="never past the time it was found gone"),
+        pytest.param([lost("u1", 0, 2400, 3000)], 2400, id="never before the last sign of life"),
+        pytest.param([pod("p-0", "u1", 0, 600)], 600, id="an end that is known stays"),
+        pytest.param([lost("u1", 0, 600, 3000), pod("p-0", "u1", 0, 900)], 900, id="an event has dated the end since"),
+    ],
+)
+def test_a_pod_whose_deletion_was_missed_ends(records: list[dict[str, Any]], expected: int) -> None:
+    world = World().add(*labelled(1800), *records).book()
+
+    assert [(0, expected, "u1"), (expected, 3600, FREE)] == of(world, "GPU-a")
+
+
+def test_without_samples_that_name_it_it_ends_at_the_last_sign_of_life() -> None:
+    world = World().add(*labelled(1800, "other"), lost("u1", 0, 600, 3000, gpus="GPU-a")).book()
+
+    assert (0, 600, "u1") in of(world, "GPU-a")
+
+
+def test_the_next_pod_with_the_name_keeps_its_time() -> None:
+    """The samples name the pod, not its UID, and a StatefulSet uses the name again."""
+    world = World().add(*labelled(HOUR), lost("u1", 0, 600, 3000), pod("p-0", "u2", 1500, HOUR)).book()
+
+    assert [(0, 1500, "u1"), (1500, 3600, "u2")] == of(world, "GPU-a")
