@@ -257,9 +257,11 @@ class ClusterChanges:
         return self._objects.knows(kind, namespace, name)
 
     def _set_claims(self, pod: TrackedPod, rows: list[Columns]) -> None:
-        """Keeps profiles as first written: relabelling a node must not create a second claim for a pod."""
+        """Keeps profile, job and run as first written: a new label of node or pod must not create a second claim for it."""
         alike = len(pod.claims) == len(rows)
         for row in rows:
+            if pod.claims:
+                row |= {name: pod.claims[0].get(name) or row[name] for name in ("job_id", "run_key")}
             if row["profile"] is None:
                 kept = pod.claims[0].get("profile") if alike and len(rows) == 1 else None
                 row["profile"] = kept or self._nodes.profile(row["node"])

@@ -29,6 +29,19 @@ QUEUE_KEYS = (
     "queue",
 )
 USER_KEYS = ("gpuwatch.io/user", "hub.jupyter.org/username", "yunikorn.apache.org/username", "user", "username")
+GROUP_KEYS = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "volcano.sh/group-name",
+    "kueue.x-k8s.io/pod-group-name",
+    "pod-group-name",
+)
+"""Labels and annotations with the name of a pod's gang (PodGroup), as coscheduling, Volcano, Kueue and KAI write them."""
+_MADE_GROUP = re.compile(r"(?:podgroup|pg-.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A PodGroup that Volcano or KAI makes for every pod or controller without one: its name means nothing to a person."""
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
 _JOB_LABEL, _ROLE_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
 # Template hashes consist of these characters only; used if a dump lacks the label.
@@ -56,6 +69,10 @@ def owner_of(pod: Object) -> Owner:
     namespace = string(metadata, "namespace") or "default"
     labels, annotations = labels_of(pod), labels_of(pod, "annotations")
     name, run_key = _workload(metadata, labels, pod_name, pod_uid)
+    group = _first(GROUP_KEYS, labels, annotations)
+    if group and run_key == pod_uid and not _MADE_GROUP.fullmatch(group):
+        # Pods of a gang are one run; those without a controller have no other common name.
+        name, run_key = (group if name == pod_name else name), f"group {namespace}/{group}"
     return Owner(
         f"{namespace}/{name}",
         run_key,
