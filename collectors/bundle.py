@@ -63,7 +63,8 @@ class BundlePlan:
 
     cluster: str
     scrape_interval_us: int | None
-    timezone: str
+    timezone: str | None
+    """Of naive times; None: bundle.toml names none."""
     parts: tuple[tuple[str, Path], ...]
     """(import kind, file or folder) in the order to read them, the same on every machine."""
     rates: Path | None
@@ -97,7 +98,7 @@ def plan(path: Path) -> BundlePlan:
     return BundlePlan(
         cluster=settings.get("cluster", DEFAULT_CLUSTER),
         scrape_interval_us=None if interval is None else round(interval * 1_000_000),
-        timezone=settings.get("timezone", "UTC"),
+        timezone=settings.get("timezone"),
         parts=tuple(parts),
         rates=path / "rates.csv" if "rates.csv" in names else None,
         teams=path / "teams.csv" if "teams.csv" in names else None,

@@ -22,6 +22,7 @@ SUFFIXES = (".json", ".json.gz")
 @importer(
     "ray-json",
     "Ray: a saved response (or a directory of them) of api/v0, api/jobs, nodes, or ray list --format json",
+    naive_times=True,
 )
 def read_ray_files(source: Source, rejects: Rejects) -> Rows:
     """Reads all responses of one head together, because jobs, nodes and actors are in different ones.
@@ -45,6 +46,7 @@ def read_ray_files(source: Source, rejects: Rejects) -> Rows:
     for responses in by_head(found, source.path, rejects):
         head = head_state(responses, source.path, rejects)
         yield from batches(with_cluster(rows(head, source.path, rejects), source.cluster))
+        rejects.naive_times |= responses.naive_times
 
 
 def files(path: Path) -> list[str]:

@@ -59,6 +59,8 @@ class Responses:
     items: dict[str, list[tuple[int, Item]]] = field(default_factory=dict)
     at_us: int | None = None
     session: str | None = None
+    naive_times: bool = False
+    """Whether a time was printed without an offset."""
 
     def add(self, item: Any, path: str, line: int, rejects: Rejects) -> None:
         """Adds an item of any list; its kind follows from its members. Anything else is rejected."""
@@ -98,6 +100,7 @@ class Responses:
                 at = local_us(value, self.zone)
             except ValueError:
                 return None
+            self.naive_times = True
             return at if datetime.fromisoformat(value).year > 1970 else None
         exact = int(value) if isinstance(value, str) else value
         if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not isfinite(exact):

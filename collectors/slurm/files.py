@@ -13,7 +13,9 @@ from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
 
 
-@importer("sacct", "Slurm accounting: text of `sacct -P` with its header", ("sacct.txt", "sacct.txt.gz"))
+@importer(
+    "sacct", "Slurm accounting: text of `sacct -P` with its header", ("sacct.txt", "sacct.txt.gz"), naive_times=True
+)
 def read_sacct(source: Source, rejects: Rejects) -> Rows:
     """Allocations and pending requests, streamed line by line."""
     yield from batches(parse_sacct(numbered_lines(source.path, rejects), source, rejects))
@@ -23,6 +25,7 @@ def read_sacct(source: Source, rejects: Rejects) -> Rows:
     "scontrol",
     "Slurm now: text of `scontrol show job -d`, `show node -d`, `show partition` and `show reservation`",
     ("scontrol_job.txt", "scontrol_job.txt.gz", "scontrol_node.txt", "scontrol_node.txt.gz"),
+    naive_times=True,
 )
 def read_scontrol(source: Source, rejects: Rejects) -> Rows:
     """Allocations with device indexes, requests, workloads, nodes, partitions and reservations."""

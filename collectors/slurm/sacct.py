@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
+from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     comment_labels,
@@ -67,7 +68,9 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
             continue
         fields = dict(zip(names, values, strict=True))
         try:
-            yield from fitting(job_rows(fields, clusters.of(fields), tz))
+            rows = fitting(job_rows(fields, clusters.of(fields), tz))
+            rejects.naive_times |= any("naive_zone" in row for _, row in rows)
+            yield from rows
         except ValueError as error:
             rejects.add(str(error), source.path, number, line)
 
@@ -187,6 +190,7 @@ def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -
         "qos": known(fields.get("qos")),
         "name": fields.get("jobname") or None,
         "suspended_us": suspended_us,
+        **as_printed(fields["start"], tz),
     }
 
 
@@ -207,6 +211,7 @@ def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, t
         "account": known(fields.get("account")),
         "queue": known(fields.get("partition")),
         "reason": known(fields.get("reason")),
+        **as_printed(fields.get("submit"), tz),
     }
     return pending_rows(request, jobs, tres_gpus(fields.get("reqtres") or fields["alloctres"]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any
@@ -11,6 +12,7 @@ from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
+from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
 from gpuwatch.collectors.slurm.text import (
@@ -32,6 +34,9 @@ from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_r
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.model import Rejects, Source
 
+_LOCAL_TIME = re.compile(r"[=@]\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?![\d.]*(?:Z|[+-]\d\d))")
+"""A time without an offset: of a job, a boot, a reservation, or the Reason of a node."""
+
 
 def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
     """Yields `claim`, `pending`, `workload`, `node`, `queue` and `reservation` rows of scontrol's text, mixed or not.
@@ -42,7 +47,9 @@ def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[R
     tz = zone(source.timezone)
     for number, record in split_records(lines, source, rejects):
         try:
-            yield from fitting(_record_rows(parse_pairs(record), source, tz))
+            rows = fitting(_record_rows(parse_pairs(record), source, tz))
+            rejects.naive_times |= bool(rows) and any(_LOCAL_TIME.search(text) for text in record)
+            yield from rows
         except ValueError as error:
             rejects.add(str(error), source.path, number, record[0])
 
@@ -154,6 +161,7 @@ def _run(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) -> dict
         "qos": _value(fields, "QOS"),
         "name": fields.get("JobName") or None,
         "suspended_us": suspended_us,
+        **as_printed(first_word(fields, "StartTime"), tz),
     }
 
 
@@ -171,6 +179,7 @@ def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo
         "account": _value(fields, "Account"),
         "queue": _value(fields, "Partition"),
         "reason": _value(fields, "Reason"),
+        **as_printed(first_word(fields, "SubmitTime"), tz),
     }
     return pending_rows(request, jobs, _requested(fields))
 

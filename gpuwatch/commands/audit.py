@@ -157,9 +157,7 @@ def _of_bundle(
             f"--bundle {bundle}: {'is a file' if bundle.exists() else 'no such directory'}; a bundle is a directory"
         )
     with _aside(config) as (store, state, settings), progress("audit") as step:
-        report = import_paths(
-            store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), timezone="UTC", progress=step
-        )
+        report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
         print_report(report)
         return _scorecard(context, store, state, settings, span, step)
 

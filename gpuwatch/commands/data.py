@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuwatch.commands.imports import forget as forget_import
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -39,26 +40,39 @@ STOP_FIRST = "stop it, import, then start it again; only bills can be imported w
 
 def import_(
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="bundle, openmetrics, sacct, k8s-json, ...")],
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or directories.")],
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="bundle, openmetrics, sacct, k8s-json, ...")
+    ] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help="Files or directories.")] = None,
     data: DataOption = DEFAULT_DATA,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the data.")] = None,
     timezone: Annotated[
-        str, typer.Option("--timezone", metavar="TZ", help="Time zone of local times without an offset.")
-    ] = "UTC",
+        str | None,
+        typer.Option("--timezone", metavar="TZ", help="Time zone of local times without an offset. Default: UTC."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if any row was rejected.")] = False,
+    forget: Annotated[
+        int | None, typer.Option("--forget", metavar="ID", min=1, help="Take an import back; see gpuwatch imports.")
+    ] = None,
     new_state: NewStateOption = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Import history from files. Importing a file twice changes nothing."""
+    """Import history from files. Importing a file twice changes nothing; with other options, it replaces the first time."""
     from gpuwatch.commands.bills import send_bills
     from gpuwatch.core.clock import zone
     from gpuwatch.core.registry import importers
     from gpuwatch.imports.files import import_paths
 
     choose(form, True)
-    zone(timezone)
+    if forget is not None:
+        if kind is not None:
+            raise UsageError("import: --forget takes an id and no KIND or PATH; gpuwatch imports lists the ids")
+        return forget_import(context, forget, data, config, new_state, form)
+    if kind is None or not paths:
+        raise UsageError("import: KIND and PATH are missing, e.g. gpuwatch import bundle DIR; or give --forget ID")
+    if timezone is not None:
+        zone(timezone)
     known = sorted({BUNDLE, *importers()})
     if kind not in known:
         raise UsageError(f"import: unknown kind {kind!r}; known: {', '.join(known)}")

@@ -54,6 +54,12 @@ def post(note: Note, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def delete(note: Note, route: str) -> dict[str, Any]:
+    """The response to a DELETE request."""
+    answer: dict[str, Any] = json.loads(_open(note, Request(f"{note.url}{route}", method="DELETE")) or b"{}")
+    return answer
+
+
 def send(
     note: Note, method: str, route: str, content: bytes, kind: str, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -44,10 +44,7 @@ CLAIM = pa.schema(
     [
         ("cluster", pa.string()),
         ("scheduler", pa.string()),  # slurm | kubernetes | ray
-        (
-            "kind",
-            pa.string(),
-        ),  # its origin: scontrol has devices by node, sacct totals spread over nodes, k8s-json pods
+        ("kind", pa.string()),  # origin: scontrol has devices by node, sacct totals spread over nodes, k8s-json pods
         ("job_id", pa.string()),  # the id of a finding's subject
         ("run_key", pa.string()),  # one run of the job, which findings refer to; unique with job_id
         ("pod_uid", pa.string()),
@@ -72,6 +69,8 @@ CLAIM = pa.schema(
         ("labels", pa.string()),  # JSON object of pod labels, or Slurm comment keys
         ("suspended_us", pa.int64()),  # total time suspended, NULL unknown
         ("fraction", pa.float64()),  # GPUs held if not a whole number (Ray: 0.5), NULL: device_count
+        ("naive_us", pa.int64()),  # start as it was printed, as if it were UTC; NULL: the source gave the offset
+        ("naive_zone", pa.string()),  # IANA name of the zone in which that time was read
     ]
 )
 """A scheduler's record that a run held devices of one type on one node during [start_us, end_us)."""
@@ -95,6 +94,8 @@ PENDING = pa.schema(
         ("reason", pa.string()),
         ("message", pa.string()),  # why the scheduler placed none of its pods, NULL unknown
         ("node_rule", pa.string()),  # JSON: the labels and tolerations that its pods name, NULL unknown or none
+        ("naive_us", pa.int64()),  # submission as it was printed, see CLAIM
+        ("naive_zone", pa.string()),
     ]
 )
 """A request for GPUs that had not started when its record was written."""
@@ -333,10 +334,7 @@ class Records:
 
 @dataclass
 class Rejects:
-    """Rejected input, counted by reason with the first example of each.
-
-    At most MAX_REASONS reasons, with MAX_EXAMPLE characters of an example.
-    """
+    """Rejected input, counted by reason, with the first example of each: at most MAX_REASONS, of MAX_EXAMPLE characters."""
 
     MAX_REASONS = 200
     MAX_EXAMPLE = 200
@@ -344,6 +342,8 @@ class Rejects:
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+    naive_times: bool = False
+    """Whether the input has local times without an offset, which were read in the source's time zone."""
 
     def add(self, reason: str, file: str, line: int, text: str = "", count: int = 1) -> None:
         """Counts `count` rejections for a reason; keeps file, line and text of the first."""

@@ -28,18 +28,22 @@ class Importer:
     read: Read
     suffixes: tuple[str, ...] = ()
     """File names to take when the user names a directory, e.g. (".prom", ".prom.gz")."""
+    naive_times: bool = False
+    """Whether its files may have local times without an offset."""
 
 
 _importers: dict[str, Importer] = {}
 
 
-def importer(kind: str, about: str, suffixes: tuple[str, ...] = ()) -> Callable[[Read], Read]:
+def importer(
+    kind: str, about: str, suffixes: tuple[str, ...] = (), *, naive_times: bool = False
+) -> Callable[[Read], Read]:
     """Registers a reader for an import kind."""
 
     def register(read: Read) -> Read:
         if kind in _importers:
             raise ValueError(f"import kind {kind!r} is registered twice: {_importers[kind].read} and {read}")
-        _importers[kind] = Importer(kind, about, read, suffixes)
+        _importers[kind] = Importer(kind, about, read, suffixes, naive_times)
         return read
 
     return register

@@ -16,8 +16,9 @@ from threading import Lock
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.core.model import Points, Records
-from gpuwatch.imports.files import ImportReport, finish_import, import_records
+from gpuwatch.imports.files import ImportReport, finish_import
 from gpuwatch.imports.history import Chunk, History
+from gpuwatch.imports.provenance import Facts, FileIdentity, ImportRun, import_records
 from gpuwatch.store.database import Store
 from gpuwatch.store.wide_rows import wide
 
@@ -102,7 +103,8 @@ def backfill(
     """
     store.sql("set memory_limit = $limit", limit=MEMORY_LIMIT)
     report = BackfillReport(notes=list(plan.notes))
-    run = _Run(store, history, cluster, report, plan.now_us)
+    noted = ImportRun(store, KIND, history.samples.name, plan.now_us)
+    run = _Run(store, history, cluster, report, plan.now_us, noted)
     parts = []
     if plan.metrics:
         length_us = chunk_us or _length(history.samples.measure(plan.since_us, plan.until_us))
@@ -119,6 +121,7 @@ def backfill(
                 progress(finished, total, f"{part.name} of {rfc3339(start)[:16]}")
     if progress is not None:
         progress(total, total, "sealing")
+    noted.finish(run.repeated)
     finish_import(store, report)
     report.notes += run.warnings()
     return report
@@ -142,6 +145,9 @@ class _Run:
     cluster: str
     report: BackfillReport
     now_us: int
+    noted: ImportRun
+    repeated: list[int] = field(default_factory=list)
+    """Files of spans that earlier runs have completed."""
     _lock: Lock = field(default_factory=Lock)
     _lacking: dict[str, int] = field(default_factory=dict)
 
@@ -165,7 +171,9 @@ class _Run:
     def missing(self, part: _Part, plan: Plan, again: bool) -> list[tuple[int, int]]:
         """The spans of a part that must be read; counts those that earlier runs have completed."""
         done = [] if again else self.done(part.name)
-        self.report.repeated += sum(1 for start, end in done if start < plan.until_us and end > plan.since_us)
+        known = [span for span in done if span[0] < plan.until_us and span[1] > plan.since_us]
+        self.report.repeated += len(known)
+        self.repeated += [self._file(part.name, span).file_id for span in known]
         return list(_spans(plan.since_us, plan.until_us, plan.now_us - SETTLE_US, part.length_us, done))
 
     def read(self, part: _Part, spans: Sequence[tuple[int, int]], jobs: int) -> Iterator[tuple[int, int]]:
@@ -207,11 +215,17 @@ class _Run:
 
     def _store(self, part: str, span: tuple[int, int], chunk: Chunk) -> None:
         complete = not chunk.lacking and span[1] <= self.now_us - SETTLE_US
+        file = self._file(part, span, complete)
+        facts = Facts(f"{self.history.samples.name} {part} {rfc3339(span[0])},{rfc3339(span[1])}", chunk.bytes)
         with self.store.transaction():
             for batch in chunk.batches:
-                self.store.append(batch)
-            if complete:
-                self._record(part, span, chunk)
+                facts.see(batch)
+                self.store.append(batch, file.file_id)
+            facts.records = chunk.samples
+            self.store.sql("delete from import_file where file_id = $file", file=file.file_id)
+            for records in import_records(file, facts, chunk.rejects, self.now_us):
+                self.store.append(records)
+            self.noted.gave(file.file_id)
         self.report.files += 1
         self.report.incomplete += not complete
         self.report.records += chunk.samples
@@ -222,12 +236,10 @@ class _Run:
             if text in self._lacking or len(self._lacking) < MAX_WARNINGS:
                 self._lacking[text] = self._lacking.get(text, 0) + 1
 
-    def _record(self, part: str, span: tuple[int, int], chunk: Chunk) -> None:
-        """Records that a span is complete, and what was rejected in it."""
-        name = f"{self.history.samples.name} {part} {rfc3339(span[0])},{rfc3339(span[1])}"
-        key = self._digest(part, f"{span[0] // SECOND_US}-{span[1] // SECOND_US}"), KIND, self.cluster
-        for records in import_records(key, name, chunk.bytes, chunk.samples, chunk.rejects, self.now_us):
-            self.store.append(records)
+    def _file(self, part: str, span: tuple[int, int], complete: bool = True) -> FileIdentity:
+        """A span as a file. Only complete ones are left out by the next run; for the others its name is no span."""
+        name = f"{span[0] // SECOND_US}-{span[1] // SECOND_US}"
+        return FileIdentity(self._digest(part, name if complete else f"incomplete:{name}"), KIND, self.cluster)
 
     def _digest(self, part: str, span: str) -> str:
         return f"{self.history.identity}:{part}:{span}"

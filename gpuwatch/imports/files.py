@@ -6,20 +6,23 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
-
-import pyarrow as pa
 
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import find_importer, importers, plan_bundle
+from gpuwatch.imports.cards import import_cards
+from gpuwatch.imports.forget import forget_files
+from gpuwatch.imports.provenance import (
+    ASSUMED_ZONE,
+    Facts,
+    FileIdentity,
+    ImportRun,
+    KnownFiles,
+    import_records,
+    known_files,
+    place_of,
+)
 from gpuwatch.imports.read_ahead import OpenFile, Part, read_ahead
-from gpuwatch.policy import ownership
-from gpuwatch.policy.ownership import TeamRule
-from gpuwatch.policy.repository import replace_team_rules
-from gpuwatch.rates import card as rates_card
-from gpuwatch.rates.card import Rate
-from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import drop_late
@@ -30,8 +33,8 @@ ROWS_A_COMMIT = 5_000_000
 INCOMPLETE = "incomplete: %"
 """Pattern of reasons for input that needs another file: its file is read again when it is imported again."""
 DEFAULT_CLUSTER = "default"
-SHOWN_REASONS = 3
-"""Reasons in the message about a card without a valid row."""
+SHOWN_PATHS = 3
+"""Paths in the name of an import."""
 INTERVAL_SETTING = "scrape_interval_us"
 
 
@@ -59,7 +62,6 @@ class ImportReport:
 
 
 Progress = Callable[[int, int, str], None]
-R = TypeVar("R", Rate, TeamRule)
 
 
 def import_paths(
@@ -70,10 +72,11 @@ def import_paths(
     *,
     cluster: str | None,
     now_us: int,
-    timezone: str = "UTC",
+    timezone: str | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Imports files, directories of files, or bundles; repeating an import changes nothing.
+    """Imports files, directories of files, or bundles; repeating an import changes nothing. A file that was imported with
+    another cluster or time zone replaces what it gave before.
 
     Raises UnreadableInput if nothing can be read; an unreadable file among others is listed in the report.
     `progress(done, total, name)` is called before each file. Times are in microseconds.
@@ -84,27 +87,37 @@ def import_paths(
     for path in named:
         _require_path(path)
         if kind == "bundle":
-            parts += _bundle_parts(path, cluster, state, report, now_us)
+            parts += _bundle_parts(path, cluster, timezone, state, report, now_us)
         else:
             parts += parts_of(kind, path, cluster, timezone)
     read = 0
-    known = {tuple(row) for row in store.sql("select digest, kind, cluster from import_file")}
-    known -= _incomplete(store)
+    repeated: list[int] = []
+    known = known_files(store, _incomplete(store))
+    run = ImportRun(store, kind, _paths(named), now_us)
     with closing(read_ahead(parts, known)) as opened:
         for number, file in enumerate(opened):
             if progress is not None:
                 progress(number, len(parts), file.part.path.name)
             try:
-                _import_file(store, file, report, now_us)
+                _import_file(store, file, run, report, now_us)
                 read += 1
             except UnreadableInput as error:
                 report.unreadable.append(str(error))
+                continue
+            if file.known and file.identity is not None:
+                repeated += _repeated(file.identity, known, report, file.part)
+    run.finish(repeated)
     if progress is not None:
         progress(len(parts), len(parts), "sealing")
     if report.unreadable and (read == 0 or any(path.is_file() for path in named)):
         raise UnreadableInput("; ".join(report.unreadable[:5]))
     finish_import(store, report)
     return report
+
+
+def _paths(named: Sequence[Path]) -> str:
+    shown = ", ".join(str(path) for path in named[:SHOWN_PATHS])
+    return f"{shown} and {len(named) - SHOWN_PATHS} more" if len(named) > SHOWN_PATHS else shown
 
 
 def _require_path(path: Path) -> None:
@@ -129,7 +142,7 @@ def seal_all(store: Store) -> int:
     return 0 if newest is None else store.seal(newest + 1)
 
 
-def parts_of(kind: str, path: Path, cluster: str | None, timezone: str) -> list[Part]:
+def parts_of(kind: str, path: Path, cluster: str | None, timezone: str | None) -> list[Part]:
     """The files of a kind at a path: itself, or those in the directory. Raises UnreadableInput if there are none."""
     importer = find_importer(kind)
     if path.is_dir() and importer.suffixes:
@@ -141,7 +154,9 @@ def parts_of(kind: str, path: Path, cluster: str | None, timezone: str) -> list[
     return [Part(kind, p, cluster or DEFAULT_CLUSTER, timezone, cluster is not None) for p in files]
 
 
-def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportReport, now_us: int) -> list[Part]:
+def _bundle_parts(
+    path: Path, cluster: str | None, timezone: str | None, state: State, report: ImportReport, now_us: int
+) -> list[Part]:
     plan = plan_bundle(path)
     name = cluster or plan.cluster
     report.notes += [f"{path}: missing {text}" for text in plan.missing]
@@ -152,52 +167,20 @@ def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportR
         raise UnreadableInput(
             f"{path}: nothing to import; a bundle has metrics/, slurm/, k8s/, topo/, rates.csv or teams.csv"
         )
-    _import_cards(plan.rates, plan.teams, state, report, now_us)
+    report.rejects += import_cards(plan.rates, plan.teams, state, now_us, report.notes, report.unreadable)
     known = importers()
     parts = []
     for kind, file in plan.parts:
         if kind in known:
-            parts.append(Part(kind, file, name, plan.timezone))
+            parts.append(Part(kind, file, name, timezone or plan.timezone))
         else:
             report.notes.append(f"{file}: kind {kind} cannot be imported by this version; left out")
     return parts
 
 
-def _import_cards(
-    rate_file: Path | None, team_file: Path | None, state: State, report: ImportReport, now_us: int
-) -> None:
-    """Replaces rates and team rules by those in rates.csv and teams.csv, unless a file has no valid row."""
-    if rate_file is not None:
-        _import_card(rate_file, rates_card.parse_rates, replace_rates, state, report, now_us)
-    if team_file is not None:
-        _import_card(team_file, ownership.parse_teams, replace_team_rules, state, report, now_us)
-
-
-def _import_card(
-    file: Path,
-    parse: Callable[[bytes, str, Rejects], Sequence[R]],
-    replace: Callable[[State, Sequence[R], str, str, int], object],
-    state: State,
-    report: ImportReport,
-    now_us: int,
-) -> None:
-    rejects = Rejects()
-    try:
-        rows = parse(file.read_bytes(), str(file), rejects)
-        if rows:
-            replace(state, rows, "import", file.name, now_us)
-        else:
-            problems = report.unreadable if rejects.total else report.notes
-            reasons = "".join(f"; {reason}" for reason in list(rejects.counts)[:SHOWN_REASONS])
-            problems.append(f"{file}: no valid row; the previous rows remain in force{reasons}")
-    except (UnreadableInput, OSError) as error:
-        report.unreadable.append(str(error))
-    if rejects.total:
-        report.rejects.append(rejects)
-
-
-def _import_file(store: Store, file: OpenFile, report: ImportReport, now_us: int) -> None:
-    records = stored = 0
+def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportReport, now_us: int) -> None:
+    facts = Facts(str(file.part.path), file.size, place=place_of(file.part.path))
+    stored = 0
     finished = False
     try:
         while not finished:
@@ -213,13 +196,15 @@ def _import_file(store: Store, file: OpenFile, report: ImportReport, now_us: int
                     file.taken()
                     if isinstance(batch, Points) and now_us > 0:
                         batch = in_time(batch, history(now_us), str(file.part.path), file.rejects)
-                    appended = store.append(batch)
+                    facts.see(batch)
+                    appended = store.append(batch, None if file.identity is None else file.identity.file_id)
                     rows += appended
                     if not is_bill_file(batch):
-                        records += batch.rows.num_rows
                         stored += appended
-                if finished and not file.known:
-                    _record(store, file, records, now_us)
+                if finished and not file.known and file.identity is not None:
+                    facts.size = file.size
+                    _record(store, file.identity, facts, file.rejects, now_us)
+                    run.gave(file.identity.file_id)
             report.records, stored = report.records + stored, 0
     finally:
         if file.rejects.total:
@@ -228,6 +213,11 @@ def _import_file(store: Store, file: OpenFile, report: ImportReport, now_us: int
         report.repeated += 1
     else:
         report.files += 1
+    if file.rejects.naive_times and file.part.timezone is None:
+        report.notes.append(
+            f"{file.part.path}: its times have no offset and were read as {ASSUMED_ZONE}; if they are local times, import it "
+            "again with --timezone, which replaces this reading"
+        )
 
 
 def is_bill_file(batch: Records | Points) -> bool:
@@ -235,31 +225,31 @@ def is_bill_file(batch: Records | Points) -> bool:
     return isinstance(batch, Records) and batch.table == "bill_file"
 
 
-def _record(store: Store, file: OpenFile, records: int, now_us: int) -> None:
-    part = file.part
-    if (file.digest, part.kind, part.cluster) in _incomplete(store):
-        key = {"digest": file.digest, "kind": part.kind, "cluster": part.cluster}
+def _record(store: Store, file: FileIdentity, facts: Facts, rejects: Rejects, now_us: int) -> None:
+    """Notes a file that was read to its end. What it gave before with other options goes."""
+    if (file.digest, file.kind, file.cluster) in _incomplete(store):
+        key = {"digest": file.digest, "kind": file.kind, "cluster": file.cluster}
         store.sql("delete from import_file where digest = $digest and kind = $kind and cluster = $cluster", **key)
         store.sql("delete from reject where digest = $digest and kind = $kind and cluster = $cluster", **key)
-    identity = file.digest, part.kind, part.cluster
-    for batch in import_records(identity, str(part.path), file.size, records, file.rejects, now_us):
+    replaced = store.rows("imports/replaced", **vars(file), place=facts.place, file_id=file.file_id)
+    if replaced:
+        forget_files(store, [row["file_id"] for row in replaced], f"{facts.path}: its earlier import")
+    for batch in import_records(file, facts, rejects, now_us):
         store.append(batch)
+    if rejects.naive_times:
+        store.run("imports/read_again", file_id=file.file_id)
 
 
-def import_records(
-    key: tuple[str, str, str], path: str, size: int, records: int, rejects: Rejects, now_us: int
-) -> list[Records]:
-    """The rows about an imported file with the key (digest, kind, cluster): its size in bytes, its number of records,
-    and its rejects.
-    """
-    identity = dict(zip(("digest", "kind", "cluster"), key, strict=True))
-    file = {"path": path, "bytes": size, "records": records, "rejected": rejects.total, "imported_us": now_us}
-    batches = [Records("import_file", pa.Table.from_pylist([identity | file]))]
-    rejected = []
-    for reason, count in rejects.counts.items():
-        name, line, example = rejects.first[reason]
-        rejected.append(identity | {"path": name, "reason": reason, "count": count, "line": line, "example": example})
-    return [*batches, Records("reject", pa.Table.from_pylist(rejected))] if rejected else batches
+def _repeated(file: FileIdentity, known: KnownFiles, report: ImportReport, part: Part) -> list[int]:
+    """The id of a file that was imported before; none if an earlier version imported it, which is noted."""
+    if not known.have_untraced(file):
+        return [file.file_id]
+    if part.timezone is not None and file.zone:
+        report.notes.append(
+            f"{part.path}: an earlier version of gpuwatch imported this file and did not keep the time zone, so it stays as "
+            "it is; to read it in another zone, import into a new data directory"
+        )
+    return []
 
 
 def _incomplete(store: Store) -> set[tuple[str, ...]]:

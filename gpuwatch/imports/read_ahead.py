@@ -13,6 +13,7 @@ from threading import BoundedSemaphore, Event, Thread
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points, Records, Rejects, Rows, Source
 from gpuwatch.core.registry import find_importer
+from gpuwatch.imports.provenance import ASSUMED_ZONE, FileIdentity, KnownFiles
 
 READ_BYTES = 1 << 20
 BATCHES_AHEAD = 3
@@ -26,7 +27,8 @@ class Part:
     kind: str
     path: Path
     cluster: str
-    timezone: str
+    timezone: str | None
+    """Of naive times; None: none was given, they are read in ASSUMED_ZONE."""
     cluster_given: bool = True
     """Whether the user or the bundle named the cluster."""
 
@@ -36,8 +38,8 @@ class OpenFile:
     """A file that another thread reads: its batches come through a short queue, with None at the end."""
 
     part: Part
-    digest: str = ""
     size: int = 0
+    identity: FileIdentity | None = None
     known: bool = False
     rejects: Rejects = field(default_factory=Rejects)
     error: Exception | None = None
@@ -46,7 +48,7 @@ class OpenFile:
     """Signals that a batch was taken from the queue, so that the next one may be added."""
 
 
-def read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[OpenFile, None, None]:
+def read_ahead(parts: list[Part], known: KnownFiles) -> Generator[OpenFile, None, None]:
     """Parses files in a second thread while the first one writes to the store, outside of Python's lock.
 
     At most BATCHES_AHEAD batches wait. Closing the iterator stops the thread after its current batch.
@@ -64,8 +66,11 @@ def read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[Open
             file = OpenFile(part)
             opened.put(file)
             try:
-                file.digest, file.size = digest_of(part.path)
-                file.known = (file.digest, part.kind, part.cluster) in known
+                digest, file.size = digest_of(part.path)
+                local = find_importer(part.kind).naive_times
+                zone = (part.timezone or ASSUMED_ZONE) if local else ""
+                file.identity = FileIdentity(digest, part.kind, part.cluster, zone)
+                file.known = known.have(file.identity)
                 for batch in () if file.known else _batches(part, beside, file.rejects):
                     room.acquire()
                     if stop.is_set():
@@ -101,7 +106,7 @@ def _source(part: Part, beside: tuple[str, ...]) -> Source:
     # A scrape without timestamps has the time of its file. No other format does, because a copy of an old dump is not
     # newer evidence.
     saved_us = part.path.stat().st_mtime_ns // 1000 if part.kind == "openmetrics" else None
-    return Source(str(part.path), part.cluster, part.timezone, saved_us, beside, part.cluster_given)
+    return Source(str(part.path), part.cluster, part.timezone or ASSUMED_ZONE, saved_us, beside, part.cluster_given)
 
 
 def digest_of(path: Path) -> tuple[str, int]:

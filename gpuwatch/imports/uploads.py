@@ -15,7 +15,8 @@ from pathlib import Path
 from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput, UsageError
 from gpuwatch.core.model import Points, Records, Rejects, Source
 from gpuwatch.core.registry import Importer, importers
-from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, import_records, is_bill_file
+from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, is_bill_file
+from gpuwatch.imports.provenance import Facts, FileIdentity, import_records, run_records
 from gpuwatch.imports.read_ahead import digest_of
 from gpuwatch.store.database import Store
 
@@ -97,6 +98,7 @@ class Bills:
     def _imported(self, importer: Importer, room: Path, name: str, beside: Sequence[str]) -> ImportReport:
         path = room / name
         digest, size = digest_of(path)
+        file, facts = FileIdentity(digest, importer.kind, DEFAULT_CLUSTER), Facts(name, size)
         with self._reader() as store:
             before = store.sql(
                 "select count(*) from import_file where digest = $digest and kind = $kind and cluster = $cluster",
@@ -107,25 +109,26 @@ class Bills:
         if before[0][0]:
             return ImportReport(repeated=1)
         together = tuple(str(room / other) for other in {name, *beside})
-        rejects, records = Rejects(), 0
+        rejects = Rejects()
         last: list[Records | Points] = []
         waiting: deque[Future[None]] = deque()
         for batch in importer.read(Source(str(path), DEFAULT_CLUSTER, beside=together), rejects):
+            facts.see(batch)
             if is_bill_file(batch):
                 last.append(batch)
                 continue
-            records += batch.rows.num_rows
             waiting.append(self._sent(name, [batch]))
             if len(waiting) > BATCHES_AHEAD:
                 _stored(waiting.popleft())
         for future in waiting:
             _stored(future)
         rejects.first = {why: (name, line, text) for why, (_, line, text) in rejects.first.items()}
-        key = digest, importer.kind, DEFAULT_CLUSTER
-        done = import_records(key, name, size, records, rejects, self._now_us())
+        done = import_records(file, facts, rejects, self._now_us())
+        with self._reader() as store:
+            done += run_records(store, importer.kind, name, file.file_id, self._now_us())
         # In one transaction with the file's own record, without which its lines do not count.
         _stored(self._sent(name, [*last, *done]))
-        return ImportReport(files=1, records=records, rejects=[rejects] if rejects.total else [])
+        return ImportReport(files=1, records=facts.records, rejects=[rejects] if rejects.total else [])
 
     def _sent(self, name: str, batches: Sequence[Records | Points]) -> Future[None]:
         """Submits batches to the writer's queue as soon as it has space."""

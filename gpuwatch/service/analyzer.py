@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.core.clock import DAY_US
-from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError, StoreBusy
 from gpuwatch.service.priority import yield_to_others
 from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.settings import Settings
@@ -112,6 +113,16 @@ class Analyzer:
         finally:
             self._writing.release()
         return True
+
+    @contextmanager
+    def paused(self, wait_s: float) -> Iterator[None]:
+        """A block in which no pass runs. Raises StoreBusy if the running one does not end in time."""
+        if not self._writing.acquire(timeout=wait_s):
+            raise StoreBusy("an analysis is running; retry when it is done")
+        try:
+            yield
+        finally:
+            self._writing.release()
 
     def run_once(self) -> None:
         """One pass in the caller's thread; only `after` if data, rates, rules and settings are unchanged."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,7 @@ class GroupCommit:
         self._rows = 0
         self._urgent = False  # a sender in the queue is waiting
         self._changed = threading.Condition()
+        self._storing = threading.Lock()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
 
@@ -86,6 +88,12 @@ class GroupCommit:
         """Starts the writer with the label sets already in the store."""
         self._limit.load(self._store)
         self._thread.start()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A block in which no batch is stored; senders wait for its end."""
+        with self._storing:
+            yield
 
     def stop(self) -> None:
         """Writes all accepted batches, then stops the writer."""
@@ -169,7 +177,7 @@ class GroupCommit:
             request.done.set_result(None)
 
     def _append(self, group: list[_Request]) -> None:
-        with self._store.transaction():
+        with self._storing, self._store.transaction():
             for batch in merged([batch for request in group for batch in request.batches]):
                 self._store.append(batch)
 

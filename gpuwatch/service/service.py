@@ -30,6 +30,7 @@ from gpuwatch.service.backup import Backup, backup
 from gpuwatch.service.collect import Collectors, unchanged
 from gpuwatch.service.config import Plan, made
 from gpuwatch.service.group_commit import Batches, GroupCommit
+from gpuwatch.service.imports import Imports
 from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.priority import threads, yield_to_others
 from gpuwatch.service.pushed import Pushed, Received
@@ -125,6 +126,7 @@ class Service:
         self._copying = threading.Lock()
         self._reloading = threading.Lock()
         self._stopped = False
+        self.imports = Imports(store, state, self._analyzer, self._writer, now_us, self.wake)
         self.bills = Bills(self.submit, self.reader, now_us, Path(directory or scratch or "") / ARRIVING)
 
     @classmethod

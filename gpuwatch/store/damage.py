@@ -79,7 +79,8 @@ def check_replayed(connection: duckdb.DuckDBPyConnection, path: Path, file: Path
 
     A log with a whole head and no commit is what a kill during its first transaction leaves: nothing in it was acknowledged.
     """
-    if _replayed_bytes(connection) != 0 or changes != ChangeLog.of(file):
+    replayed = _replayed_bytes(connection)
+    if replayed is None or replayed[0] != 0 or changes != ChangeLog.of(file):
         return
     with changes.path.open("rb") as log_file, mmap(log_file.fileno(), 0, access=ACCESS_READ) as content:
         if _LOG_HEAD.match(content) is None:
@@ -96,8 +97,9 @@ def warn_if_cut(
     replayed = _replayed_bytes(connection)
     if now is None or replayed is None:
         return  # it was folded into the file
-    dropped = changes.size_bytes - replayed
-    if dropped <= max(64, changes.size_bytes // 1000):  # DuckDB rounds the size that it reports
+    used, rounding = replayed
+    dropped = changes.size_bytes - used
+    if dropped <= max(64, rounding):
         return
     newest = newest_us()
     log.warning(
@@ -122,8 +124,13 @@ def log_damaged(changes: ChangeLog, path: Path, file: Path, why: str) -> StoreEr
     )
 
 
-def _replayed_bytes(connection: duckdb.DuckDBPyConnection) -> int | None:
-    """The size of the log that DuckDB uses; None if it reports none that can be read."""
+def _replayed_bytes(connection: duckdb.DuckDBPyConnection) -> tuple[int, int] | None:
+    """The size of the log that DuckDB uses, and how much of it DuckDB may have rounded away (it prints one decimal); None
+    if it reports no size that can be read.
+    """
     rows = connection.execute("select wal_size from pragma_database_size()").fetchall()
     found = _SIZE.fullmatch(str(rows[0][0])) if rows else None
-    return None if found is None else int(float(found[1]) * _UNITS[found[2]])
+    if found is None:
+        return None
+    unit = _UNITS[found[2]]
+    return int(float(found[1]) * unit), unit // 10

@@ -29,8 +29,10 @@ WAL_BYTES = "256MB"
 CHECKPOINT_ROOM_BYTES = 64 << 20
 """Space that a checkpoint may need beside the size of the log. One that fills the disk breaks the store until it is reopened."""
 THREADS_MAX = 64
-NOTES = ("import_file", "reject")
+NOTES = ("import_file", "reject", "import_run", "import_given")
 """Tables in which an import notes what it read, beside the records of model.TABLES."""
+TRACED = frozenset({"sample_tail", *TABLES} - {"context", "bill", "bill_file"})
+"""Tables whose rows have the file_id of the imported file that gave them."""
 
 
 class Store(Connection):
@@ -106,8 +108,11 @@ class Store(Connection):
 
     # Writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Records | Points) -> int:
-        """Appends a batch to its table; returns rows appended. Call within a transaction for all-or-nothing."""
+    def append(self, batch: Records | Points, file_id: int | None = None) -> int:
+        """Appends a batch to its table; returns rows appended. Call within a transaction for all-or-nothing.
+
+        `file_id` is that of the imported file which gave the batch.
+        """
         if isinstance(batch, Points):
             batch = Records("sample", wide(batch))
         if batch.rows.num_rows == 0:
@@ -128,14 +133,16 @@ class Store(Connection):
                 return self.run("store/new_context")
             if table == "bill_file":
                 return self.run("store/complete_bill")
-            self.insert(table, names, "batch_rows")
+            self.insert(table, names, "batch_rows", file_id if table in TRACED else None)
         return int(batch.rows.num_rows)
 
-    def insert(self, table: str, names: Sequence[str], source: str) -> None:
+    def insert(self, table: str, names: Sequence[str], source: str, file_id: int | None = None) -> None:
         """Inserts the named columns of `source` into `table`. Names come from our own schemas, never from input."""
         listed = ", ".join(identifier(n) for n in names)
-        text = f"insert into {identifier(table)} ({listed}) select {listed} from {identifier(source)}"
-        self._do(sqlfile.Statement(text, frozenset(), table, inserts=True), {})
+        into, given = (listed, listed) if file_id is None else (f"{listed}, file_id", f"{listed}, $file_id::bigint")
+        text = f"insert into {identifier(table)} ({into}) select {given} from {identifier(source)}"
+        used = frozenset() if file_id is None else frozenset({"file_id"})
+        self._do(sqlfile.Statement(text, used, table, inserts=True), {"file_id": file_id})
 
     def checkpoint(self) -> None:
         """Moves committed changes from the log into the file; not now where another connection is writing, or room lacks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.fields import columns as field_columns
 from gpuwatch.store.connection import Connection, identifier
@@ -12,6 +14,13 @@ _LATE = (
     " and observed_us // 3600000000 in (select hour from late_hour)"
 )
 """Sealed samples of the hours for which others wait."""
+
+_KEY = "device_id, context_id, observed_us"
+_GIVER = (
+    "case when min(file_id) is distinct from max(file_id) or count(file_id) not in (0, count(*)) then -1"
+    " else min(file_id) end"
+)
+"""The file_id of a merged sample: see sql/schema/0018_import.sql."""
 
 
 def seal(store: Connection, before_us: int) -> int:
@@ -43,26 +52,37 @@ def _seal_day(work: Connection, start_us: int, end_us: int) -> int:
         filled |= _filled(work, _LATE, {"start_us": start_us})[1]
     # Most fields are in no sample of a day: sorting only those that are is several times faster.
     present = [column for column in field_columns() if column in filled]
-    names = ", ".join(["device_id", "context_id", "observed_us", *map(identifier, present)])
+    names = ", ".join(["device_id", "context_id", "observed_us", "file_id", *map(identifier, present)])
     source = f"select {names} from {_TAIL}"
     if late_rows:
         work.sql(f"create temp table late_sample as select {names} from {_LATE}", start_us=start_us)
         work.sql(f"delete from {_LATE}", start_us=start_us)
         source += " union all select * from late_sample"
     if repeated or late_rows:
-        merged = ", ".join(f"max({identifier(c)})" for c in present)
-        source = (
-            f"select device_id, context_id, observed_us, {merged} from ({source}) "
-            "group by device_id, context_id, observed_us"
-        )
+        if "file_id" in filled:
+            work.sql(f"insert into sample_origin ({names}) {_origins(names, source)}", **span)
+        source = merged(present, source)
     changed = work.sql(f"insert into sample ({names}) {source} order by device_id, observed_us, context_id", **span)
     work.sql(f"delete from {_TAIL}", **span)
     return int(changed[0][0])
 
 
+def merged(fields: Sequence[str], source: str) -> str:
+    """A select of one sample for each device, label set and instant of `source`, with the larger of repeated readings."""
+    values = "".join(f", max({identifier(column)})" for column in fields)
+    return f"select {_KEY}, {_GIVER}{values} from ({source}) group by {_KEY}"
+
+
+def _origins(names: str, source: str) -> str:
+    """A select of the readings of `source` that several files gave, as each of them gave it."""
+    shared = f"select {_KEY} from ({source}) group by {_KEY} having {_GIVER} = -1"
+    return f"select {names} from ({source}) where file_id is distinct from -1 and ({_KEY}) in ({shared})"
+
+
 def _filled(work: Connection, source: str, span: dict[str, int]) -> tuple[int, set[str]]:
-    """How many samples repeat another one's device, labels and instant, and the fields that any sample has."""
-    counts = ", ".join(f"count({identifier(c)})" for c in field_columns())
+    """How many samples repeat another one's device, labels and instant, and the columns that any sample has."""
+    columns = [*field_columns(), "file_id"]
+    counts = ", ".join(f"count({identifier(c)})" for c in columns)
     keys = "count(distinct (device_id, context_id, observed_us))"
     rows, distinct, *counted = work.sql(f"select count(*), {keys}, {counts} from {source}", **span)[0]
-    return rows - distinct, {column for column, count in zip(field_columns(), counted, strict=True) if count}
+    return rows - distinct, {column for column, count in zip(columns, counted, strict=True) if count}

@@ -1,5 +1,5 @@
 -- A row is the latest record of a pod, or of a run on a node, that has not ended.
-select * exclude (place)
+select * exclude (place, file_id)
 from (
     select
         *,

@@ -1,5 +1,5 @@
 -- A row is the latest record of a queue, or of one flavor of it, that was not deleted.
-select *
+select * exclude (file_id)
 from queue
 where cluster = $cluster
 qualify

@@ -1,5 +1,5 @@
 -- A row is the latest record of a gang, queued workload or application that has not ended, newest first.
-select *
+select * exclude (file_id)
 from workload
 where cluster = $cluster
 qualify

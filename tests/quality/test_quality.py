@@ -104,7 +104,7 @@ def test_what_a_source_refused_is_counted_and_shown(store: Store) -> None:
 def imported(store: Store, kind: str, records: int, refused: int, at_us: int = NOW_US) -> None:
     """A file that was read."""
     store.sql(
-        "insert into import_file values ($k || $r || $n, $k, 'c1', 'dump.txt', 10, $n, $r, $t)",
+        "insert into import_file (digest, kind, cluster, path, bytes, records, rejected, imported_us) values ($k || $r || $n, $k, 'c1', 'dump.txt', 10, $n, $r, $t)",
         k=kind, n=records, r=refused, t=at_us,
     )  # fmt: skip
     if refused:

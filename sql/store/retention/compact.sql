@@ -1,4 +1,5 @@
--- Removes redundant records: those that a live source repeats only to confirm that they still hold.
+-- Removes redundant records: those that a live source, or a file, repeats only to confirm that they still hold. Records of
+-- different files stay apart, because each import can be taken back.
 -- A row of claim is repeated when another differs in its evidence only; the newest is kept.
 delete from claim
 where rowid in (
@@ -8,7 +9,7 @@ where rowid in (
         partition by
             cluster, scheduler, kind, job_id, run_key, pod_uid, pod, namespace, node, gpu_type, profile, device_count,
             device_indexes, gpus, submit_us, start_us, end_us, state, user_name, account, queue, qos, name, labels,
-            suspended_us, fraction
+            suspended_us, fraction, file_id
         order by evidence_us desc nulls last, rowid desc
     ) > 1
 );
@@ -21,7 +22,7 @@ where rowid in (
     window asked as (
         partition by
             cluster, scheduler, job_id, submit_us, start_us, device_count, profile, gpu_type, node_count, user_name,
-            account, namespace, queue, reason
+            account, namespace, queue, reason, file_id
         order by evidence_us nulls first, rowid
     )
     qualify lag(rowid) over asked is not null and lead(rowid) over asked is not null
@@ -33,6 +34,7 @@ where rowid in (
     with versions as (
         select
             rowid as number,
+            file_id,
             cluster,
             scheduler,
             node,
@@ -45,8 +47,11 @@ where rowid in (
     )
     select number
     from versions
-    window history as (partition by cluster, scheduler, node order by observed_us, number)
+    window
+        history as (partition by cluster, scheduler, node order by observed_us, number),
+        own as (partition by file_id, cluster, scheduler, node order by observed_us, number)
     qualify content = lag(content) over history and content = lead(content) over history
+        and content = lag(content) over own and content = lead(content) over own
 );
 
 -- The same for unchanged queues, workloads and reservations.
@@ -55,6 +60,7 @@ where rowid in (
     with versions as (
         select
             rowid as number,
+            file_id,
             cluster,
             scheduler,
             kind,
@@ -73,10 +79,15 @@ where rowid in (
     )
     select number
     from versions
-    window history as (
-        partition by cluster, scheduler, kind, namespace, name, flavor, place order by observed_us, number
-    )
+    window
+        history as (
+            partition by cluster, scheduler, kind, namespace, name, flavor, place order by observed_us, number
+        ),
+        own as (
+            partition by file_id, cluster, scheduler, kind, namespace, name, flavor, place order by observed_us, number
+        )
     qualify content = lag(content) over history and content = lead(content) over history
+        and content = lag(content) over own and content = lead(content) over own
 );
 
 delete from workload
@@ -84,6 +95,7 @@ where rowid in (
     with versions as (
         select
             rowid as number,
+            file_id,
             cluster,
             scheduler,
             kind,
@@ -99,8 +111,11 @@ where rowid in (
     )
     select number
     from versions
-    window history as (partition by cluster, scheduler, kind, uid order by observed_us, number)
+    window
+        history as (partition by cluster, scheduler, kind, uid order by observed_us, number),
+        own as (partition by file_id, cluster, scheduler, kind, uid order by observed_us, number)
     qualify content = lag(content) over history and content = lead(content) over history
+        and content = lag(content) over own and content = lead(content) over own
 );
 
 delete from reservation
@@ -108,6 +123,7 @@ where rowid in (
     with versions as (
         select
             rowid as number,
+            file_id,
             cluster,
             scheduler,
             name,
@@ -120,6 +136,9 @@ where rowid in (
     )
     select number
     from versions
-    window history as (partition by cluster, scheduler, name, start_us order by observed_us, number)
+    window
+        history as (partition by cluster, scheduler, name, start_us order by observed_us, number),
+        own as (partition by file_id, cluster, scheduler, name, start_us order by observed_us, number)
     qualify content = lag(content) over history and content = lead(content) over history
+        and content = lag(content) over own and content = lead(content) over own
 );

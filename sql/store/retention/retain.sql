@@ -24,6 +24,10 @@ where observed_us < $raw_until_us - 10800000000
     and observed_us // 86400000000 in (select day from retired_day)
     and (device_id, observed_us // 3600000000) not in (select (device_id, hour) from edge_hour);
 
+delete from sample_origin
+where observed_us < $raw_until_us - 10800000000
+    and observed_us // 86400000000 in (select day from retired_day);
+
 delete from device_minute where hour_us < $minute_until_us;
 
 delete from device_window where hour_us < $minute_until_us;

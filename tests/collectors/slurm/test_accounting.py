@@ -141,6 +141,8 @@ def test_a_finished_job_is_one_claim_a_node(tmp_path: Path) -> None:
         "labels": '{"team":"v"}',
         "suspended_us": None,
         "fraction": None,
+        "naive_us": start_us,
+        "naive_zone": "UTC",
     } == tables["claim"][0]
 
 

@@ -131,6 +131,8 @@ def test_a_running_job_holds_named_devices(tmp_path: Path, one_line: bool) -> No
         "labels": '{"team":"vision"}',
         "suspended_us": 0,
         "fraction": None,
+        "naive_us": start_us,
+        "naive_zone": "UTC",
     } == tables["claim"][0]
 
 

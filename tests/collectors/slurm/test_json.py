@@ -185,6 +185,8 @@ def test_a_running_job_of_the_controller(tmp_path: Path, new: bool) -> None:
             "labels": '{"team":"v"}',
             "suspended_us": 0,
             "fraction": None,
+            "naive_us": None,
+            "naive_zone": None,
         }
     ] == tables["claim"]
 

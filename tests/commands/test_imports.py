@@ -1,0 +1,85 @@
+"""`gpuwatch imports` and `gpuwatch import --forget`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.cli import run
+from gpuwatch.store.database import Store
+
+HEADER = "JobID|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES\n"
+JOB = "{}|COMPLETED|2026-11-02T10:00:00|2026-11-02T10:00:00|2026-11-02T11:00:00|3600|n1|gres/gpu=2\n"
+
+Capture = pytest.CaptureFixture[str]
+
+
+def sacct(path: Path, *jobs: int) -> Path:
+    path.write_text(HEADER + "".join(JOB.format(job) for job in jobs))
+    return path
+
+
+def listed(data: Path, capsys: Capture) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert 0 == run(["imports", "--data", str(data), "--format", "json"])
+    items: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["items"]
+    return items
+
+
+def test_an_import_is_listed_and_taken_back(tmp_path: Path, capsys: Capture) -> None:
+    data, file = tmp_path / "data", sacct(tmp_path / "sacct.txt", 1, 2)
+    run(["import", "sacct", str(file), "--data", str(data), "--cluster", "c1", "--timezone", "Europe/Berlin"])
+    (item,) = listed(data, capsys)
+
+    assert {
+        "id": 1,
+        "kind": "sacct",
+        "path": str(file),
+        "cluster": "c1",
+        "timezone": "Europe/Berlin",
+        "files": 1,
+        "records": 2,
+        "rejected": 0,
+        "state": "complete",
+    } == {name: value for name, value in item.items() if name != "imported_at"}
+
+    assert 0 == run(["import", "--forget", "1", "--data", str(data), "--format", "json"])
+    assert [{"id": 1, "path": str(file), "files": 1, "kept_files": 0, "records": 2}] == json.loads(
+        capsys.readouterr().out
+    )["items"]
+    assert [] == listed(data, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["import", "--forget", "9"], "import 9: there is none with this id", id="an unknown id"),
+        pytest.param(["import", "sacct", "x", "--forget", "1"], "--forget takes an id and no KIND", id="a file too"),
+        pytest.param(["import"], "KIND and PATH are missing", id="nothing"),
+        pytest.param(["import", "sacct"], "KIND and PATH are missing", id="no path"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, capsys: Capture, words: list[str], message: str) -> None:
+    Store.open(tmp_path).close()
+
+    assert 2 == run([*words, "--data", str(tmp_path), "--new-state"])
+    assert message in capsys.readouterr().err
+
+
+def test_the_assumed_time_zone_is_printed_only_where_times_have_none(tmp_path: Path, capsys: Capture) -> None:
+    file = sacct(tmp_path / "sacct.txt", 1)
+    plain = tmp_path / "epoch.txt"
+    plain.write_text(
+        HEADER + JOB.format(1).replace("2026-11-02T10:00:00", "1793613600").replace("2026-11-02T11:00:00", "1793617200")
+    )
+    errors = []
+    for number, more in enumerate(([], ["--timezone", "UTC"])):
+        run(["import", "sacct", str(file), "--data", str(tmp_path / f"data{number}"), *more])
+        errors.append(capsys.readouterr().err)
+    run(["import", "sacct", str(plain), "--data", str(tmp_path / "data2")])
+    errors.append(capsys.readouterr().err)
+
+    assert [True, False, False] == ["its times have no offset and were read as UTC" in text for text in errors]
