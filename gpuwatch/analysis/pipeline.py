@@ -18,10 +18,12 @@ from gpuwatch.imports.files import INTERVAL_SETTING, seal_all
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger import stranding
 from gpuwatch.ledger.attribution import attribute
+from gpuwatch.ledger.hours import unclosed
 from gpuwatch.policy.repository import share_methods
 from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.store.clock_damage import lost_hours, reopen
 from gpuwatch.store.connection import was_interrupted
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import compact, drop_late, retain, skip_retired
@@ -174,11 +176,19 @@ class _ClusterAnalysis:
         if since_us is not None or until_us is not None:
             store.run("analysis/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
         store.run("analysis/unroll_dirty", cluster=cluster)
+        self._reopen_lost()
         skip_retired(store, cluster)
         changed = stranding.refresh(store, cluster)
         first, last = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
         changed += [hour for hour in (first, last) if hour is not None]
         return [min(changed), max(changed) + HOUR_US] if changed else []
+
+    def _reopen_lost(self) -> None:
+        """Hours that lost their samples are computed again where their devices were owned for longer than is recorded."""
+        lost = lost_hours(self._store, self._cluster)
+        if lost:
+            open_hours = unclosed(self._store, self._cluster, lost[0], lost[-1] + HOUR_US)
+            reopen(self._store, self._cluster, sorted({row["hour_us"] for row in open_hours} & set(lost)))
 
     def _recompute(self, from_us: int, until_us: int) -> None:
         """Recomputes the ledger's dirty hours, and evaluates the rules over this time."""

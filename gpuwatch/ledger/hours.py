@@ -145,8 +145,8 @@ def recompute_dirty(
     return done
 
 
-def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
-    """Raises LedgerDoesNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
+def unclosed(store: Store, cluster: str, start_us: int, end_us: int) -> list[dict[str, Any]]:
+    """The device-hours in the window whose buckets do not equal their capacity, in order of time."""
     dens = [
         row[0]
         for row in store.sql(
@@ -155,7 +155,12 @@ def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
         )
     ]
     scale = lcm(1, *dens)
-    found = store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
+    return store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
+
+
+def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
+    """Raises LedgerDoesNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
+    found = unclosed(store, cluster, start_us, end_us)
     if found:
         row = found[0]
         raise LedgerDoesNotClose(

@@ -57,6 +57,11 @@ def retired_days(store: Store, since_us: int) -> frozenset[int]:
     return frozenset(int(row["day"]) for row in rows)
 
 
+def kept_from(store: Store, settings: Settings, now_us: int) -> int:
+    """The start of the raw samples that retention would keep, counted back from the newest day with samples up to now."""
+    return _past_retention(store, settings, now_us).raw_until_us
+
+
 def _past_retention(store: Store, settings: Settings, now_us: int) -> _Bound:
     most = 1 + max(settings.raw_retention_days, settings.minute_retention_days)
     days = [int(row["day_us"]) for row in store.rows("store/retention/sampled_days", now_us=now_us, most=most)]

@@ -1,11 +1,14 @@
--- Keeps ledger hours whose raw samples are deleted: if recomputed, they would become unobserved.
+-- Keeps ledger hours whose raw samples are deleted or lost: if recomputed, they would become unobserved.
 delete from dirty_hour
 where cluster = $cluster
     and hour_us in (select hour_us from ledger_hour where cluster = $cluster)
-    and hour_us // 86400000000 in (
-        select s.hour_us // 86400000000
-        from context_span s
-        join context c using (context_id)
-        where c.cluster = $cluster
-            and s.hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
+    and (
+        hour_us in (select hour_us from lost_hour where cluster = $cluster)
+        or hour_us // 86400000000 in (
+            select s.hour_us // 86400000000
+            from context_span s
+            join context c using (context_id)
+            where c.cluster = $cluster
+                and s.hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
+        )
     );
