@@ -13,7 +13,15 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 
-KINDS = {"ok": "ok", "late": "warn", "failing": "bad", "never": "bad", "warn": "warn", "fail": "bad"}
+KINDS = {
+    "ok": "ok",
+    "late": "warn",
+    "failing": "bad",
+    "never": "bad",
+    "warn": "warn",
+    "fail": "bad",
+    "not judged": "warn",
+}
 WORDS = {
     "ok": "OK",
     "late": "Late",
@@ -21,6 +29,7 @@ WORDS = {
     "never": "Never seen",
     "warn": "Check",
     "fail": "Fix",
+    "not judged": "Not judged",
 }
 WORST = ("failing", "never", "late", "ok")
 MAX_REJECTS = 5

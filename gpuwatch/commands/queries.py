@@ -202,11 +202,11 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
 
 
 def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
-    """Check the input data and print fixes. Exits with 1 if there are problems."""
+    """Check the input data and print fixes. Exits with 1 if a check found a problem or could not be made."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.output.fix_hints import Advice
     from gpuwatch.output.listing import visible
-    from gpuwatch.quality.doctor import COLUMNS, FAIL, Check, examine, wrong
+    from gpuwatch.quality.doctor import COLUMNS, FAIL, NOT_JUDGED, Check, examine, wrong
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := lockfile.find(data)) is not None:
@@ -217,7 +217,7 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
             checks = examine(store, advice=Advice(program(), str(data)), state=state)
     if chosen == "table":
         # Fixes are for pasting, so they are printed below the line, never wrapped in a table cell.
-        marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL"}
+        marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL", NOT_JUDGED: "?   "}
         lines = []
         for check in checks:
             lines.append(f"{marks[check.status]} {check.id}: {visible(check.what)}")

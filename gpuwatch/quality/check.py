@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-OK, WARN, FAIL = "ok", "warn", "fail"
+OK, WARN, FAIL, NOT_JUDGED = "ok", "warn", "fail", "not judged"
+"""NOT_JUDGED: the check could not be made, because what it reads is missing. It has a fix and is never OK."""
 NAMED_MAX = 8
 """Nodes, owners or reasons that one check lists by name; the rest are counted."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check; `fix` is empty if its status is ok."""
+    """The result of one check; `fix` is empty only if its status is ok."""
 
     id: str
     status: str
@@ -23,6 +24,29 @@ class Check:
     def as_dict(self) -> dict[str, str]:
         """The check as JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the store has for checks to read, and how to add what is missing."""
+
+    measured: bool
+    """Some GPU was measured."""
+    scheduled: bool
+    """A scheduler named a node, a job, or a GPU without measurements."""
+    holds: bool
+    """A job held a GPU in the time that is checked."""
+    held_samples: bool
+    """A GPU was measured while a job held it."""
+    prices: bool
+    """Prices were computed."""
+    measure_fix: str
+    scheduler_fix: str
+
+
+def unjudged(id: str, why: str, fix: str) -> Check:
+    """The result of a check that could not be made."""
+    return Check(id, NOT_JUDGED, f"not judged: {why}", fix)
 
 
 def place(row: dict[str, Any]) -> str:

@@ -8,12 +8,13 @@ from fractions import Fraction
 
 from gpuwatch.hardware import shares
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality.check import NAMED_MAX, OK, WARN, Check, named, place
+from gpuwatch.quality.check import NAMED_MAX, OK, WARN, Check, Evidence, named, place, unjudged
 from gpuwatch.quality.fixes import source_fix
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import conflicts, missing
 
+NO_MEASURED = "no GPU is measured"
 SCHEDULERS = ("slurm", "kubernetes", "ray")
 """Live sources that know a scheduler's nodes."""
 
@@ -45,24 +46,34 @@ def rejects(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
     return Check("rejects", WARN, what, "\n".join([first, *lines]))
 
 
-def unknown(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Check:
+def unknown(store: Store, evidence: Evidence, advice: Advice, sources: Sequence[SourceStatus]) -> Check:
     """GPUs on nodes that no scheduler record names; failing schedulers are listed before missing ones."""
+    if not evidence.measured:
+        return unjudged("unscheduled", NO_MEASURED, evidence.measure_fix)
     rows = [r for r in store.rows("quality/doctor_devices") if r["unknown"]]
     if not rows:
         return Check("unscheduled", OK, "a scheduler knows every node that is measured")
     what = f"{sum(r['unknown'] for r in rows)} GPUs are measured on nodes that no scheduler record names: "
     clusters = sorted({r["cluster"] for r in rows})[:NAMED_MAX]
-    lines = _name_scheduler(clusters, sources) if advice.live else _import_scheduler(clusters, advice)
+    lines = _name_scheduler(clusters, sources) if advice.live else _import_scheduler(store, clusters, advice)
     return Check("unscheduled", WARN, what + named(place(r) for r in rows), "\n".join(lines))
 
 
-def _import_scheduler(clusters: Sequence[str], advice: Advice) -> list[str]:
-    """How to import the scheduler's records without a running server."""
-    lines = ["Import the scheduler's records of the same time, of Slurm or of Kubernetes:"]
-    for option in (f"--cluster {shlex.quote(cluster)}" for cluster in clusters):
-        scontrol, kubectl = f"import scontrol nodes.txt {option}", f"import k8s-json k8s.json {option}"
-        lines.append(f"scontrol show node -d > nodes.txt && {advice.command(scontrol)}")
-        lines.append(f"kubectl get nodes,pods -A -o json > k8s.json && {advice.command(kubectl)}")
+def _import_scheduler(store: Store, clusters: Sequence[str], advice: Advice) -> list[str]:
+    """How to import the scheduler's records without a running server; of both where none is known in a cluster."""
+    lines = ["Import the scheduler's records of the same time, with these nodes:"]
+    for cluster in clusters:
+        option = f"--cluster {shlex.quote(cluster)}"
+        query = (
+            "select distinct scheduler from run where cluster = $c union select scheduler from node where cluster = $c"
+        )
+        known = {row[0] for row in store.sql(query, c=cluster)} & {"slurm", "kubernetes"}
+        if known != {"kubernetes"}:
+            words = f"import scontrol nodes.txt {option}"
+            lines.append(f"scontrol show node -d > nodes.txt && {advice.command(words)}")
+        if known != {"slurm"}:
+            words = f"import k8s-json k8s.json {option}"
+            lines.append(f"kubectl get nodes,pods -A -o json > k8s.json && {advice.command(words)}")
     return lines
 
 
@@ -89,8 +100,10 @@ def _scheduler(source: SourceStatus) -> list[str]:
     return [f"{about} and answers without these nodes: check that `cluster` of the exporters' tables names theirs"]
 
 
-def clusters(store: Store, since_us: int) -> Check:
+def clusters(store: Store, since_us: int, evidence: Evidence) -> Check:
     """GPUs measured in two clusters at the same time: one exporter read under two names."""
+    if not evidence.measured:
+        return unjudged("clusters", NO_MEASURED, evidence.measure_fix)
     rows = store.rows("quality/doctor_clusters", since_us=since_us)
     if not rows:
         return Check("clusters", OK, "every GPU is measured in one cluster")
@@ -102,8 +115,10 @@ def clusters(store: Store, since_us: int) -> Check:
     return Check("clusters", WARN, what + named(f"{r['gpu']} ({', '.join(r['clusters'])})" for r in rows), fix)
 
 
-def exporters(store: Store, since_us: int) -> list[Check]:
+def exporters(store: Store, since_us: int, evidence: Evidence) -> list[Check]:
     """Two exporters of one GPU, and owner labels that come and go."""
+    if not evidence.measured:
+        return [unjudged(name, NO_MEASURED, evidence.measure_fix) for name in ("exporters", "labels")]
     rows = store.rows("quality/doctor_exporters", since_us=since_us)
     twice, absent = [r for r in rows if r["exporters"]], [r for r in rows if not r["exporters"]]
     found = [
@@ -114,8 +129,7 @@ def exporters(store: Store, since_us: int) -> list[Check]:
         what = f"{sum(r['devices'] for r in twice)} GPUs are read twice; only one reading counts: "
         fix = (
             "Keep one exporter and one scrape job for these nodes. To list them: "
-            "count by (instance, job) (DCGM_FI_DEV_FB_USED) in Prometheus, or "
-            "kubectl get pods -A -o wide | grep dcgm-exporter"
+            "count by (instance, job) (DCGM_FI_DEV_FB_USED) in Prometheus; on the node: ss -ltnp | grep 9400"
         )
         found[0] = Check("exporters", WARN, what + named(f"{place(r)} ({r['devices']})" for r in twice), fix)
     if absent:

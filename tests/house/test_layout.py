@@ -18,7 +18,6 @@ MAX_LINES = 300
 LONG_MODULES = {
     "gpuwatch/core/field_data.py",
     "gpuwatch/core/model.py",
-    "gpuwatch/quality/doctor.py",
     "gpuwatch/service/service.py",
     "gpuwatch/settings.py",
 }

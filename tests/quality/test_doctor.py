@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.model import CONTEXT, Records, Rejects, context_key, device_key
 from gpuwatch.ledger import attribution
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality.doctor import AFTER_ANALYSIS, NO_GPU, NOT_ANALYSED, Check, _rate_lines, examine, wrong
+from gpuwatch.quality.doctor import AFTER_ANALYSIS, NO_GPU, NOT_ANALYSED, NOT_JUDGED, Check, _rate_lines, examine, wrong
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.rates.card import parse_rates
 from gpuwatch.store.database import Store
@@ -209,7 +209,7 @@ def test_an_analysed_store_was_looked_at() -> None:
 
     found = examine(world.store)
 
-    assert [] == [check.id for check in found if check.what == NOT_ANALYSED]
+    assert [] == [check.id for check in found if NOT_ANALYSED in check.what]
     assert set(AFTER_ANALYSIS) | {"analysis", "rejects"} == {check.id for check in found}
 
 
@@ -228,7 +228,7 @@ def test_what_is_stored_and_not_analysed_was_not_looked_at(advice: Advice, statu
         found = {check.id: check for check in examine(world.store, advice=advice)}
 
     assert status == found["analysis"].status
-    assert {(name, "warn", NOT_ANALYSED, fix) for name in AFTER_ANALYSIS} == {
+    assert {(name, NOT_JUDGED, f"not judged: {NOT_ANALYSED}", fix) for name in AFTER_ANALYSIS} == {
         (check.id, check.status, check.what, check.fix) for check in found.values() if check.id in AFTER_ANALYSIS
     }
     assert "ok" == found["rejects"].status
@@ -240,7 +240,9 @@ def test_a_fleet_without_gpus_is_not_sent_to_the_analysis_again() -> None:
     found = checks(world.store)
 
     assert ("fail", "no analysed record names a GPU") == (found["analysis"].status, found["analysis"].what)
-    assert {("warn", NO_GPU)} == {(check.status, check.what) for check in found.values() if check.id in AFTER_ANALYSIS}
+    assert {(NOT_JUDGED, f"not judged: {NO_GPU}")} == {
+        (check.status, check.what) for check in found.values() if check.id in AFTER_ANALYSIS
+    }
     assert "analyze" not in found["books"].fix
 
 

@@ -1,0 +1,104 @@
+"""Doctor's checks of who held GPUs: teams, estimated devices, conflicts, and the ledger."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from gpuwatch.core.clock import HOUR_US
+from gpuwatch.core.errors import LedgerDoesNotClose
+from gpuwatch.ledger.hours import check as check_ledger
+from gpuwatch.output.fix_hints import Advice
+from gpuwatch.quality.check import FAIL, NAMED_MAX, OK, WARN, Check, Evidence, named, place, unjudged
+from gpuwatch.store.database import Store
+
+Row = dict[str, Any]
+
+UNALLOCATED_SHARE_MAX = 0.01
+NO_HOLD = "no job that held a GPU is known"
+TRACE = "trace"
+"""In place of a scheduler: the jobs of a published trace without placements."""
+PLACEMENT_FIXES = {
+    "kubernetes": "Kubernetes: let dcgm-exporter label its readings with pods (DCGM_EXPORTER_KUBERNETES=true, with "
+    "/var/lib/kubelet/pod-resources mounted) and scrape it; a dump has no devices.",
+    "ray": "Ray: let dcgm-exporter run on the nodes of the Ray cluster and scrape it, and read the head while jobs run: the GPUs of "
+    "its processes tell which job has which GPU.",
+    TRACE: "The trace has no placements: GPU-seconds are exact, and which GPU a job had stays an estimate.",
+}
+"""How to report the devices of jobs, by scheduler."""
+
+
+def owners(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> Check:
+    """Held time without a team."""
+    if not evidence.holds:
+        return unjudged("owners", NO_HOLD, evidence.scheduler_fix)
+    rows = store.rows("quality/doctor_owners", since_us=since_us)
+    share = sum(r["held_us"] for r in rows) / rows[0]["all_held_us"] if rows else 0.0
+    if share <= UNALLOCATED_SHARE_MAX:
+        return Check("owners", OK, f"{100 * share:.1f} % of held time has no team")
+    lines = list(dict.fromkeys(line for r in rows if (line := _team_line(r))))
+    what = f"{100 * share:.1f} % of held time has no team: it is charged to __unallocated__"
+    return Check("owners", WARN, what, advice.teams(lines[:NAMED_MAX] or ["user,NAME,TEAM"]))
+
+
+def _team_line(row: Row) -> str | None:
+    """An ownership rule that gives this owner a team, by the widest name it has."""
+    for kind, column in (("account", "account"), ("namespace", "namespace"), ("user", "user_name"), ("queue", "queue")):
+        if row[column]:
+            return f"{kind},{row[column]},TEAM"
+    return None
+
+
+def estimated(holds: Sequence[Row], evidence: Evidence, advice: Advice) -> Check:
+    """Jobs whose devices on a node are estimated from a count."""
+    if not evidence.holds:
+        return unjudged("placement", NO_HOLD, evidence.scheduler_fix)
+    rows = [r for r in holds if r["estimated_us"]]
+    if not rows:
+        return Check("placement", OK, "the devices of every job are known")
+    hours = sum(r["estimated_us"] for r in rows) / HOUR_US
+    what = f"{hours:.1f} device-hours belong to jobs whose devices on the node are estimated: {named(place(r) for r in rows)}"
+    schedulers = sorted({scheduler for r in rows for scheduler in r["estimated_by"] or ()})
+    fixes = [PLACEMENT_FIXES[scheduler] for scheduler in schedulers if scheduler in PLACEMENT_FIXES]
+    slurm = [r for r in rows if "slurm" in (r["estimated_by"] or ())]
+    if slurm or not fixes:
+        fixes.insert(0, _slurm_fix(sorted({r["cluster"] for r in slurm}), advice))
+    return Check("placement", WARN, what, "\n".join(fixes))
+
+
+def _slurm_fix(clusters: Sequence[str], advice: Advice) -> str:
+    fix = "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or "
+    if advice.live:
+        return f"{fix}name [[slurm]] in gpuwatch.toml: it asks scontrol while jobs run."
+    fix += "import the output of scontrol while jobs run:"
+    for cluster in clusters[:NAMED_MAX]:
+        words = f"import scontrol jobs.txt --cluster {shlex.quote(cluster)}"
+        fix += f"\nscontrol show job -d > jobs.txt && {advice.command(words)}"
+    return fix
+
+
+def conflicts(holds: Sequence[Row], evidence: Evidence) -> Check:
+    """Devices that two jobs held at once."""
+    if not evidence.holds:
+        return unjudged("conflicts", NO_HOLD, evidence.scheduler_fix)
+    rows = [r for r in holds if r["conflict_us"]]
+    if not rows:
+        return Check("conflicts", OK, "no device is allocated to two jobs at once")
+    hours = sum(r["conflict_us"] for r in rows) / HOUR_US
+    what = f"{hours:.1f} device-hours are allocated to two jobs at once and charged to the newer: {named(place(r) for r in rows)}"
+    fix = "Check that one scheduler owns these nodes and that their records use one time zone (import --timezone)."
+    return Check("conflicts", WARN, what, fix)
+
+
+def books(store: Store, since_us: int, advice: Advice) -> Check:
+    """Whether every GPU-microsecond is in exactly one bucket."""
+    clusters = store.sql("select cluster, min(start_us), max(end_us) from segment group by 1 order by 1")
+    if not clusters:
+        return unjudged("books", "the ledger is empty", advice.book())
+    for cluster, start_us, end_us in clusters:
+        try:
+            check_ledger(store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US)
+        except LedgerDoesNotClose as error:
+            return Check("books", FAIL, str(error), advice.book())
+    return Check("books", OK, "every GPU-microsecond is in exactly one bucket")
