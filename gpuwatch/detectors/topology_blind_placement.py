@@ -49,6 +49,8 @@ def _remedy(e: Evidence) -> str:
 
 
 def _severity(e: Evidence, hours: float) -> str:
+    if e.get("bandwidth_ratio") is None:
+        return "low"
     return "high" if _measured(e) else "medium"
 
 

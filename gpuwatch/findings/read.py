@@ -255,6 +255,13 @@ def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
     ]
 
 
+def main_bucket(declared: str | None, claimed: Mapping[str, Fraction]) -> str | None:
+    """The bucket with most of what the ledger granted; the one that its rule names where it granted nothing."""
+    if declared is None or not claimed:
+        return declared
+    return max(sorted(claimed), key=lambda bucket: (claimed[bucket], bucket == declared))
+
+
 def _finding(row: dict[str, Any], price: Price) -> Finding:
     rule = rule_of(row["detector"])
     stored = json.loads(row["evidence"] or "{}")
@@ -288,7 +295,7 @@ def _finding(row: dict[str, Any], price: Price) -> Finding:
         wasted_gpu_seconds=format_quantity(seconds),
         wasted_cost=None if cost is None else format_quantity(cost, CENT_PLACES),
         currency=price.currency,
-        bucket=row["bucket"],
+        bucket=main_bucket(row["bucket"], price.claimed),
         summary=summary(row["detector"], row["evidence"], row["rule_version"]),
         remedy=remedy(rule, evidence),
         evidence=evidence,

@@ -21,6 +21,7 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import graph
 from gpuwatch.topology.grade import Placement, grade_among
 from gpuwatch.topology.seats import BEYOND, LADDER, Surroundings, surroundings, where
+from gpuwatch.topology.taints import TaintedNodes
 
 TIGHTEST = 8
 """Containers inside nodes, of the kind that has room, whose free GPUs are looked at: the tightest."""
@@ -49,6 +50,7 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
     for gang in gangs:
         by_version[bisect_right(edges, gang.at_us)].append(gang)
     found: dict[int, tuple[Placement, Graph]] = {}
+    tainted = TaintedNodes(store, cluster)
     for same in by_version.values():
         graph_then = graph(store, cluster, same[0].at_us)
         by_place: dict[tuple[str, tuple[str, ...]], list[Gang]] = defaultdict(list)
@@ -63,13 +65,13 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
             own = {gpu for gang in alike for gpu in gang.gpus}
             around = surroundings(graph_then, own.union(mates), model)
             ordered = sorted(alike, key=lambda gang: (gang.at_us, gang.run_id))
-            for gang, free in _with_room(store, cluster, around, ordered):
+            for gang, free in _with_room(store, cluster, around, ordered, tainted):
                 found[gang.run_id] = grade_among(graph_then, around, gang.gpus, free, model), graph_then
     return found
 
 
 def _with_room(
-    store: Store, cluster: str, around: Surroundings, gangs: Sequence[Gang]
+    store: Store, cluster: str, around: Surroundings, gangs: Sequence[Gang], tainted: TaintedNodes
 ) -> Iterator[tuple[Gang, list[str]]]:
     """Gangs, given in order of time, for which a nearer container had room, their own GPUs counted as free; and the free
     GPUs of the tightest of those containers."""
@@ -89,11 +91,15 @@ def _with_room(
         number,
     )
     guessed = _Sweep(store.table("topology/placement/gang_guessed", **span), "place", places)
-    # Whether nodes with unknown links were nearer is not known.
+    # Whether nodes with unknown links were nearer than its own node is not known; one node is nearer than several.
     lit = np.array([around.seats[gpu].island is not None for gpu in names])
     for gang, kind in zip(gangs, lie, strict=True):
-        there = lit & (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)
-        there[[number[gpu] for gpu in gang.gpus]] = True
+        here = lit if kind in NODE_KINDS else np.ones(len(names), bool)
+        there = here & (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)
+        own = [number[gpu] for gpu in gang.gpus]
+        barred = tainted.barred({nodes[n] for n in own}, gang.at_us)
+        there &= ~np.isin(place_of, [places[node] for node in barred if node in places])
+        there[own] = True
         inside = _room_nearer(np.flatnonzero(there), codes, len(gang.gpus), kind)
         if inside is not None:
             yield gang, [names[n] for n in inside]

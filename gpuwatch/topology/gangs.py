@@ -9,6 +9,7 @@ import pyarrow as pa
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.gpu_specs import facts
 from gpuwatch.hardware.link_graph import Graph, farthest
+from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 from gpuwatch.topology.batch import Gang, farther
@@ -20,7 +21,7 @@ GANGS_MAX = 100_000
 LISTED_GPUS_MAX = 64
 """Listed GPUs of the better placement."""
 POOR_GRADES = ("C", "D", "F")
-"""Grades that count as poor if a bandwidth is not known."""
+"""Grades that count as poor inside a node if a bandwidth is not known. Over nodes, any nearer container does."""
 
 _GANG = pa.schema(
     [
@@ -60,7 +61,9 @@ def _poor(found: Placement, ratio_min: float) -> bool:
     if found.grade in (None, "A") or found.best is None:
         return False
     if found.slowdown is None:
-        return found.grade in POOR_GRADES
+        if found.gb_per_s is not None and found.best.gb_per_s is not None:
+            return False
+        return found.grade in POOR_GRADES or found.where.kind not in NODE_KINDS
     return found.slowdown.bandwidth_ratio >= ratio_min
 
 

@@ -97,8 +97,8 @@ def grade_placement(
 ) -> Placement:
     """The placement of a gang of at least two whole GPUs of one model, all of them in `graph.places`.
 
-    `free`: GPUs of the model that were free when it started; its own may be among them. GPUs of nodes with unknown links
-    are left out: whether they were nearer is not known. `alike`: all GPUs that it might have got, held or not.
+    `free`: GPUs of the model that were free when it started; its own may be among them. For a gang on one node, GPUs of nodes
+    with unknown links are left out: whether they were nearer is not known. One node is nearer than several. `alike`: all GPUs that it might have got, held or not.
 
     A: as near as the best that was free, or no slower. B, C, D, F: the slowest link is up to 1.5, 3, 8 times and more
     slower than that of the best; where a bandwidth is not known, up to 1, 2, 3 and more kinds of container farther. No
@@ -113,8 +113,13 @@ def grade_among(
     """Like `grade_placement`, for several gangs on one graph."""
     every = around.seats
     mine = [every[gpu] for gpu in sorted(set(held))]
-    others = [every[gpu] for gpu in sorted(set(free) - set(held)) if gpu in every and every[gpu].island is not None]
     gpus, here = [seat.gpu for seat in mine], where(mine)
+    one_node = here.kind in NODE_KINDS
+    others = [
+        every[gpu]
+        for gpu in sorted(set(free) - set(held))
+        if gpu in every and (every[gpu].island is not None or not one_node)
+    ]
     speed = _speed(graph, gpus, here, model)
     best = _best(graph, mine, others, speed, model)
     reason = _unknown(mine, here, best, model)

@@ -21,6 +21,7 @@ from gpuwatch.topology.derive import graph
 from gpuwatch.topology.gaps import SERVED, links_fix, network_fix
 from gpuwatch.topology.grade import EXPOSED, REASONS, Placement, grade_placement
 from gpuwatch.topology.seats import BEYOND, Seat, Where, seats, spread
+from gpuwatch.topology.taints import TaintedNodes
 
 DEVICES_MAX = 16_384
 """Devices of one gang that are read."""
@@ -112,7 +113,9 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         return result | {"why": _sentence(REASONS["nodes"]), "missing": missing}
     pools = sorted({row["pool"] or "" for row in rows})
     alike = store.rows("topology/placement/alike", cluster=cluster, at_us=at_us, model=model, pools=pools)
-    found = _graded(around, gpus, alike, model)
+    nodes = {gpu: node.name for gpu, place in around.places.items() if (node := place.container("node")) is not None}
+    barred = TaintedNodes(store, cluster).barred({nodes[gpu] for gpu in gpus if gpu in nodes}, at_us)
+    found = _graded(around, gpus, [row for row in alike if nodes.get(row["gpu"]) not in barred], model)
     traffic = _traffic(store, cluster, rows[0], devices, model)
     return result | {
         "grade": found.grade,

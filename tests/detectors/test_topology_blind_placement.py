@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.topology_blind_placement import TOPOLOGY_BLIND_PLACEMENT
+from gpuwatch.findings.read import main_bucket
 from tests.worlds.detectors import IDLE, WORK, Found, Level, level, page_rows, printed_thresholds, us, without
 from tests.worlds.placement import LinkedWorld, talk
+from tests.worlds.subjects import offer
 
 RULE = "topology-blind-placement"
 L40S = "NVIDIA L40S"
@@ -62,6 +65,15 @@ def others(w: LinkedWorld, start: float = 0, end: float = 120, *, free: str = ""
     return w.gang("9", {"n3": rest}, start, end) if rest else w
 
 
+def tainted(w: LinkedWorld, node: str, key: str = "team", at: float = 1) -> LinkedWorld:
+    """A Kubernetes record of a node with a taint, from a minute on."""
+    for minute, taints in ((0, None), (at, [[key, "a", "NoSchedule"]])):
+        offer(
+            w, w.scene + node, w.scene, {}, None, observed_us=us(minute), taints=json.dumps(taints) if taints else None
+        )
+    return w
+
+
 def grown(w: LinkedWorld) -> None:
     """A job of two pods, the second of which begins 35 minutes after the first."""
     fleet(w, {"n1": "0123", "n2": "0123"}).store.sql("delete from claim where job_id = $job", job=f"{w.scene}1")
@@ -94,7 +106,11 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         "n1", "0123", (20, TALKING), start=200
     ),
     "nobody measured the links": lambda w: fleet(w, busy=WORK),
-    "all links are unknown": lambda w: fleet(w, links=False, leaf=None),
+    "one node whose links are unknown": lambda w: fleet(w, {"n1": "0145"}, links=False, leaf=None),
+    "the free node has a taint": lambda w: tainted(others(fleet(w), free=ALL), "n3"),
+    "the free node has a taint of its own": lambda w: tainted(
+        tainted(others(fleet(w), free=ALL), "n1", "gpu"), "n3"
+    ),
     "devices are estimated": lambda w: fleet(w, {"n1": "", "n2": ""}, busy=IDLE)
     .job("2", 4, 5, 120, node="n1")
     .job("2", 4, 5, 120, node="n2"),
@@ -121,6 +137,11 @@ MUST_FIRE: dict[str, Scene] = {
     "over two nodes beside a free one": lambda w: fleet(w),
     "but for others it had been free": lambda w: others(fleet(w), free=ALL),
     "the links of a gang that is still there": lambda w: fleet(w, end=None, heard=MINUTES),
+    "node labels alone: one node beside two": lambda w: fleet(w, links=False, leaf=None),
+    "the taint of the free node is that of its own nodes": lambda w: tainted(
+        tainted(others(fleet(w), free=ALL), "n1"), "n3"
+    ),
+    "the taint came later": lambda w: tainted(others(fleet(w), free=ALL), "n3", at=60),
     "PCIe alone tells": lambda w: fleet(w, busy=WORK | talk(0.0, 4)),
     "PCIe: over sockets beside a free switch": lambda w: fleet(
         w, {"n1": "04"}, nvlink=None, nodes=1, models={"n1": L40S}, busy=WORK | talk(0, 6)
@@ -232,6 +253,26 @@ def test_judging_again_changes_nothing(world: LinkedWorld, judged: Judged) -> No
     world.analyze(now=MINUTES, detectors=[RULE], since_us=us(60), until_us=us(120))
 
     assert [one for found in judged.values() for one in found] == world.findings(RULE)
+
+
+def test_node_labels_alone_claim_nothing(judged: Judged) -> None:
+    """How much slower two nodes are than one is not known."""
+    (found,) = judged["node labels alone: one node beside two"]
+
+    assert (0, 0.4, "low") == (found.wasted_s, found.confidence, severity(found.evidence))
+    assert "not known" in TOPOLOGY_BLIND_PLACEMENT.summary(found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "bucket"),
+    [
+        pytest.param({}, "communication", id="nothing was granted"),
+        pytest.param({"communication": 3, "stalled": 60, "below_roof": 37}, "stalled", id="most of it is stalled"),
+        pytest.param({"communication": 50, "stalled": 50}, "communication", id="as much of its own"),
+    ],
+)
+def test_the_bucket_is_the_one_with_most_of_the_claim(claimed: dict[str, int], bucket: str) -> None:
+    assert bucket == main_bucket("communication", {name: Fraction(us) for name, us in claimed.items()})
 
 
 def severity(told: Mapping[str, Any]) -> str:

@@ -99,7 +99,7 @@ ALL = "01234567"
             PCIE_LEAVES, f"n1:{ALL} n3:{ALL}", f"n2:{ALL}", L40S, ("B", None), id="larger, over leaves, of unknown speed"
         ),
         pytest.param(DARK, "n1:0123", f"n2:{ALL}", H100, (None, "links"), id="the links of its node are unknown"),
-        pytest.param(DARK, "n1:01 n2:01", "n1:2345", H100, (None, "network"), id="nothing is known"),
+        pytest.param(DARK, "n1:01 n2:01", "n1:2345", H100, ("B", None), id="one node is nearer than two, whatever its links"),
         pytest.param(NO_NETWORK, "n1:01 n2:01", "n3:0", H100, (None, "network"), id="over an unknown network"),
         pytest.param(NO_CLIQUE, "a1:01 a2:01", "a1:23", GB200, (None, "domain"), id="maybe one NVLink domain over nodes"),
         pytest.param(RACKS, "a1:0123 a2:0123", "", GB200, ("A", None), id="two nodes of one NVLink domain"),
@@ -126,10 +126,18 @@ def test_own_unknown_places_may_be_as_near() -> None:
     assert (None, "network") == (found.grade, found.reason)
 
 
-def test_free_gpus_of_a_node_without_links_are_no_better_place() -> None:
-    found = judged(fleet(HGX, machine("n9", links=False, leaf="l1", spine="s1")), "n1:01 n2:01", f"n9:{ALL}")
+def test_free_gpus_of_a_node_without_links_are_no_better_place_than_another_node() -> None:
+    found = judged(fleet(PCIE, machine("n9", links=False, model=L40S, leaf="l1")), "n1:04", f"n9:{ALL}", L40S)
 
     assert "A" == found.grade
+
+
+def test_free_gpus_of_a_node_without_links_are_nearer_than_two_nodes() -> None:
+    found = judged(fleet(HGX, machine("n9", links=False, leaf="l1", spine="s1")), "n1:01 n2:01", f"n9:{ALL}")
+
+    assert ("B", None) == (found.grade, found.slowdown)
+    assert found.best is not None
+    assert ("node", "n9") == (found.best.where.kind, found.best.where.name)
 
 
 def test_facts_of_a_gang_over_two_leaves() -> None:
