@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuwatch.audit.decision import (
     HALF,
     IMPORT,
+    NOT_GANGS,
     OBJECTS,
     Decision,
     Row,
@@ -24,6 +25,7 @@ from gpuwatch.rules.layers import HOURS, WEEKS
 MEASURED = ("compute", "memory_roof", "below_roof", "stalled", "communication", "gap", "hoarded")
 """Buckets of held and measured time."""
 TOPOLOGIES = "kubectl get topologies.kueue.x-k8s.io,hypernodes.topology.volcano.sh,resourceflavors -o json"
+SLURM_TOPOLOGY = "scontrol show topology > topology.conf (BUNDLE/slurm/, or: gpuwatch import slurm-topology topology.conf --cluster NAME)."
 SWITCHES = (
     "Accounting does not record --switches: scontrol show job | grep -o 'ReqSwitch=[^ ]*' while jobs run, or enforce it in "
     "job_submit.lua."
@@ -58,9 +60,9 @@ def _topology_visible(facts: Row) -> Decision:
 
     ratio, unknown = weighed(gangs(facts), sees_topology)
     if ratio is None:
-        return scored(
-            id, title, None, "No object shows whether the schedulers know the topology.", f"{TOPOLOGIES} ({IMPORT})"
-        )
+        slurm = all(gang["scheduler"] == "slurm" for gang in gangs(facts))
+        how = SLURM_TOPOLOGY if slurm else f"{TOPOLOGIES} ({IMPORT})"
+        return scored(id, title, None, "No object shows whether the schedulers know the topology.", how)
     sentence = f"{percent(ratio)} of the GPU-hours of gangs were placed by schedulers that know links and switches."
     if ratio < 1:
         sentence += " kube-scheduler alone, and Kueue flavors without topologyName, count GPUs and see no links."
@@ -112,7 +114,7 @@ def fabric(facts: Row) -> list[Decision]:
 def _network_known(facts: Row) -> Decision:
     id, title = "network-told", "Each node's place in the network is known"
     rows = [row for row in facts["topology"] if row["nodes"] > 1]
-    fix = "Slurm: scontrol show topology > topology.conf (BUNDLE/slurm/, or: gpuwatch import slurm-topology topology.conf --cluster NAME). Kubernetes: node labels of Topograph or of the cloud, in kubectl get nodes -o json."
+    fix = _network_fix(facts)
     if not facts["topology"]:
         return scored(id, title, None, "No node with GPUs is known.", fix)
     if not rows:
@@ -122,6 +124,16 @@ def _network_known(facts: Row) -> Decision:
         return scored(id, title, None, f"Known for none of {nodes} nodes.", fix)
     sources = named(sorted({name for row in rows for name in row["network_sources"] or ()}))
     return scored(id, title, placed / nodes, f"Known for {placed} of {nodes} nodes, from {sources}.", fix)
+
+
+def _network_fix(facts: Row) -> str:
+    """How to report the place of nodes in the network, for the schedulers that place work here; for both if none is known."""
+    known = {row["authority"] for row in facts["binder"] if row["authority"] not in NOT_GANGS}
+    slurm = f"Slurm: {SLURM_TOPOLOGY}"
+    labels = "Kubernetes: node labels of Topograph or of the cloud, in kubectl get nodes -o json."
+    if known and "slurm" not in known:
+        return labels
+    return slurm if known == {"slurm"} else f"{slurm} {labels}"
 
 
 def _links_measured(facts: Row) -> Decision:
@@ -178,6 +190,9 @@ def _sources_agree(facts: Row) -> Decision:
     id, title = "one-map", "Topology sources agree"
     if not any(row["linked_nodes"] or row["networked_nodes"] for row in facts["topology"]):
         return nothing(id, title, "No source describes the topology.")
+    sources = ((row["link_sources"] or (), row["network_sources"] or ()) for row in facts["topology"])
+    if all(len(names) < 2 for both in sources for names in both):
+        return nothing(id, title, "One source describes it, so none can disagree.")
     nodes = sum(row["nodes"] for row in facts["topology"])
     odd = len({(row["cluster"], row["child"]) for row in facts["conflicts"]})
     sentence = f"Sources disagree about the place of {odd} of {nodes} nodes." if odd else "No two sources disagree."

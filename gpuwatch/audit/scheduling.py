@@ -129,7 +129,7 @@ def _quotas(facts: Row) -> Decision:
     fix = "Give each a nominalQuota of nvidia.com/gpu (Volcano: deserved and capability; YuniKorn: resources.max; Slurm: sacctmgr modify qos NAME set GrpTRES=gres/gpu=N)."
     rows = _leaves(facts, KINDS)
     if not rows:
-        return scored(id, title, None, "No queue object shows it.", _queue_fix())
+        return scored(id, title, None, "No queue object shows it.", _queue_fix(facts))
     lacking = [row["name"] for row in rows if not row["has_quota"]]
     sentence = f"{len(rows) - len(lacking)} of {len(rows)} queues." + (
         f" Without: {named(lacking)}." if lacking else ""
@@ -142,7 +142,7 @@ def _preemption(facts: Row) -> Decision:
     fix = "Set spec.preemption of the ClusterQueues (Volcano: reclaimable and the preempt action; Slurm: PreemptType and PreemptMode), Never where that is meant."
     rows = _leaves(facts, RULED)
     if not rows:
-        return scored(id, title, None, "No queue object shows it.", _queue_fix())
+        return scored(id, title, None, "No queue object shows it.", _queue_fix(facts))
     lacking = [row["name"] for row in rows if not _ruled(row["preemption"])]
     sentence = f"{len(rows) - len(lacking)} of {len(rows)} queues." + (
         f" Without: {named(lacking)}." if lacking else ""
@@ -156,5 +156,11 @@ def _ruled(preemption: Row | None) -> bool:
     return any(str(value).upper() not in OFF for value in values)
 
 
-def _queue_fix() -> str:
-    return f"{QUEUES} ({IMPORT}); Slurm: [[slurm]] in gpuwatch.toml reads partitions and QOS."
+def _queue_fix(facts: Row) -> str:
+    """How to report queues, for the schedulers that place work here; for both if none is known."""
+    known = {row["authority"] for row in facts["binder"] if row["authority"] not in NOT_GANGS}
+    slurm = "Slurm: [[slurm]] in gpuwatch.toml reads partitions and QOS."
+    if known == {"slurm"}:
+        return slurm
+    objects = f"{QUEUES} ({IMPORT})"
+    return f"{objects}." if known and "slurm" not in known else f"{objects}; {slurm}"

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, NONE, PART, Decision, gangs
+from gpuwatch.audit.evidence import lacking, too_few
 from gpuwatch.audit.fabric import fabric, placement
 from gpuwatch.audit.figures import HOUR_PLACES, hours_text, money_text
 from gpuwatch.audit.partitioning import partitioning
@@ -28,13 +29,9 @@ COST_LIMITS = (Fraction(2, 100), Fraction(10, 100))
 """Parts of the fleet's cost from which the findings of a layer lower its grade by one letter, and by two."""
 CRITICAL = "C"
 """The best grade of a layer with an open critical finding."""
-GRADED_MIN = 0.5
-"""A layer has no grade when a smaller part of its decisions can be graded,"""
-GRADED_COUNT_MIN = 2
-"""or when only one of several can."""
 SHOWN_MAX = 10
 """Findings shown for a layer."""
-NOT_KNOWN = "not known"
+NOT_GRADED = "not graded"
 NOTHING = "nothing to decide"
 
 RULE = (
@@ -43,7 +40,8 @@ RULE = (
     "A layer's points are the mean of its decisions: A from 0.9, B from 0.75, C from 0.5, D from 0.25, F below.",
     "The grade drops a letter if the layer's findings cost 2 % of the fleet's cost in the window, two letters at 10 %.",
     "At best C while a critical finding of the layer is open.",
-    "Not known if less than half of the decisions that arise, or only one of several, can be graded. Unknown is not zero.",
+    "Not graded if less than half of the held GPU time was measured; if less than half of the decisions that arise, or only one"
+    + " of several, can be graded; Placement if no source shows the links of GPUs, Fabric if none reads their traffic. Unknown is not zero.",
 )
 """How grades are computed, as printed on the scorecard."""
 
@@ -69,7 +67,7 @@ def scorecard(facts: Row) -> dict[str, Any]:
         by_layer[layer_of(found["detector"])].append(found)
     layers = [
         {"id": one.id, "name": one.name, "decides": one.decides}
-        | _layer(facts, decided[one.id], by_layer[one.id], window_us)
+        | _layer(facts, one.id, decided[one.id], by_layer[one.id], window_us)
         for one in LAYERS
     ]
     plan = actions(facts["findings"], decided, window_us)
@@ -105,7 +103,7 @@ def worst(card: Row) -> str | None:
 def grade(
     decided: Sequence[Decision], claimed: Fraction | None, cost: Fraction | None, critical: bool = False
 ) -> tuple[str, float | None, int]:
-    """(letter, NOT_KNOWN or NOTHING; points; letters lost to cost) of a layer's decisions, by RULE.
+    """(letter, NOT_GRADED or NOTHING; points; letters lost to cost) of a layer's decisions, by RULE.
 
     `claimed` is what its findings cost in the window, `cost` what the fleet cost; None if unknown. `critical`: one of its
     findings is open and critical.
@@ -114,8 +112,8 @@ def grade(
     ratios = [one.ratio for one in arise if one.ratio is not None]
     if not arise:
         return NOTHING, None, 0
-    if len(ratios) < len(arise) and (len(ratios) < GRADED_COUNT_MIN or len(ratios) < GRADED_MIN * len(arise)):
-        return NOT_KNOWN, None, 0
+    if too_few(decided):
+        return NOT_GRADED, None, 0
     points = sum(ratios) / len(ratios)
     letter = next(name for name, least in GRADES if points >= least)
     lost = 0 if claimed is None or not cost else sum(claimed >= part * cost for part in COST_LIMITS)
@@ -123,15 +121,19 @@ def grade(
     return LETTERS[max(place, LETTERS.index(CRITICAL)) if critical else place], points, lost
 
 
-def _layer(facts: Row, decided: Sequence[Decision], found: Sequence[Row], window_us: int) -> dict[str, Any]:
+def _layer(facts: Row, layer: str, decided: Sequence[Decision], found: Sequence[Row], window_us: int) -> dict[str, Any]:
     claimed = _sum(found, facts["currency"])
     cost = None if facts["cost"] is None else Fraction(facts["cost"])
     claims = _claimed(facts, found, window_us)
     letter, points, lost = grade(decided, claimed, cost, claims["worst"] == "critical")
+    lack = lacking(facts, layer, decided)
+    if lack is not None:
+        letter, points, lost = NOT_GRADED, None, 0
     arise = [one for one in decided if one.state != NONE]
     return {
         "grade": letter if letter in LETTERS else None,
         "grade_words": letter,
+        "not_graded": None if lack is None else lack[0],
         "points": None if points is None else round(points, 4),
         "letters_lost": lost,
         "decisions_judged": sum(one.ratio is not None for one in arise),
@@ -233,7 +235,7 @@ def _empty(facts: Row) -> dict[str, Any]:
         )
         fix = f"Choose a window within: --window {span}"
     blank: dict[str, Any] = {
-        "grade": None, "grade_words": NOT_KNOWN, "points": None, "letters_lost": 0, "decisions_judged": 0,
+        "grade": None, "grade_words": NOT_GRADED, "not_graded": None, "points": None, "letters_lost": 0, "decisions_judged": 0,
         "decisions": [], "defaults": [], "findings_count": 0, "open_count": 0, "worst": None, "gpu_hours": None,
         "unpriced_gpu_hours": None, "cost": None, "cost_a_month": None, "findings": [],
     }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.audit.decision import PART, UNKNOWN, Decision, named
+from gpuwatch.audit.evidence import lacking, too_few
 from gpuwatch.audit.figures import hours_phrase
 
 Row = Mapping[str, Any]
@@ -22,8 +23,22 @@ def unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict[
         for one in many
         if one.state == UNKNOWN
     ]
-    found = [*ungraded, *_unmeasured_hours(facts), *_unplaced_nodes(facts, decided), *_unclear_gangs(facts)]
+    found = [
+        *_no_grades(facts, decided),
+        *ungraded,
+        *_unmeasured_hours(facts),
+        *_unplaced_nodes(facts, decided),
+        *_unclear_gangs(facts),
+    ]
     return [{"layer": layer, "what": what, "fix": fix} for layer, what, fix in found]
+
+
+def _no_grades(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> Iterator[tuple[str, str, str]]:
+    """Layers without a grade; the decisions that each lacks follow on their own."""
+    for layer, many in decided.items():
+        if (lack := lacking(facts, layer, many)) is not None and not too_few(many):
+            what, fix = lack
+            yield layer, f"Not graded: {what}", fix
 
 
 def _unmeasured_hours(facts: Row) -> Iterator[tuple[str, str, str]]:

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.audit.decision import NONE, UNKNOWN, Decision
+from gpuwatch.audit.decision import EXPLICIT, NONE, UNKNOWN, Decision
+from gpuwatch.audit.evidence import lacking
 from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.plan import actions
 from gpuwatch.audit.scheduling import scheduling
-from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, grade, scorecard, worst
+from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade, scorecard, worst
 from gpuwatch.audit.waste import WASTE
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
@@ -98,7 +99,7 @@ def pods(world: World, job: str, nodes: int, **columns: object) -> None:
 def test_of_an_empty_store_nothing_is_known(world: World) -> None:
     found = told(world)
 
-    assert [NOT_KNOWN] * 4 == grades(found)
+    assert [NOT_GRADED] * 4 == grades(found)
     assert [None] * 4 == [layer["grade"] for layer in found["layers"]]
     assert (None, None, None) == (found["window"], found["waste"]["cost"], found["waste"]["gpu_hours"])
     assert [] == found["actions"]
@@ -113,7 +114,7 @@ def test_without_a_scheduler_and_a_topology_no_layer_has_a_grade(world: World) -
 
     found = told(world)
 
-    assert [NOT_KNOWN] * 4 == grades(found)
+    assert [NOT_GRADED] * 4 == grades(found)
     assert [] == [layer["defaults"] for layer in found["layers"] if layer["defaults"]]
     assert {"placement", "partitioning", "scheduling", "fabric"} <= {one["layer"] for one in found["unknown"]}
     assert all(one["fix"] for one in found["unknown"])
@@ -356,9 +357,9 @@ def some(*ratios: float | None) -> list[Decision]:
 @pytest.mark.parametrize(
     ("decisions", "expected"),
     [
-        pytest.param(some(None, None), NOT_KNOWN, id="nothing can be judged"),
-        pytest.param(some(0.0, None, None), NOT_KNOWN, id="one of three is too few, be it a default"),
-        pytest.param(some(1.0, None), NOT_KNOWN, id="one of two is too few, be it explicit"),
+        pytest.param(some(None, None), NOT_GRADED, id="nothing can be judged"),
+        pytest.param(some(0.0, None, None), NOT_GRADED, id="one of three is too few, be it a default"),
+        pytest.param(some(1.0, None), NOT_GRADED, id="one of two is too few, be it explicit"),
         pytest.param([Decision("d", "t", NONE, None, "")], NOTHING, id="nothing arises"),
         pytest.param([], NOTHING, id="nothing at all"),
         pytest.param(some(0.0), "F", id="the only one is left to a default"),
@@ -397,6 +398,43 @@ def test_deciding_more_never_lowers_a_grade(ratios: list[float | None], better: 
 
 def test_the_letters_are_in_order() -> None:
     assert list(LETTERS) == [letter for letter, _ in GRADES]
+
+
+def test_without_measurements_no_layer_has_a_grade(world: World) -> None:
+    """Known links, one scheduler, one map: all decisions that can be graded are taken, and no GPU was measured."""
+    world.node("n1", 0, {"": 4}).node("n2", 0, {"": 4})
+    for number in range(2):
+        add(world, "link", LINK, node=f"n{number + 1}", a="GPU0", b="GPU1", level="NV18")
+    world.job("1", 4, 0, 2 * HOURS, node="n1").job("2", 4, 0, 2 * HOURS, node="n2")
+
+    found = told(world)
+
+    assert {None} == {layer["grade"] for layer in found["layers"]}
+    lacks = [layer["not_graded"] for layer in found["layers"] if layer["grade_words"] == NOT_GRADED]
+    assert lacks
+    assert {"0 % of the held GPU time was measured, and a grade needs 50 %."} == set(lacks)
+    assert any(one["what"].startswith("Not graded: 0 %") and "dcgm-exporter" in one["fix"] for one in found["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("layer", "id", "other"),
+    [("placement", "links-told", "topology-told"), ("fabric", "links-measured", "network-told")],
+)
+def test_a_layer_without_its_own_evidence_is_not_graded(layer: str, id: str, other: str) -> None:
+    """However good the rest is."""
+    facts = {"buckets": {"compute": {"gpu_hours": Fraction(5)}}}
+    good = [Decision(f"{other}-{n}", "t", EXPLICIT, 1.0, "") for n in range(3)]
+    blind = Decision(id, "Links", UNKNOWN, None, "Nobody reads them.", "Read them.")
+
+    assert ("Links: Nobody reads them.", "Read them.") == lacking(facts, layer, [*good, blind])
+    assert None is lacking(facts, layer, [*good, Decision(id, "Links", EXPLICIT, 1.0, "")])
+
+
+@pytest.mark.parametrize(("measured", "graded"), [(Fraction(49), False), (Fraction(50), True)])
+def test_half_of_the_held_time_must_be_measured(measured: Fraction, graded: bool) -> None:
+    facts = {"buckets": {"compute": {"gpu_hours": measured}, "unobserved": {"gpu_hours": 100 - measured}}}
+
+    assert graded == (lacking(facts, "scheduling", some(1.0, 1.0)) is None)
 
 
 # Money -------------------------------------------------------------------------------------------------------------
@@ -549,4 +587,4 @@ def test_a_window_that_the_books_do_not_know_is_not_known(world: World) -> None:
 
     assert found["window"] is None
     assert found["known"] is not None
-    assert [NOT_KNOWN] * 4 == grades(found)
+    assert [NOT_GRADED] * 4 == grades(found)

@@ -103,7 +103,7 @@ def test_a_bundle_without_gpus_is_not_graded(tmp_path: Path, aside: Path) -> Non
     )
     found = told(audit("--bundle", tmp_path / "prices", "--out", tmp_path / "out"))
 
-    assert ["not known"] * 4 == [row["grade"] for row in found["items"]]
+    assert ["not graded"] * 4 == [row["grade"] for row in found["items"]]
     assert found["waste"]["cost"] is None
     assert NAMES == {path.name for path in (tmp_path / "out").iterdir()}
 

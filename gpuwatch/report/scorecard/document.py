@@ -125,7 +125,7 @@ def _numbers(card: Json) -> list[Headline]:
 
 
 def _grade(card: Json, layer: Json) -> Headline:
-    shown = layer["grade"] or ("?" if layer["grade_words"] == "not known" else "\u2013")
+    shown = layer["grade"] or ("?" if layer["grade_words"] == "not graded" else "\u2013")
     points = (
         "" if layer["points"] is None else f"{layer['points']} points, {layer['letters_lost']} letters lost to money"
     )

@@ -50,7 +50,8 @@ def _why(layer: Json) -> str:
     arise = [one for one in layer["decisions"] if one["state"] != "does not arise"]
     evaluated = f"{layer['decisions_judged']} of {len(arise)} relevant decisions could be evaluated."
     if layer["points"] is None:
-        return f"No grade: {evaluated}" if arise else "No grade: no decision is needed here, as far as is known."
+        why = f" Not graded: {layer['not_graded']}" if layer["not_graded"] else ""
+        return f"{evaluated}{why}" if arise else "No grade: no decision is needed here, as far as is known."
     sentences = f"{evaluated} Score: {layer['points']:.2f} of 1."
     lost = layer["letters_lost"]
     if lost:

@@ -67,7 +67,8 @@ class AuditLayer(AuditClaimed):
     name: str
     decides: str
     grade: Literal["A", "B", "C", "D", "F"] | None
-    grade_words: str = Field(description="The grade, `not known`, or `nothing to decide`.")
+    grade_words: str = Field(description="The grade, `not graded`, or `nothing to decide`.")
+    not_graded: str | None = Field(description="What the grade lacks; null with a grade.")
     points: Ratio | None
     letters_lost: int
     decisions_judged: int
