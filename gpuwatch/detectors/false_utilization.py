@@ -40,6 +40,8 @@ _SMALL = "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs
 
 
 def _remedy(e: Evidence) -> str:
+    if e["cause"] == "hung" and e.get("job_ended"):
+        return "Its ranks hung until the job ended. Look at the logs of all ranks for the one that stopped, and set a timeout for collectives."
     return _REMEDIES.get(e["cause"], _SMALL)
 
 

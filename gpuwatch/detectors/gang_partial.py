@@ -17,6 +17,8 @@ def _summary(e: Evidence) -> str:
 
 def _remedy(e: Evidence) -> str:
     rule = "enable all-or-nothing admission (Kueue waitForPodsReady, a PodGroup, Volcano minAvailable)."
+    if e.get("job_ended"):
+        return f"The job has ended. Next time, {rule}"
     if e.get("deadlock_with"):
         return f"Stop one of the gangs so that the other can start, then {rule}"
     return f"Release the members that wait for the others, or free {count(e['missing_devices'], 'device')}; {rule}"

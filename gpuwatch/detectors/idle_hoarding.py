@@ -16,6 +16,10 @@ def _summary(e: Evidence) -> str:
 
 
 def _remedy(e: Evidence) -> str:
+    if e.get("is_serving"):
+        return "Scale the service to zero while no requests come, or share the GPU with others (MIG slice, MPS or time-slicing)."
+    if e.get("job_ended"):
+        return "The job has ended. Next time, ask for the devices that it uses, and let it end when its work is done."
     if e["idle_devices"] < e["devices"]:
         return f"Shrink the request to {count(e['devices'] - e['idle_devices'], 'device')}, or give every rank its own device."
     if e["tier"] == "reclaim":

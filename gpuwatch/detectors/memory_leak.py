@@ -24,6 +24,8 @@ def _summary(e: Evidence) -> str:
 def _remedy(e: Evidence) -> str:
     if e["shape"] == "orphan":
         return "Find the process (nvidia-smi --query-compute-apps=pid,used_memory), kill it, or reset the GPU; then release it."
+    if e.get("job_ended"):
+        return "The job has ended. Before its next run, look for tensors kept across steps (losses, graphs, caches without a bound)."
     return "Look for tensors kept across steps (losses, graphs, caches without a bound); restart from a checkpoint before it is full."
 
 

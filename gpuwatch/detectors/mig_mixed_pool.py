@@ -12,7 +12,7 @@ def _summary(e: Evidence) -> str:
     if not e["starved_requests"]:
         return f"{sentence}: a request cannot choose between them (strategy {e['mig_strategy']})."
     waited = f"{count(e['starved_requests'], 'request')} waited up to {count(e['waited_minutes'], 'minute')} an hour"
-    return f"{sentence}: {waited} for one kind while the other was free."
+    return f"{sentence}: {waited} for one kind while others were free."
 
 
 def _remedy(e: Evidence) -> str:
@@ -25,7 +25,7 @@ MIG_MIXED_POOL = register(
     Rule(
         id="mig-mixed-pool",
         title="MIG and whole GPUs in one pool",
-        why="A job that wants a GPU gets a slice, or waits for one kind while the other is free.",
+        why="A job that wants a GPU gets a slice, or waits for one kind while others are free.",
         bucket="stranded",
         layer="partitioning",
         effort=DAYS,

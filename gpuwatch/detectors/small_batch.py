@@ -16,6 +16,8 @@ def _summary(e: Evidence) -> str:
 
 
 def _remedy(e: Evidence) -> str:
+    if e.get("is_serving"):
+        return "Use continuous batching, or share the GPU with other services (MIG slice, MPS or time-slicing)."
     return (
         "Raise the batch size or use continuous batching: SMs and memory have room. "
         "What cannot be batched shares a GPU (MIG slice, MPS)."

@@ -297,7 +297,7 @@ def _finding(row: dict[str, Any], price: Price) -> Finding:
         currency=price.currency,
         bucket=main_bucket(row["bucket"], price.claimed),
         summary=summary(row["detector"], row["evidence"], row["rule_version"]),
-        remedy=remedy(rule, evidence),
+        remedy=remedy(rule, evidence | {"job_ended": row["job_ended"], "is_serving": row["is_serving"]}),
         evidence=evidence,
         devices=list(row["devices"] or []),
         nodes=list(row["nodes"] or []),

@@ -73,7 +73,10 @@ def summary(detector: str, evidence: str | None, version: str) -> str:
 
 
 def remedy(rule: Rule | None, evidence: Mapping[str, Any]) -> str:
-    """How to end the waste; why it matters for evidence that the rule no longer understands."""
+    """How to end the waste; why it matters for evidence that the rule no longer understands.
+
+    `evidence` may have `job_ended` and `is_serving`: what has ended cannot be released, and a service is never to be ended.
+    """
     if rule is None:
         return ""
     try:

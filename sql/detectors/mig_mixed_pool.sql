@@ -60,6 +60,8 @@ asked as (
         min(submit_us) as from_us,
         coalesce(min(start_us), max(evidence_us)) as to_us,
         max(device_count) as devices,
+        -- Partitions are pools.
+        case when scheduler = 'slurm' then string_split(arg_max(queue, evidence_us), ',') end as pools,
         arg_max(gpu_type, evidence_us) as gpu_type,
         arg_max(reason, evidence_us) as reason
     from pending
@@ -92,8 +94,8 @@ free_hour as (
     group by all
     having sum(l.stranded_us + l.schedulable_us) >= $waited_us_min
 ),
--- What waits for one kind while none of it is free anywhere and the other kind is free in the pool. A free slice of another
--- profile, or a free GPU of a model that it does not take, is not of its kind.
+-- What waits for one kind while none of it is free and something else is free in the pool: the other kind, or slices of other
+-- profiles. A free GPU of a model that it does not take, or in a partition that it does not name, is not of its kind.
 starved as (
     select
         m.hour_us,
@@ -101,12 +103,14 @@ starved as (
         m.model,
         w.job_id,
         w.wants_mig,
+        regexp_extract(lower(w.profile), '[0-9]+g\.[0-9]+gb') as profile,
         w.devices,
         least(w.to_us, m.hour_us + 3600000000) - greatest(w.from_us, m.hour_us) as waited_us
     from mixed m
     join waiting w
         on greatest(w.from_us, m.hour_us) + $waited_us_min <= least(w.to_us, m.hour_us + 3600000000)
         and (w.gpu_type is null or m.model is null or contains(lower(m.model), lower(w.gpu_type)))
+        and coalesce(list_contains(w.pools, m.pool), true)
     where not exists (
         select 1
         from free_hour f
@@ -117,11 +121,12 @@ starved as (
                 = regexp_extract(lower(f.profile), '[0-9]+g\.[0-9]+gb')
             )
             and (w.gpu_type is null or f.model is null or contains(lower(f.model), lower(w.gpu_type)))
+            and coalesce(list_contains(w.pools, f.pool), true)
     )
     and exists (
         select 1
         from free_hour f
-        where f.hour_us = m.hour_us and f.pool = m.pool and f.model is not distinct from m.model and f.is_mig <> w.wants_mig
+        where f.hour_us = m.hour_us and f.pool = m.pool and f.model is not distinct from m.model
     )
 ),
 need as (
@@ -130,6 +135,7 @@ need as (
         pool,
         model,
         wants_mig,
+        list(distinct profile) filter (where profile is not null) as profiles,
         count(distinct job_id) as requests,
         sum(devices) as devices,
         max(waited_us) as waited_us
@@ -141,12 +147,18 @@ lying as (
         f.*,
         n.devices,
         n.waited_us,
-        row_number() over (partition by f.hour_us, f.pool, f.model, f.is_mig order by f.gpu, f.device_id) as place
+        row_number() over (
+            partition by f.hour_us, f.pool, f.model, n.wants_mig order by f.is_mig = n.wants_mig, f.gpu, f.device_id
+        ) as place
     from free_hour f
     join need n
-        on n.hour_us = f.hour_us and n.pool = f.pool and n.model is not distinct from f.model and n.wants_mig <> f.is_mig
+        on n.hour_us = f.hour_us and n.pool = f.pool and n.model is not distinct from f.model
+            and (
+                n.wants_mig <> f.is_mig
+                or not coalesce(list_contains(n.profiles, regexp_extract(lower(f.profile), '[0-9]+g\.[0-9]+gb')), true)
+            )
 ),
--- As many free devices of the other kind as were asked for lie idle for it.
+-- As many free devices of the other kind, then of other profiles, as were asked for are idle meanwhile.
 part as (
     select
         hour_us,
@@ -154,8 +166,12 @@ part as (
         device_id,
         unnest(['stranded', 'schedulable']) as bucket,
         unnest([least(stranded, waited_us), least(schedulable, waited_us - least(stranded, waited_us))]) as us
-    from lying
-    where place <= devices
+    from (
+        select hour_us, pool, device_id, stranded, schedulable, max(waited_us) as waited_us
+        from lying
+        where place <= devices
+        group by hour_us, pool, device_id, stranded, schedulable
+    )
 ),
 claimed as (
     select

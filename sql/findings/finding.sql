@@ -1,4 +1,5 @@
--- A row is a finding with the labels of its run, its team, and its devices and nodes by name.
+-- A row is a finding with the labels of its run, its team, its devices and nodes by name, and whether its job has ended or serves
+-- requests.
 with wanted as (
     select * from finding where list_contains($keys::varchar[], key)
 ),
@@ -16,6 +17,16 @@ select
     coalesce(f.subject_name, r.name, f.subject_id) as name,
     r.user_name,
     coalesce(f.team, t.team, case when f.run_id is null then '__platform__' else '__unallocated__' end) as team,
+    f.subject_kind = 'job' and coalesce(
+        (select bool_and(e.ended) from run e where e.cluster = f.cluster and e.job_id = f.subject_id and e.scheduler = r.scheduler),
+        false
+    ) as job_ended,
+    coalesce(
+        lower(coalesce(r.labels ->> '$."gpuwatch.io/workload-class"', r.labels ->> '$."workload-class"'))
+            in ('inference', 'serving', 'latency-critical')
+        or json_exists(r.labels, '$."serving.kserve.io/inferenceservice"') or json_exists(r.labels, '$."ray.io/serve"'),
+        false
+    ) as is_serving,
     n.devices,
     coalesce(f.nodes, n.nodes) as nodes
 from wanted f

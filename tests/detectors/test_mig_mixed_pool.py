@@ -18,7 +18,9 @@ RULE = "mig-mixed-pool"
 Scene = Callable[[World, str], object]
 
 
-def waits(world: World, job: str, start: float, end: float, devices: int, reason: str, profile: str | None) -> World:
+def waits(
+    world: World, job: str, start: float, end: float, devices: int, reason: str, profile: str | None, **more: object
+) -> World:
     """A request that waits from one minute to another, and is heard of then."""
     row = dict.fromkeys(PENDING.names, None) | {
         "cluster": world.cluster,
@@ -30,6 +32,7 @@ def waits(world: World, job: str, start: float, end: float, devices: int, reason
         "profile": profile,
         "node_count": 1,
         "reason": reason,
+        **more,
     }
     world.store.append(Records("pending", pa.Table.from_pylist([row], schema=PENDING)))
     return world
@@ -123,7 +126,7 @@ def test_a_request_that_waits_for_whole_gpus_while_slices_are_free_is_high(tmp_p
     )
     # One slice for as long as the request waited: half of a GPU for two hours.
     assert Fraction(3600) == sum(granted_s(world, RULE).values()) == one.wasted_s
-    assert "while the other was free" in MIG_MIXED_POOL.summary(one.evidence)
+    assert "while others were free" in MIG_MIXED_POOL.summary(one.evidence)
 
 
 def test_a_request_that_finds_its_kind_elsewhere_does_not_count(tmp_path: Path) -> None:
@@ -140,6 +143,26 @@ def test_a_free_slice_of_another_profile_is_not_what_a_request_waits_for(
 ) -> None:
     world = pool(World(tmp_path), "p", strategy="mixed", whole_held=False, slices_held=False)
     waits(world, "q", 30, 150, 1, "Unschedulable", profile).analyze(180, detectors=[RULE])
+
+    assert findings == len(said(world, RULE))
+
+
+def test_a_request_for_a_profile_counts_where_only_other_profiles_are_free(tmp_path: Path) -> None:
+    """All whole GPUs are held: what is free is two slices of another profile."""
+    world = pool(World(tmp_path), "p", strategy="mixed", slices_held=False)
+    waits(world, "q", 30, 150, 1, "Unschedulable", "1g.10gb").analyze(180, detectors=[RULE])
+    (one,) = said(world, RULE)
+
+    assert ("high", 1, Fraction(3600)) == (one.severity, one.evidence["starved_requests"], one.wasted_s)
+
+
+@pytest.mark.parametrize(("queue", "findings"), [("p", 1), ("elsewhere", 0), ("p,elsewhere", 0)])
+def test_a_slurm_request_waits_for_its_partitions(tmp_path: Path, queue: str, findings: int) -> None:
+    """A whole GPU is free in another partition."""
+    world = pool(World(tmp_path), "p", strategy=None, slices_held=False, scheduler="slurm")
+    offer(world, "other", "elsewhere", {"": 1}, None, scheduler="slurm")
+    world.gpu("spare", (180, IDLE), node="other")
+    waits(world, "q", 30, 150, 1, "Resources", None, scheduler="slurm", queue=queue).analyze(180, detectors=[RULE])
 
     assert findings == len(said(world, RULE))
 

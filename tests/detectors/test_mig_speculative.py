@@ -76,6 +76,24 @@ def test_instances_that_nobody_used_for_a_week_while_another_profile_is_wanted(t
     assert one.wasted_s > 0
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])
+def test_free_slices_of_other_profiles_are_not_what_a_request_waits_for(tmp_path: Path, scheduler: str) -> None:
+    """Slices of 2g.20gb are free on another GPU, and seven of 1g.10gb on this one."""
+
+    def slices(w: World) -> None:
+        for gi in range(1, 8):
+            w.gpu("g", (8 * DAY, IDLE), step_s=840, gi=gi, profile="1g.10gb")
+        w.gpu("h", (8 * DAY, IDLE), step_s=840, gi=1, profile="2g.20gb")
+        message = "0/2 nodes are available: 2 Insufficient nvidia.com/mig-3g.40gb."
+        more = {"namespace": "ml", "message": message} if scheduler == "kubernetes" else {}
+        reason = "Unschedulable" if scheduler == "kubernetes" else "Resources"
+        waits(w, 1, END - 240, END - 60, reason, profile="3g.40gb", job_id="ml/want", scheduler=scheduler, **more)
+
+    [one] = [one for one in judged(tmp_path, slices) if one.subject == "g"]
+
+    assert (7, 2, "3g.40gb") == tuple(one.evidence[n] for n in ("idle_instances", "would_serve", "wanted"))
+
+
 # What fits in their place.
 
 
