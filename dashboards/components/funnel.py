@@ -9,20 +9,20 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import effectiveness, formats, ledger_math, parts
+from gpuwatch.dashboards.components import formats, ledger_math, measures, parts
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell.query import Query
-from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE, STAGES
+from gpuwatch.dashboards.shell.theme import AT_ROOF, BUCKETS, STAGES
 
 
-def card(of_fleet: Row | None, fleet: Row | None, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
+def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
     """From owned to effective: GPU-hours and cost in the window, and GPUs right now.
 
-    `of_fleet`: the stages of the whole fleet as the API computes them.
+    `response`: the ledger response, with the stages and measures as the API computes them.
     """
     priced = pool_stages(sums)
     # The buckets do not show which free GPUs report, only which allocated ones are measured.
-    stages: Row = priced if query.get("pool") else {**(of_fleet or {}), **priced}
+    stages: Row = priced if query.get("pool") else {**(response.get("funnel") or {}), **priced}
     now, team = running(fleet or {}, query), query.get("team")
     whole = formats.number((stages.get("total") or {}).get("gpu_seconds"))
     renamed = {"total": "Held"} if team else {}
@@ -44,10 +44,10 @@ def card(of_fleet: Row | None, fleet: Row | None, sums: Mapping[str, Sum], query
     if not team:
         hint = "GPUs, and MIG slices of partitioned GPUs, in the latest minutes of the ledger"
         columns.append(parts.Column("Now", "r now", hint=hint))
-    effective, partial = effectiveness.worked(sums), effectiveness.measured_partly(sums)
-    note = not_measured(query) if effective is None and partial else None
+    working, partial = measures.share(response, "working"), measures.measured_partly(response)
+    note = not_measured(query) if partial else None
     table = parts.table(columns, rows, label="Funnel")
-    return parts.card(title(effective, partial, "held" if team else "owned"), table, note=note, name="tight")
+    return parts.card(title(working, partial, "held" if team else "owned"), table, note=note, name="tight")
 
 
 def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) -> list[parts.Node]:
@@ -61,12 +61,11 @@ def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) 
     ]
 
 
-def title(effective: Decimal | None, partial: bool, held: str) -> str:
-    """The effective share, and the time that it refers to."""
-    if effective is None:
-        return "Effective GPU time: unknown" if partial else "From owned to effective GPU time"
-    whole = "of the measured GPU time" if partial else f"of the GPU time {held}"
-    return f"{formats.percent(effective)} {whole} was effective"
+def title(working: Decimal | None, partial: bool, held: str) -> str:
+    """The working share; where too little is measured, that."""
+    if working is None:
+        return "Less than half of the GPU time held was measured" if partial else "From owned to effective GPU time"
+    return f"{formats.percent(working)} of the GPU time {held} was working"
 
 
 def not_measured(query: Query) -> Component:
@@ -83,11 +82,11 @@ def pool_stages(sums: Mapping[str, Sum]) -> Row:
         "total": list(sums),
         "allocated": held,
         "active": [name for name in held if name != "hoarded"],
-        "effective": list(PRODUCTIVE),
+        "effective": list(AT_ROOF),
     }
     found = {name: ledger_math.total(sums, names) for name, names in stages.items()}
     rows: Row = {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
-    if effectiveness.unseen(sums) > ledger_math.UNSEEN_MAX:
+    if measures.unseen(sums) > ledger_math.UNSEEN_MAX:
         rows |= {name: {"gpu_seconds": None, "cost": None} for name in ("active", "effective")}
     return rows
 

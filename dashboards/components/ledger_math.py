@@ -11,7 +11,7 @@ from decimal import Decimal
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.components import formats
 from gpuwatch.dashboards.shell.query import Query
-from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE
+from gpuwatch.dashboards.shell.theme import AT_ROOF, BUCKETS
 
 HEAD_PARTS = 24
 """The first 1/24 of the previous window shows whether the ledger covers it."""
@@ -78,14 +78,14 @@ def ratio(part: object, whole: object) -> Decimal | None:
 
 
 def effective(job: Row) -> object:
-    """Productive share of a job's measured time (0..1); None if (nearly) nothing was measured."""
+    """Share of a job's measured time at the roofline (0..1); None if (nearly) nothing was measured."""
     mix = job.get("buckets")
     sizes = {name: formats.number(size) or Decimal(0) for name, size in mix.items()} if isinstance(mix, dict) else {}
     whole, unseen = sum(sizes.values(), Decimal(0)), sizes.get("unobserved", Decimal(0))
     if not whole:
         return job.get("effective_ratio")
     seen = whole - unseen
-    return None if unseen > whole * UNSEEN_MAX else sum(sizes.get(name, Decimal(0)) for name in PRODUCTIVE) / seen
+    return None if unseen > whole * UNSEEN_MAX else sum(sizes.get(name, Decimal(0)) for name in AT_ROOF) / seen
 
 
 def nothing_costs(part: Sum, whole: Sum) -> Decimal | None:
@@ -122,6 +122,8 @@ class Trend:
     step_s: int
     cut: frozenset[int] = frozenset()
     """Indexes of the partial steps at the ends of the window."""
+    claimed: Sequence[float] = ()
+    """GPU-hours of below-peak time that findings claim, per step."""
 
     def share(self, names: Sequence[str], of: Sequence[str] | None = None) -> list[float | None]:
         """The share of some buckets in each step, out of all or out of others."""
@@ -139,15 +141,20 @@ class Trend:
 def trend(rows: Iterable[Row], step: str, window: tuple[datetime, datetime] | None = None) -> Trend:
     """A stepped ledger as one series per bucket. A step without rows is a gap: None in every bucket."""
     cells: dict[str, dict[str, float]] = {}
+    claimed: dict[str, float] = {}
     for row in rows:
         start, seconds = row.get("start"), formats.number(row.get("gpu_seconds"))
         if isinstance(start, str) and seconds is not None:
             of = cells.setdefault(start, {})
             of[str(row.get("bucket"))] = of.get(str(row.get("bucket")), 0.0) + float(seconds) / 3600
+            if row.get("bucket") == "below_roof":
+                lost = formats.number(row.get("avoidable_gpu_seconds")) or Decimal(0)
+                claimed[start] = claimed.get(start, 0.0) + float(lost) / 3600
     starts = sorted(cells)[-MAX_STEPS:]
     names = [bucket.name for bucket in BUCKETS if any(bucket.name in cells[start] for start in starts)]
     hours = {name: [cells[start].get(name) for start in starts] for name in names}
-    return Trend(starts, hours, STEP_S[step], cut_by(window, starts, timedelta(seconds=STEP_S[step])))
+    ends = cut_by(window, starts, timedelta(seconds=STEP_S[step]))
+    return Trend(starts, hours, STEP_S[step], ends, [claimed.get(start, 0.0) for start in starts])
 
 
 def cut_by(window: tuple[datetime, datetime] | None, starts: Sequence[str], step: timedelta) -> frozenset[int]:
@@ -184,13 +191,14 @@ class History:
 async def history(api: Api, query: Query) -> History:
     """Loads the history. The window's totals are loaded separately: summed steps would add up rounding errors."""
     by, step = dimensions("bucket", query), step_of_window(query.window)
+    scope = query.scope | ({"pool": query.get("pool")} if query.get("pool") else {})
     now, stepped, fleet = await asyncio.gather(
-        api.ledger(query.window, by, **query.scope),
-        optional(api.ledger(query.window, by, step, **query.scope)),
+        api.ledger(query.window, by, **scope),
+        optional(api.ledger(query.window, by, step, **scope)),
         optional(api.fleet()),
     )
     past = period_before(window_of(now), query.window, formats.moment((fleet or {}).get("as_of")))
-    before = await if_recorded(api, past, query, api.ledger(text_of(*past), by, **query.scope) if past else None)
+    before = await if_recorded(api, past, query, api.ledger(text_of(*past), by, **scope) if past else None)
     # An incomplete list of steps would look as if the window ended early.
     return History(now, before, None if stepped is None or stepped.get("next") else stepped, step, fleet)
 

@@ -6,20 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import effectiveness, figures, formats, funnel, ledger_math, parts
+from gpuwatch.dashboards.components import figures, formats, funnel, ledger_math, measures, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
-from gpuwatch.dashboards.shell.theme import BUCKETS, Scheme
+from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, Scheme
 
 TOP_FINDINGS = 4
 NOTHING_BEFORE = "no earlier data"
@@ -70,8 +69,8 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 [
                     html.Div(
                         [
-                            funnel.card(data.history.now.get("funnel"), data.fleet, sums, query, currency),
-                            buckets(sums, currency, query),
+                            funnel.card(data.history.now, data.fleet, sums, query, currency),
+                            buckets(data.history.now, sums, currency, query),
                         ],
                         className="column",
                     ),
@@ -95,77 +94,85 @@ def earlier(fleet: Row, query: Query) -> Component | None:
 
 
 def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, query: Query) -> Component:
-    """Cost, productive, allocated, held idle and not measured, each against the previous window."""
-    before = ledger_math.by_key(ledger_math.within(data.history.before, query), "bucket")
-    past = ledger_math.total(before)
+    """Cost and the measures, each against the previous window; what was not measured comes first where that is most."""
+    before = data.history.before
+    past = ledger_math.total(ledger_math.by_key(ledger_math.within(before, query), "bucket"))
     known = ledger_math.comparable(past, whole)
     alone = None if known else NOTHING_BEFORE
     steps = ledger_math.trend(
         ledger_math.within(data.history.stepped, query), data.history.step, ledger_math.window_of(data.history.now)
     )
-    allocated = [bucket.name for bucket in BUCKETS if bucket.allocated]
+    now, partial = data.history.now, measures.measured_partly(data.history.now)
 
-    def part(of: Mapping[str, Sum], names: list[str], all_: Sum) -> Decimal | None:
-        return ledger_math.ratio(ledger_math.total(of, names).seconds, all_.seconds)
-
-    def productive() -> parts.Headline:
-        now, then = effectiveness.worked(sums), effectiveness.worked(before) if known else None
-        partial = effectiveness.measured_partly(sums)
-        alike = then is not None and not partial and not effectiveness.measured_partly(before)
+    def share(name: str, good_up: bool | None, href: str | None = None) -> parts.Headline:
+        part, then = measures.share(now, name), measures.share(before, name) if known else None
+        if name == "not_measured":
+            part = ledger_math.ratio(measures.measure(now, name).get("gpu_seconds"), whole.seconds)
+            then = (
+                ledger_math.ratio(measures.measure(before or {}, name).get("gpu_seconds"), past.seconds)
+                if known
+                else None
+            )
+        good = None if good_up is None or part is None or then is None else (part >= then) is good_up
         return parts.Headline(
-            "Productive",
-            parts.percent(now),
-            formats.points(now, then) if alike else None,
-            None if now is None or then is None else now >= then,
-            effectiveness.worked_by_step(steps),
-            funnel.not_measured(query) if now is None and whole.seconds else "of measured time" if partial else alone,
+            MEASURE_WORDS[name],
+            parts.percent(part),
+            formats.points(part, then),
+            good,
+            measures.shares_by_step(steps, name),
+            funnel.not_measured(query) if part is None else alone,
+            href,
         )
 
-    def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:
-        now = part(sums, names, whole)
-        then = part(before, names, past) if known else None
-        good = None if good_up is None or now is None or then is None else (now >= then) is good_up
-        return parts.Headline(
-            label, parts.percent(now), formats.points(now, then), good, steps.share(names), alone, href
-        )
+    found = [share("working", True), avoidable(data, known, steps, currency, query), share("free", None)]
+    unseen = share("not_measured", False, query.link("/quality"))
+    cost = parts.Headline(
+        "GPU cost",
+        parts.money(whole.cost, currency),
+        formats.change(whole.cost, past.cost if known else None),
+        series=steps.sums(list(steps.hours)),
+        note=parts.gpu_time(whole.seconds),
+        href=query.link("/teams"),
+    )
+    return parts.headlines([cost, unseen, *found] if partial else [cost, *found, unseen])
 
-    idle, idle_before = sums.get("hoarded", Sum()), before.get("hoarded", Sum())
-    return parts.headlines(
-        [
-            parts.Headline(
-                "GPU cost",
-                parts.money(whole.cost, currency),
-                formats.change(whole.cost, past.cost if known else None),
-                series=steps.sums(list(steps.hours)),
-                note=parts.gpu_time(whole.seconds),
-                href=query.link("/teams"),
-            ),
-            productive(),
-            share("Allocated", allocated, None),
-            parts.Headline(
-                "Held idle",
-                parts.money(ledger_math.nothing_costs(idle, whole), currency),
-                formats.change(idle.seconds, idle_before.seconds if known else None),
-                idle.seconds <= idle_before.seconds,
-                steps.sums(["hoarded"]),
-                note=parts.gpu_time(idle.seconds),
-                href=query.link("/findings", detector="idle-hoarding"),
-            ),
-            share("Not measured", ["unobserved"], False, query.link("/quality")),
-        ]
+
+def avoidable(data: Data, known: bool, steps: ledger_math.Trend, currency: str, query: Query) -> parts.Headline:
+    """The waste: its cost, or its GPU time without a price."""
+    now = measures.measure(data.history.now, "avoidable")
+    seconds = formats.number(now.get("gpu_seconds"))
+    then = (
+        formats.number(measures.measure(data.history.before or {}, "avoidable").get("gpu_seconds")) if known else None
+    )
+    return parts.Headline(
+        MEASURE_WORDS["avoidable"],
+        parts.money(now.get("cost"), currency),
+        formats.change(seconds, then),
+        None if seconds is None or then is None else seconds <= then,
+        measures.shares_by_step(steps, "avoidable"),
+        note=funnel.not_measured(query) if seconds is None else parts.gpu_time(seconds),
+        href=query.link("/findings"),
     )
 
 
-def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
-    """The waterfall, with the largest loss as its title."""
-    waste = [(sums[b.name].seconds, b.word) for b in BUCKETS if b.waste and b.name in sums and sums[b.name].seconds]
-    seconds, word = max(waste, default=(Decimal(0), ""))
-    title = (
-        f"Largest loss: {formats.inside(word)}, {formats.gpu_time(seconds)} {query.window_words}"
-        if word
-        else "GPU-hours by bucket"
+def buckets(now: Row, sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
+    """The waterfall, with the waste as its title and the roofline efficiency below."""
+    lost, part = measures.measure(now, "avoidable"), measures.share(now, "avoidable")
+    cost, seconds = formats.number(lost.get("cost")), formats.number(lost.get("gpu_seconds"))
+    if seconds is None or part is None:
+        title = "Most of the GPU time held was not measured" if measures.measured_partly(now) else "GPU-hours by bucket"
+    elif not seconds:
+        title = "Nothing was avoidable"
+    else:
+        size = formats.gpu_time(seconds) if cost is None else formats.money(cost, currency)
+        title = f"{size} was avoidable ({formats.percent(part)}) {query.window_words}"
+    efficiency = formats.number(now.get("roofline_efficiency"))
+    note = (
+        None
+        if efficiency is None
+        else f"Of the working time, the hardware ran at {formats.percent(efficiency)} of its roofline"
     )
-    return parts.card(title, waterfall(sums, currency, "Waterfall by bucket"), name="tight")
+    return parts.card(title, waterfall(sums, currency, "Waterfall by bucket"), note=note, name="tight")
 
 
 def trend(data: Data, query: Query, scheme: Scheme) -> Component:
@@ -176,7 +183,7 @@ def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     unit = "hour" if data.history.step == "1h" else "day"
     if not steps.starts:
         return parts.card("Trend", states.advice("The ledger has no steps for this window yet."))
-    share = effectiveness.worked_by_step(steps)
+    share = measures.shares_by_step(steps, "working")
     known = [
         (value, start)
         for at, (value, start) in enumerate(zip(share, steps.starts, strict=True))
@@ -184,7 +191,7 @@ def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     ]
     best = max(known, default=None)
     title = (
-        f"Best {unit}: {formats.when(best[1]) if unit == 'hour' else formats.day(best[1])}, {formats.percent(best[0])} productive"
+        f"Best {unit}: {formats.when(best[1]) if unit == 'hour' else formats.day(best[1])}, {formats.percent(best[0])} working"
         if best and len(known) > 1
         else f"GPU-hours by {unit}"
     )

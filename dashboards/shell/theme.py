@@ -10,7 +10,7 @@ Scheme = Literal["light", "dark"]
 
 @dataclass(frozen=True)
 class Bucket:
-    """A ledger bucket as shown. `waste`: paid for without useful work, as the audit counts it."""
+    """A ledger bucket as shown, and the measure it is part of."""
 
     name: str
     word: str
@@ -18,7 +18,7 @@ class Bucket:
     dark: str
     meaning: str
     allocated: bool
-    waste: bool = False
+    measure: str
 
     def colour(self, scheme: Scheme) -> str:
         """Its colour in that scheme."""
@@ -26,8 +26,10 @@ class Bucket:
 
 
 BUCKETS: tuple[Bucket, ...] = (
-    Bucket("compute", "Compute", "#1B7F5C", "#35B98A", "Close to peak compute.", True),
-    Bucket("memory_roof", "Memory-bound work", "#57A773", "#7CCB97", "Close to peak memory bandwidth.", True),
+    Bucket("compute", "Compute", "#1B7F5C", "#35B98A", "Close to peak compute.", True, "working"),
+    Bucket(
+        "memory_roof", "Memory-bound work", "#57A773", "#7CCB97", "Close to peak memory bandwidth.", True, "working"
+    ),
     Bucket(
         "below_roof",
         "Below peak",
@@ -35,8 +37,11 @@ BUCKETS: tuple[Bucket, ...] = (
         "#D9C873",
         "SMs are active, but far from peak compute and memory bandwidth.",
         True,
+        "working",
     ),
-    Bucket("stalled", "Busy, SMs idle", "#E08E2B", "#F0A54A", "Reported busy, but few SMs are active.", True, True),
+    Bucket(
+        "stalled", "Busy, SMs idle", "#E08E2B", "#F0A54A", "Reported busy, but few SMs are active.", True, "avoidable"
+    ),
     Bucket(
         "communication",
         "Waiting on network",
@@ -44,14 +49,28 @@ BUCKETS: tuple[Bucket, ...] = (
         "#D98250",
         "Waiting on NVLink, PCIe or the network.",
         True,
-        True,
+        "avoidable",
     ),
     Bucket(
-        "gap", "Gaps (host, data, checkpoint)", "#8A6FB0", "#AC93D1", "Short idle periods inside a job.", True, True
+        "gap",
+        "Gaps (host, data, checkpoint)",
+        "#8A6FB0",
+        "#AC93D1",
+        "Short idle periods inside a job.",
+        True,
+        "avoidable",
     ),
-    Bucket("hoarded", "Held idle", "#C0392B", "#E6655A", "Allocated, but idle for a long time.", True, True),
-    Bucket("unobserved", "Not measured", "#7F8C8D", "#A5B1B2", "No measurements, so neither busy nor idle.", True),
-    Bucket("schedulable", "Free", "#D5DBDF", "#4A555C", "Not allocated, and usable for jobs.", False),
+    Bucket("hoarded", "Held idle", "#C0392B", "#E6655A", "Allocated, but idle for a long time.", True, "avoidable"),
+    Bucket(
+        "unobserved",
+        "Not measured",
+        "#7F8C8D",
+        "#A5B1B2",
+        "No measurements, so neither busy nor idle.",
+        True,
+        "not_measured",
+    ),
+    Bucket("schedulable", "Free", "#D5DBDF", "#4A555C", "Not allocated, and usable for jobs.", False, "free"),
     Bucket(
         "stranded",
         "Free but stranded",
@@ -59,7 +78,7 @@ BUCKETS: tuple[Bucket, ...] = (
         "#6C8299",
         "Free, but no use to the jobs usually requested.",
         False,
-        True,
+        "avoidable",
     ),
     Bucket(
         "mig_remainder",
@@ -68,9 +87,11 @@ BUCKETS: tuple[Bucket, ...] = (
         "#5A6B8A",
         "Part of a GPU that its MIG slices leave over.",
         False,
-        True,
+        "free",
     ),
-    Bucket("out_of_service", "Out of service", "#3E4A52", "#8C99A1", "Drained, down or broken.", False, True),
+    Bucket(
+        "out_of_service", "Out of service", "#3E4A52", "#8C99A1", "Drained, down or broken.", False, "out_of_service"
+    ),
 )
 """In stacking order: bottom to top, left to right."""
 
@@ -79,7 +100,21 @@ BUCKET = {bucket.name: bucket for bucket in BUCKETS}
 HATCHED = "unobserved"
 """Drawn hatched: unmeasured time must not look idle."""
 
-PRODUCTIVE = ("compute", "memory_roof")
+AT_ROOF = ("compute", "memory_roof")
+
+MEASURES = {
+    name: tuple(bucket.name for bucket in BUCKETS if bucket.measure == name)
+    for name in ("working", "avoidable", "free", "not_measured", "out_of_service")
+}
+"""The buckets of each measure. Below-peak time that findings claim moves from working to avoidable."""
+
+MEASURE_WORDS = {
+    "working": "Working",
+    "avoidable": "Avoidable",
+    "free": "Free",
+    "not_measured": "Not measured",
+    "out_of_service": "Out of service",
+}
 
 SEVERITIES = {"critical": "#9B1C31", "high": "#C0392B", "medium": "#D98324", "low": "#B59B2B", "info": "#5B7083"}
 """Worst first."""

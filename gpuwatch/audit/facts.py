@@ -49,6 +49,7 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
     ledger = chargeback.ledger(store, state, span)
     facts |= {
         "buckets": _buckets(ledger),
+        "measures": ledger.measures,
         "cost": ledger.cost if not ledger.unpriced_gpu_seconds else None,
         "currency": ledger.currency,
         "capacity_gpu_hours": Fraction(ledger.capacity_gpu_seconds) / 3600,

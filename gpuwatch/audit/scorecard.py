@@ -54,8 +54,8 @@ _DECIDERS = {"placement": placement, "partitioning": partitioning, "scheduling":
 def scorecard(facts: Row) -> dict[str, Any]:
     """The scorecard as JSON: times in RFC 3339, money and GPU-hours as decimal text, ratios 0..1.
 
-    A fleet's waste is the sum of the WASTE buckets of its ledger, never a sum of findings: findings attribute parts of it
-    to layers. Unknown values are None, and are listed in `unknown` with their fix.
+    A fleet's waste is the avoidable measure of its ledger, never a sum of findings: findings attribute parts of it to
+    layers. Unknown values are None, and are listed in `unknown` with their fix.
     """
     window = facts["window"]
     if window is None:
@@ -246,7 +246,10 @@ def _empty(facts: Row) -> dict[str, Any]:
         "gpu_hours": None,
         "cost": None,
         "unpriced_gpu_hours": None,
-        "waste": {"gpu_hours": None, "cost": None, "cost_a_month": None, "ratio": None, "explained_gpu_hours": None, "buckets": []},
+        "waste": {
+            "gpu_hours": None, "cost": None, "cost_a_month": None, "ratio": None, "measured_ratio": None,
+            "roofline_efficiency": None, "explained_gpu_hours": None, "buckets": [],
+        },
         "layers": [{"id": one.id, "name": one.name, "decides": one.decides} | blank for one in LAYERS],
         "other": {name: blank[name] for name in _CLAIMED},
         "costliest": None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gpuwatch.billing import policy_charges
-from gpuwatch.billing.bucket_time import fill_bucket_time
+from gpuwatch.billing import ledger_measures, policy_charges
+from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.records import Amount, BucketRow, Charge, Chargeback, Ledger
@@ -14,6 +14,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.measures import AT_ROOF, AVOIDABLE, CLAIMABLE, NO_TIME
 from gpuwatch.ledger.totals import (
     CAUSE,
     DIMENSIONS,
@@ -44,7 +45,6 @@ SEEN_PARTS_MIN = 10
 """Active and effective time are unknown if less than one part in this many of the held time was observed."""
 IDLE_BUCKETS = ("unobserved", "hoarded")
 """Buckets of allocated time without observed activity."""
-EFFECTIVE_BUCKETS = ("memory_roof", "compute")
 KEPT_ROWS_MAX = 1000
 """Largest answer that is cached, in rows: one page of the API."""
 
@@ -121,19 +121,24 @@ def ledger(
         asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us)
         store.run("billing/kind", **asked)
         fill_bucket_time(store, asked)
+        fill_claimed_time(store, asked)
         store.run("billing/ledger_owned", **asked)
         store.run("billing/ledger_bucket", **asked)
         sums = store.rows("billing/funnel", **asked)
+        whole, groups = ledger_measures.read(store, scale, asked, () if step_us else dimensions, limit)
+        claimed = ledger_measures.claimed(store, scale, asked, dimensions)
         rows, following = page(store, scale, limit, offset, largest_first=False)
         totals = Totals.of(store.rows("billing/total"))
     return Ledger(
-        items=tuple(_bucket_row(row, dimensions, step_us) for row in rows),
+        items=tuple(_bucket_row(row, dimensions, step_us, claimed) for row in rows),
         window=window,
         capacity_gpu_seconds=totals.gpu_seconds,
         cost=totals.cost,
         currency=totals.currency,
         unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
         funnel=_funnel(sums, totals, scale),
+        measures=whole,
+        groups=groups,
         by=tuple(dimensions),
         step_us=step_us,
         next_offset=following,
@@ -222,11 +227,19 @@ def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
     )
 
 
-def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) -> BucketRow:
+def _bucket_row(
+    row: Mapping[str, Any], by: Sequence[str], step_us: int | None, claimed: ledger_measures.Claimed
+) -> BucketRow:
+    seconds = units_to_decimal(int(row["micros"]), SECOND_PLACES)
+    if row["bucket"] == CLAIMABLE:
+        avoidable = min(seconds, claimed.get(ledger_measures.key(row, by), NO_TIME))
+    else:
+        avoidable = seconds if row["bucket"] in AVOIDABLE else NO_TIME
     return BucketRow(
         group={name: row[name] for name in by},
         bucket=row["bucket"],
-        gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
+        gpu_seconds=seconds,
+        avoidable_gpu_seconds=avoidable,
         cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
         currency=row["currency"],
         start_us=None if step_us is None else row["step"] * step_us,
@@ -241,7 +254,7 @@ def _funnel(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> 
         "reporting": [row for row in rows if row["reporting"]],
         "allocated": [row for row in held if row["reporting"] and row["bucket"] != "unobserved"],
         "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
-        "effective": [row for row in held if row["bucket"] in EFFECTIVE_BUCKETS],
+        "effective": [row for row in held if row["bucket"] in AT_ROOF],
     }
     whole = Amount(totals.gpu_seconds, totals.cost)
     amounts = {

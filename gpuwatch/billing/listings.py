@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from gpuwatch.billing.charge_id import Asked, encode
 from gpuwatch.billing.records import Charge, Chargeback, Ledger
 from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.ledger.measures import MEASURED_MIN, WORDS, Measure, Measures
 from gpuwatch.ledger.totals import CAUSE
 from gpuwatch.output.listing import Listing
 
@@ -74,6 +76,7 @@ def ledger_listing(answer: Ledger) -> Listing:
             "gpu_seconds": f"{row.gpu_seconds:f}",
             "cost": _text(row.cost),
             "currency": row.currency,
+            "avoidable_gpu_seconds": f"{row.avoidable_gpu_seconds:f}",
         }
         for row in answer.items
     ]
@@ -87,6 +90,8 @@ def ledger_listing(answer: Ledger) -> Listing:
         "window": window_dict(answer.window),
         "funnel": funnel,
         "currency": answer.currency,
+        **measures_dict(answer.measures, answer.currency),
+        "groups": [one.group | measures_dict(one.measures, answer.currency) for one in answer.groups],
     }
     return ledger_answer(content, answer.by, stepped=answer.step_us is not None)
 
@@ -94,13 +99,61 @@ def ledger_listing(answer: Ledger) -> Listing:
 def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool = False) -> Listing:
     """The `ledger` answer from the JSON of a server."""
     dimensions = [name for name in by if name != "bucket"]
-    extra = {name: answer[name] for name in ("capacity_gpu_seconds", "window", "funnel", "currency")}
+    extra = {name: value for name, value in answer.items() if name not in ("items", "next")}
     return Listing(
         [*(["start"] if stepped else []), *dimensions, "bucket", "gpu_seconds", "cost", "currency"],
         answer["items"],
         extra,
-        foot=[f"Capacity: {answer['capacity_gpu_seconds']} GPU-seconds", _window_line(answer["window"])],
+        foot=[
+            *measures_lines(answer),
+            f"Capacity: {answer['capacity_gpu_seconds']} GPU-seconds",
+            _window_line(answer["window"]),
+        ],
     )
+
+
+def measures_dict(found: Measures, currency: str | None) -> dict[str, Any]:
+    """Measures as JSON."""
+
+    def one(name: str) -> dict[str, Any]:
+        measure: Measure = getattr(found, name)
+        return {
+            "gpu_seconds": _text(measure.gpu_seconds),
+            "cost": _text(measure.cost_in(currency)),
+            "ratio": measure.ratio,
+        }
+
+    return {
+        "working": one("working"),
+        "avoidable": one("avoidable"),
+        "free": one("free"),
+        "unknown": {"not_measured": one("not_measured"), "out_of_service": one("out_of_service")},
+        "roofline_efficiency": found.roofline_efficiency,
+        "measured_ratio": found.measured_ratio,
+    }
+
+
+def measures_lines(answer: Mapping[str, Any]) -> list[str]:
+    """The measures of a ledger answer below its table; what was not measured comes first where that is most of it."""
+    found = {**answer, **answer["unknown"]}
+    names = sorted(WORDS, key=lambda name: name != "not_measured") if not shares_known(answer) else list(WORDS)
+    lines = []
+    for name in names:
+        one = found[name]
+        if one["gpu_seconds"] is None:
+            lines.append(f"{WORDS[name]}: unknown, nothing was measured")
+        elif Decimal(one["gpu_seconds"]) or name in ("working", "avoidable"):
+            share = "" if one["ratio"] is None else f" ({one['ratio']:.1%})"
+            money = "" if one["cost"] is None else f", {one['cost']} {answer['currency']}"
+            lines.append(f"{WORDS[name]}: {Decimal(one['gpu_seconds']) / 3600:,.1f} GPU-hours{share}{money}")
+    if answer["roofline_efficiency"] is not None and shares_known(answer):
+        lines.append(f"Of the working time, the hardware ran at {answer['roofline_efficiency']:.0%} of its roofline")
+    return lines
+
+
+def shares_known(answer: Mapping[str, Any]) -> bool:
+    """Whether enough of the held time was measured to show shares of it."""
+    return answer["measured_ratio"] is None or Fraction(str(answer["measured_ratio"])) >= MEASURED_MIN
 
 
 def _charge_id(answer: Chargeback, charge: Charge) -> str:

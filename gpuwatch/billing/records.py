@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpuwatch.core.clock import Window
+from gpuwatch.ledger.measures import Measures
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class BucketRow:
     cost: Decimal | None
     currency: str | None
     start_us: int | None
+    avoidable_gpu_seconds: Decimal
+    """Its part that is waste: all of an avoidable bucket, and what findings claim of below_roof."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,21 @@ class Amount:
 
 
 @dataclass(frozen=True)
+class GroupMeasures:
+    """The measures of one group of a ledger."""
+
+    group: dict[str, str | None]
+    measures: Measures
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The ledger of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
 
     `funnel` narrows owned time (total) to time that a source measures (reporting), that a run held and was measured
     (allocated), that was active, and that ran at a roofline of the GPU (effective). The last two are unknown if less
-    than a tenth of the held time was observed.
+    than a tenth of the held time was observed. `measures` are of the whole answer; `groups` are those of each group of
+    `by` with the most avoidable time, empty without dimensions and in steps.
     """
 
     items: tuple[BucketRow, ...]
@@ -89,6 +101,8 @@ class Ledger:
     currency: str | None
     unpriced_gpu_seconds: Decimal
     funnel: dict[str, Amount]
+    measures: Measures
+    groups: tuple[GroupMeasures, ...]
     by: tuple[str, ...]
     step_us: int | None
     next_offset: int | None

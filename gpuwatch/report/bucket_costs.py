@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 
-from gpuwatch.billing import chargeback
-from gpuwatch.core.clock import Window
+from gpuwatch.billing.records import Ledger
 from gpuwatch.core.money import CENT_PLACES
 from gpuwatch.report.facts import PLATFORM, Amount, added, amount_of
-from gpuwatch.state import State
-from gpuwatch.store.database import Store
 
 CENT = Decimal(1).scaleb(-CENT_PLACES)
 ROUNDING_CENTS = 2
@@ -20,12 +17,10 @@ ROUNDING_CENTS = 2
 Buckets = Mapping[str, Amount]
 
 
-def bucket_amounts(
-    store: Store, state: State, window: Window, teams: Collection[str] | None, paid: Mapping[str | None, Amount]
-) -> dict[str | None, Buckets]:
-    """Buckets and their cost by team; the costs of a team's buckets add up to what it paid."""
+def bucket_amounts(ledger: Ledger, paid: Mapping[str | None, Amount]) -> dict[str | None, Buckets]:
+    """Buckets and their cost by team, from a ledger by team; the costs of a team's buckets add up to what it paid."""
     found: dict[str | None, dict[str, Amount]] = defaultdict(dict)
-    for row in chargeback.ledger(store, state, window, ("team", "bucket"), teams=teams).items:
+    for row in ledger.items:
         mine = found[row.group["team"]]
         mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
     settled = {team: _settled(buckets, paid.get(team, Amount())) for team, buckets in found.items()}

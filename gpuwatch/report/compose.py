@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 
+from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, added
-from gpuwatch.report.headlines import bucket_money, compared_cost, headlines, listed_buckets, productive_ratio, trend
+from gpuwatch.report.facts import HOUR_S, UNOWNED, Amount, Facts, added
+from gpuwatch.report.headlines import (
+    avoidable_amount,
+    avoidable_ratio,
+    compared_cost,
+    headlines,
+    listed_buckets,
+    trend,
+    working_ratio,
+)
 from gpuwatch.report.html.markup import name
 
 
@@ -50,7 +58,7 @@ def whose(facts: Facts) -> str:
 
 
 def lead(facts: Facts) -> str:
-    """The opening sentence: the cost, its change from the previous week, and the productive share."""
+    """The opening sentence: the cost, its change from the previous week, and the working and avoidable shares."""
     who = whose(facts)
     verb = {None: "cost", UNOWNED: "costs"}.get(facts.team, "pays")
     if facts.total.costs or not facts.total.unpriced_gpu_seconds:
@@ -60,10 +68,16 @@ def lead(facts: Facts) -> str:
         sentence = (
             f"The cost of {who[0].lower()}{who[1:]} in week {facts.week} is unknown: no rate covers its GPU time."
         )
-    if (part := productive_ratio(facts)) is not None:
+    working, avoidable = working_ratio(facts), avoidable_ratio(facts)
+    if working is not None and avoidable is not None:
         of = "the GPU time paid for" if facts.team in (None, UNOWNED) else "the GPU time it held"
-        sentence += f" {report_text.percent(part)} of {of} did productive work."
-    return sentence
+        return f"{sentence} {report_text.percent(working)} of {of} was working, {report_text.percent(avoidable)} was avoidable."
+    return f"{sentence} {_mostly_unmeasured(facts)}"
+
+
+def _mostly_unmeasured(facts: Facts) -> str:
+    measured = Fraction(str(facts.measures.measured_ratio or 0))
+    return f"{report_text.percent(1 - measured)} of the GPU time held was not measured."
 
 
 def budgeted(facts: Facts) -> str:
@@ -129,7 +143,8 @@ def _where(facts: Facts) -> Section:
         *([Text(f"Bars show {_unit(facts, by_cost)}.", "soft")] if whole else []),
         Table(tuple(columns), tuple(rows), "fall"),
     ]
-    return Section(f"Where it went: {_largest_loss(facts, sizes, whole)}", tuple(blocks))
+    blocks += [Text(note, "soft") for note in _notes(facts)]
+    return Section(f"Where it went: {_loss(facts, whole)}", tuple(blocks))
 
 
 def _unit(facts: Facts, by_cost: bool) -> str:
@@ -165,15 +180,28 @@ def _bar_row(
     return row(cells, "sum" if kind == TOTAL else "")
 
 
-def _largest_loss(facts: Facts, sizes: Mapping[str, Fraction], whole: Fraction) -> str:
-    lost = {bucket: size for bucket, size in sizes.items() if bucket not in PRODUCTIVE}
-    bucket = max(lost, key=lambda b: lost[b])
+def _loss(facts: Facts, whole: Fraction) -> str:
+    """The waste, as a title."""
     if not whole:
         return "nothing was paid for"
-    if not lost[bucket]:
-        return "all of it did productive work"
-    amount = bucket_money(facts, bucket)
-    return (
-        f"the largest loss is \u201c{BUCKET_WORDS[bucket]}\u201d, {amount} "
-        f"({report_text.percent(lost[bucket] / whole)})"
-    )
+    lost, part = avoidable_amount(facts), avoidable_ratio(facts)
+    if lost is None or part is None:
+        return _mostly_unmeasured(facts).rstrip(".")
+    if not lost.gpu_seconds:
+        return "nothing was avoidable"
+    return f"{report_text.amount_money(lost, facts.currency)} was avoidable ({report_text.percent(part)})"
+
+
+def _notes(facts: Facts) -> list[str]:
+    """What the buckets do not show: avoidable time that findings claim, and the roofline efficiency."""
+    notes = []
+    own = [word for bucket, word in BUCKET_WORDS.items() if bucket in AVOIDABLE and bucket in listed_buckets(facts)]
+    text = f"Avoidable: {', '.join(f'“{word}”' for word in own)}"
+    if claimed := facts.measures.claimed.gpu_seconds:
+        text += (
+            f", and {report_text.hours(Fraction(claimed) / HOUR_S)} of “{BUCKET_WORDS[CLAIMABLE]}” that findings claim"
+        )
+    notes.append(f"{text}.")
+    if facts.measures.roofline_efficiency is not None:
+        notes.append(report_text.at_roofline(facts.measures.roofline_efficiency))
+    return notes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.ledger.hours import FREE_BUCKETS
+from gpuwatch.ledger.measures import AT_ROOF, AVOIDABLE, WORDS, WORKING
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Section, Table, Terms, Text, row
@@ -118,8 +120,14 @@ def terms(facts: Facts) -> dict[str, str]:
         "another team's request waited that they could have served: the same cluster, queue, GPU model and slice size, and "
         "no more devices than were idle. Requests that waited for another reason (held, dependent) do not count. This "
         "is a lower bound.",
-        "Productive": f"Productive GPU time = {BUCKET_WORDS['compute']} + {BUCKET_WORDS['memory_roof']}. Cost of a productive "
-        "GPU-hour = total cost / productive GPU-hours.",
+        WORDS[
+            "working"
+        ]: f"{_words(WORKING)}: the SMs did work. Cost of a working GPU-hour = total cost / working GPU-hours.",
+        WORDS[
+            "avoidable"
+        ]: f"Waste: {_words(b for b in AVOIDABLE if facts.team is None or b not in FREE_BUCKETS)}, and below-peak time that findings claim. No share is shown where less "
+        "than half of the held time was measured.",
+        "Roofline efficiency": f"({_words(AT_ROOF)}) / working time: a quality of the code, never waste and never priced.",
         "Findings": "A finding's waste is GPU-seconds that no other finding claims, at their own price. Findings are "
         "listed if they overlap the week.",
         "Change": "This week against the same hours one week earlier; less than half a percent shows as \u201csame\u201d.",
@@ -159,3 +167,7 @@ def _who_pays(facts: Facts) -> str:
 
 def _version(number: int) -> str:
     return f"version {number}" if number else "none"
+
+
+def _words(buckets: Iterable[str]) -> str:
+    return " + ".join(BUCKET_WORDS[bucket] for bucket in BUCKET_WORDS if bucket in buckets)

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 from gpuwatch.core.clock import Window
 from gpuwatch.findings.read import Finding
+from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.measures import AVOIDABLE, MEASURED_MIN, NOT_MEASURED, WORKING, Measures
 
-PRODUCTIVE = ("compute", "memory_roof")
 PLATFORM = "__platform__"
 UNOWNED = "__unallocated__"
 SPECIAL = (PLATFORM, UNOWNED, "__idle__", "__shared__")
@@ -72,10 +73,21 @@ class Payer:
     kind: str = "allocated"
     user: str | None = None
     cluster: str | None = None
+    claimed_gpu_seconds: Decimal = Decimal(0)
+    """Avoidable below-peak time: what findings claim of it."""
 
     def of(self, *buckets: str) -> Amount:
         """The sum over these buckets."""
         return added(self.buckets[b] for b in buckets if b in self.buckets)
+
+    def shares(self) -> tuple[Decimal, Decimal] | None:
+        """(working, avoidable) part of what was held; None if nothing was, or too little of it was measured."""
+        held = self.of(*HELD_BUCKETS).gpu_seconds
+        if not held or Fraction(held - self.of(NOT_MEASURED).gpu_seconds) < MEASURED_MIN * Fraction(held):
+            return None
+        working = self.of(*WORKING).gpu_seconds - self.claimed_gpu_seconds
+        avoidable = self.of(*(b for b in AVOIDABLE if b in HELD_BUCKETS)).gpu_seconds + self.claimed_gpu_seconds
+        return working / held, avoidable / held
 
 
 @dataclass(frozen=True)
@@ -235,6 +247,8 @@ class Facts:
     books_from_us: int
     priced: Mapping[str | None, Amount] = field(default_factory=dict)
     """By owner: what the buckets cost at their price, before any policy."""
+    measures: Measures = field(default_factory=Measures.nothing)
+    measures_before: Measures | None = None
     models: tuple[ModelUse, ...] = ()
     waited: Waited | None = None
     """None without data on waiting requests."""

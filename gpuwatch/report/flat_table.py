@@ -7,16 +7,18 @@ from decimal import Decimal
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.money import EXACT_PLACES
+from gpuwatch.ledger.measures import WORDS
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.facts import Amount, Facts
+from gpuwatch.report.headlines import measures
 
 COLUMNS = (
     "section", "team", "user", "cluster", "job", "bucket", "slice", "mig_profile", "gpu_model", "kind",
     "gpu_seconds", "cost", "cost_exact", "currency", "before_gpu_seconds", "before_cost", "idle_seconds",
     "busy_ratio", "start", "end", "finding", "detector", "severity", "state", "text", "remedy",
 )  # fmt: skip
-"""`section` is the kind of a row: total, bucket, bridge, correction, budget, waited, finding, slice, model, charge, quality.
+"""`section` is the kind of a row: total, bucket, measure, bridge, correction, budget, waited, finding, slice, model, charge, quality.
 
 Charges add up to the total; so do the lines of each bridge, and the rows of model.
 """
@@ -49,6 +51,8 @@ def _rows(facts: Facts) -> Iterable[Row]:
             before = None if facts.buckets_before is None else facts.of(bucket, before=True)
             head = {"section": "bucket", "team": facts.team, "bucket": bucket}
             yield from _amounts(head, facts.of(bucket), before)
+    for name, now, before in measures(facts):
+        yield from _amounts({"section": "measure", "team": facts.team, "kind": name, "text": WORDS[name]}, now, before)
     yield from _bridges(facts)
     yield from _corrections(facts)
     if facts.budget is not None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
+from gpuwatch.ledger.measures import WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
-from gpuwatch.report.facts import PRODUCTIVE, Amount, Facts
+from gpuwatch.report.facts import HOUR_S, Amount, Facts
 
 MOST = 5
 """Headline numbers of a page."""
-UNSEEN_MAX = Decimal("0.9")
-"""Unmeasured share of the held time above which its productive share is unknown."""
+PRICE_LABEL = "Per working GPU-hour"
 
 
 @dataclass(frozen=True)
@@ -28,33 +29,40 @@ class Headline:
 
 
 def headlines(facts: Facts) -> tuple[Headline, ...]:
-    """At most MOST numbers: cost, budget if there is one, productive time, its price, held idle; then unallocated time for
-    the fleet, or the time held for a team.
+    """At most MOST numbers: cost, budget if there is one, working time, its price, avoidable time; then free time for the
+    fleet, or the time held for a team. Time that was not measured comes first where it is most of the held time.
     """
     found = [_paid(facts), *_budget(facts)]
-    found += [_productive(facts), _price(facts), _cost("Held idle", facts, "hoarded")]
-    found.append(_held_hours(facts) if facts.team is not None else _cost("Unallocated", facts, *FREE_BUCKETS))
+    if not facts.measures.shares_known:
+        found.append(_not_measured(facts))
+    found += [_working(facts), _price(facts), _avoidable(facts)]
+    found.append(_held_hours(facts) if facts.team is not None else _free(facts))
+    if not facts.measures.shares_known:
+        found = [one for one in found if one.label != PRICE_LABEL]
     return tuple(found[:MOST])
 
 
-def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
-    """Productive share of all GPU time paid for (for a team: of the time it held); None without any time, and where
-    (nearly) none of the held time was measured.
-    """
-    held = facts.of(*HELD_BUCKETS, before=before).gpu_seconds
-    if facts.of("unobserved", before=before).gpu_seconds > held * UNSEEN_MAX:
-        return None
-    whole = facts.of(*FREE_BUCKETS, *HELD_BUCKETS, before=before).gpu_seconds
-    return report_text.ratio(facts.of(*PRODUCTIVE, before=before).gpu_seconds, whole)
+def working_ratio(facts: Facts) -> Fraction | None:
+    """Working share of all GPU time paid for (for a team: of the time it held); None if too little was measured."""
+    return _share(facts.measures.working)
+
+
+def avoidable_ratio(facts: Facts) -> Fraction | None:
+    """Avoidable share, of the same time."""
+    return _share(facts.measures.avoidable)
+
+
+def _share(measure: Measure) -> Fraction | None:
+    return None if measure.ratio is None else Fraction(str(measure.ratio))
 
 
 def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
-    """Cost of a productive GPU-hour; None where the cost or the productive time is unknown or zero."""
-    if productive_ratio(facts, before) is None:
+    """Cost of a working GPU-hour; None where the cost or the working time is unknown or zero."""
+    measures = facts.measures_before if before else facts.measures
+    if measures is None or not measures.shares_known or not measures.working.gpu_seconds:
         return None
     cost = (facts.total_before or Amount()).cost_in(facts.currency) if before else facts.total.cost_in(facts.currency)
-    hours = facts.of(*PRODUCTIVE, before=before).gpu_hours
-    return None if cost is None or not hours else Fraction(cost) / hours
+    return None if cost is None else Fraction(cost) / (Fraction(measures.working.gpu_seconds) / HOUR_S)
 
 
 def trend(facts: Facts) -> str:
@@ -97,20 +105,64 @@ def _budget(facts: Facts) -> list[Headline]:
     return [Headline(label, part, exact, f"{report_text.money(budget.spent, budget.currency)} of {whole}")]
 
 
-def _productive(facts: Facts) -> Headline:
-    now = productive_ratio(facts)
-    before = productive_ratio(facts, before=True) if facts.compared is not None else None
-    exact = f"{facts.of(*PRODUCTIVE).gpu_seconds:f} GPU-seconds"
-    return Headline("Productive GPU time", report_text.percent(now), exact, report_text.points(now, before))
+def _working(facts: Facts) -> Headline:
+    now = working_ratio(facts)
+    before = None if facts.measures_before is None else _share(facts.measures_before.working)
+    seconds = facts.measures.working.gpu_seconds
+    exact = "not measured" if seconds is None else f"{seconds:f} GPU-seconds"
+    return Headline(WORDS["working"], report_text.percent(now), exact, report_text.points(now, before))
+
+
+def _not_measured(facts: Facts) -> Headline:
+    held = Fraction(str(facts.measures.measured_ratio or 0))
+    exact = f"{facts.measures.not_measured.gpu_seconds:f} GPU-seconds"
+    return Headline(WORDS["not_measured"], report_text.percent(1 - held), exact, "of the time held")
+
+
+def _avoidable(facts: Facts) -> Headline:
+    now = avoidable_amount(facts)
+    if now is None:
+        return Headline(WORDS["avoidable"], report_text.MISSING, "not measured", "")
+    before = None if facts.measures_before is None else _amount(facts.measures_before.avoidable)
+    money = report_text.amount_money(now, facts.currency)
+    return Headline(WORDS["avoidable"], money, _exact(now), compared_cost(facts, now, before))
+
+
+def _free(facts: Facts) -> Headline:
+    now = _amount(facts.measures.free) or Amount()
+    before = None if facts.measures_before is None else _amount(facts.measures_before.free)
+    money = report_text.amount_money(now, facts.currency)
+    return Headline(WORDS["free"], money, _exact(now), compared_cost(facts, now, before))
+
+
+def avoidable_amount(facts: Facts) -> Amount | None:
+    """The waste: what was avoidable and what it cost; None if nothing was measured."""
+    return _amount(facts.measures.avoidable)
+
+
+def measures(facts: Facts) -> Iterator[tuple[str, Amount, Amount | None]]:
+    """(name, now, before) of each measure that is known."""
+    for name in WORDS:
+        now = _amount(getattr(facts.measures, name))
+        before = None if facts.measures_before is None else _amount(getattr(facts.measures_before, name))
+        if now is not None:
+            yield name, now, before
+
+
+def _amount(measure: Measure) -> Amount | None:
+    if measure.gpu_seconds is None:
+        return None
+    return Amount(measure.gpu_seconds, measure.costs, measure.unpriced_gpu_seconds)
 
 
 def _price(facts: Facts) -> Headline:
     now = price_of_work(facts)
     before = price_of_work(facts, before=True) if facts.compared is not None else None
-    label = "Per productive GPU-hour"
     if now is None:
-        return Headline(label, report_text.MISSING, "requires a price for every hour, and productive time", "")
-    return Headline(label, report_text.money(now, facts.currency), f"{float(now):.6f}", report_text.change(now, before))
+        return Headline(PRICE_LABEL, report_text.MISSING, "requires a price for every hour, and working time", "")
+    return Headline(
+        PRICE_LABEL, report_text.money(now, facts.currency), f"{float(now):.6f}", report_text.change(now, before)
+    )
 
 
 def listed_buckets(facts: Facts) -> list[str]:
@@ -129,12 +181,6 @@ def bucket_money(facts: Facts, *buckets: str) -> str:
     if len(known) < len(parts):
         return report_text.amount_money(facts.of(*buckets), facts.currency)
     return report_text.figure(sum(known, Decimal(0)), places, facts.currency)
-
-
-def _cost(label: str, facts: Facts, *buckets: str) -> Headline:
-    now = facts.of(*buckets)
-    before = facts.of(*buckets, before=True) if facts.compared is not None else None
-    return Headline(label, bucket_money(facts, *buckets), _exact(now), compared_cost(facts, now, before))
 
 
 def _held_hours(facts: Facts) -> Headline:

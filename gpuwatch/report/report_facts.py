@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.measures import Measures
 from gpuwatch.report.bucket_costs import Buckets
 from gpuwatch.report.facts import UNOWNED, Amount, Budget, Charge, Facts, Payer, Quality, Waited, added
 from gpuwatch.report.idle_while_waiting import rounded
-from gpuwatch.report.job_use import Job
+from gpuwatch.report.job_use import Job, Use
 from gpuwatch.report.week_facts import OWN, Week
 
 ORDER = ("allocated", "shared", "correction", "platform")
@@ -44,6 +45,8 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None) -> 
         versions=week.versions,
         books_from_us=week.books_from_us,
         priced={owner: added(found.values()) for owner, found in buckets.items()},
+        measures=week.measures.get(team) or Measures.nothing(),
+        measures_before=None if week.compared is None else week.measures_before.get(team) or Measures.nothing(),
         models=week.models.of(team),
         waited=_waited(waited, team),
         bound=week.bound,
@@ -75,8 +78,11 @@ def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer
             old = week.teams_before.get((name, kind)) if team is None else week.users_before.get((team, kind, name))
             before = old or Amount()
         split = week.buckets.get(name, {}) if team is None else week.user_buckets.get((team, name), {})
+        measures = week.measures.get(name) if team is None else week.user_measures.get((team, name))
+        claimed = measures.claimed.gpu_seconds if measures is not None and kind in OWN else None
         # A correction belongs to another period, a shared cost to others: neither has buckets.
-        rows.append(Payer(name, _sum(charges), before, split if kind in OWN else {}, kind))
+        own = split if kind in OWN else {}
+        rows.append(Payer(name, _sum(charges), before, own, kind, claimed_gpu_seconds=claimed or Decimal(0)))
     return tuple(sorted(rows, key=_order))
 
 
@@ -86,9 +92,10 @@ def _jobs(week: Week, team: str) -> tuple[Payer, ...]:
         if charge.kind == "allocated":
             groups[charge.place].append(charge)
     rows = [
-        Payer(job, _sum(charges), None, week.job_uses.get(key, {}), "allocated", user, cluster)
+        Payer(job, _sum(charges), None, use.buckets, "allocated", user, cluster, use.claimed_gpu_seconds)
         for key, charges in groups.items()
         for _, user, cluster, job in (key,)
+        for use in (week.job_uses.get(key, Use()),)
     ]
     return tuple(sorted(rows, key=_order))
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
+from gpuwatch.ledger.measures import WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold, added
+from gpuwatch.report.facts import UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold, added
 from gpuwatch.report.headlines import bucket_money, compared_cost
 from gpuwatch.report.html.markup import name, owner_name
 
@@ -123,7 +124,7 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
     columns += [Column("Cluster", wide=True)] if clusters else []
     columns += [Column("User", wide=True)] if word == "job" else []
     columns += [Column("", chart=True, part=1.6), Column("Cost", number=True), Column("GPU-hours", number=True)]
-    columns += [Column("Productive", number=True, wide=True), Column("Held idle", number=True, wide=True)]
+    columns += [Column(WORDS[name], number=True, wide=True) for name in ("working", "avoidable")]
     columns += [Column("Change", number=True)] if word != "job" and facts.compared is not None else []
     costs = [row.amount.cost_in(facts.currency) for row in rows]
     shown_costs = report_text.cells([row.amount for row in rows], facts.currency)
@@ -146,16 +147,23 @@ def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clu
     exact = payer.amount.cost_in(facts.currency)
     drawn = _bars(payer) and largest and exact is not None
     bar = Bar(SIZE, Fraction(0), Fraction(exact / largest)) if drawn and exact is not None else None
-    held = payer.amount.gpu_seconds if payer.kind == "allocated" else None
-    productive = report_text.percent(report_text.ratio(payer.of(*PRODUCTIVE).gpu_seconds, held)) if held else ""
-    idle = report_text.percent(report_text.ratio(payer.of("hoarded").gpu_seconds, held)) if held else ""
     cells: list[Cell | str] = [_label(word, payer)]
     cells += [name(payer.cluster, "")] if clusters else []
     cells += [name(payer.user) if payer.kind == "allocated" else ""] if word == "job" else []
-    cells += [Cell(bar=bar), cost, report_text.count(payer.amount.gpu_hours), productive, idle]
+    cells += [Cell(bar=bar), cost, report_text.count(payer.amount.gpu_hours), *_shares(payer)]
     if word != "job" and facts.compared is not None:
         cells.append(compared_cost(facts, payer.amount, payer.before))
     return row(cells, {"total": "sum", "other": "other"}.get(payer.kind, ""))
+
+
+def _shares(payer: Payer) -> tuple[str, str]:
+    """The working and the avoidable part of what a payer held."""
+    if payer.kind != "allocated" or not payer.amount.gpu_seconds:
+        return "", ""
+    shares = payer.shares()
+    if shares is None:
+        return WORDS["not_measured"], ""
+    return report_text.percent(shares[0]), report_text.percent(shares[1])
 
 
 def _label(word: str, row: Payer) -> str:

@@ -116,6 +116,11 @@ def percent(ratio: Number | float | None) -> str:
     return f"{format_quantity(exact, places)}{GAP}%"
 
 
+def at_roofline(efficiency: Number | float) -> str:
+    """The roofline efficiency in a sentence."""
+    return f"Of the working time, the hardware ran at {percent(efficiency)} of its roofline: a quality of the code, not waste."
+
+
 def ratio(part: Number, whole: Number) -> Fraction | None:
     """part / whole, None where the whole is zero."""
     return Fraction(part) / Fraction(whole) if whole else None

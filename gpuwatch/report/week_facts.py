@@ -17,6 +17,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
+from gpuwatch.ledger.measures import Measures
 from gpuwatch.report.bucket_costs import Buckets, bucket_amounts
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
@@ -32,6 +33,8 @@ OWN = ("allocated", "platform")
 """Kinds of charges for GPU time itself, which buckets add up to. Others are passed on, or of another period."""
 JOBS_SHOWN = 20
 """Jobs of a team that its report lists."""
+MeasuresOf = Mapping[str | None, Measures]
+"""By team; None is the fleet."""
 _Owned = TypeVar("_Owned", Charge, ModelUse, Finding, SliceHold)
 
 
@@ -68,8 +71,11 @@ class Week:
     """By team and kind."""
     buckets: Mapping[str | None, Buckets]
     buckets_before: Mapping[str | None, Buckets]
+    measures: MeasuresOf
+    measures_before: MeasuresOf
     user_buckets: Mapping[tuple[str | None, str | None], Buckets]
     """By team and user."""
+    user_measures: Mapping[tuple[str | None, str | None], Measures]
     job_uses: Uses
     """For the most expensive jobs of each team."""
     findings: Rows[Finding]
@@ -110,6 +116,8 @@ def gather(
     before = _Before(store, state, compared, teams)
     charges = Rows(week_charges.charges())
     actions = {} if now_us is None else Actions(state).current(now_us)
+    by_team = _by_team_and_bucket(store, state, window, teams)
+    by_user = chargeback.ledger(store, state, window, ("team", "user", "bucket"), teams=teams)
     stale = store.sql(
         "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
         start_us=window.start_us,
@@ -125,9 +133,12 @@ def gather(
         models=Rows(week_charges.models()),
         users_before=before.users(),
         teams_before=before.teams(),
-        buckets=bucket_amounts(store, state, window, teams, _by_team(charges.of(None))),
+        buckets=bucket_amounts(by_team, _by_team(charges.of(None))),
         buckets_before=before.buckets(),
-        user_buckets=_user_buckets(store, state, window, teams),
+        measures=_measures(by_team),
+        measures_before=before.measures(),
+        user_buckets=_user_buckets(by_user),
+        user_measures={(one.group["team"], one.group["user"]): one.measures for one in by_user.groups},
         job_uses=job_uses(store, window, _top_jobs(charges)),
         findings=Rows(findings_read.read(store, window=window, teams=teams, actions=actions)),
         slices=Rows(slice_holds(store, state, window, teams)),
@@ -181,11 +192,17 @@ def _top_jobs(charges: Rows[Charge]) -> list[Job]:
     return found
 
 
-def _user_buckets(
-    store: Store, state: State, window: Window, teams: Collection[str] | None
-) -> dict[tuple[str | None, str | None], Buckets]:
+def _by_team_and_bucket(store: Store, state: State, window: Window, teams: Collection[str] | None) -> records.Ledger:
+    return chargeback.ledger(store, state, window, ("team", "bucket"), teams=teams)
+
+
+def _measures(by_team: records.Ledger) -> MeasuresOf:
+    return {None: by_team.measures} | {one.group["team"]: one.measures for one in by_team.groups}
+
+
+def _user_buckets(by_user: records.Ledger) -> dict[tuple[str | None, str | None], Buckets]:
     found: dict[tuple[str | None, str | None], dict[str, Amount]] = defaultdict(dict)
-    for row in chargeback.ledger(store, state, window, ("team", "user", "bucket"), teams=teams).items:
+    for row in by_user.items:
         mine = found[row.group["team"], row.group["user"]]
         mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
     return dict(found)
@@ -217,13 +234,21 @@ class _Before:
 
     def buckets(self) -> dict[str | None, Buckets]:
         """Buckets and their cost by team."""
-        if self.window is None:
+        if self._books is None:
             return {}
         paid: dict[str | None, Amount] = defaultdict(Amount)
         for (team, kind), amount in self.teams().items():
             if kind in OWN:
                 paid[team] += amount
-        return bucket_amounts(self.store, self.state, self.window, self.only, paid)
+        return bucket_amounts(self._books, paid)
+
+    def measures(self) -> MeasuresOf:
+        """The measures of each team, and of the fleet."""
+        return {} if self._books is None else _measures(self._books)
+
+    @cached_property
+    def _books(self) -> records.Ledger | None:
+        return None if self.window is None else _by_team_and_bucket(self.store, self.state, self.window, self.only)
 
     @cached_property
     def _teams(self) -> Sequence[records.Charge]:

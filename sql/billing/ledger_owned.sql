@@ -1,5 +1,5 @@
 -- A row of book is a group of the ledger for one kind of device: microseconds in each bucket. Rows that the team filter hides
--- are kept with shown = false.
+-- are kept with shown = false. claimed is the part of below_roof that findings claim.
 create or replace temp table book as
 with owned as (
     select
@@ -16,8 +16,13 @@ with owned as (
         s.kind_id,
         s.share_num,
         s.share_den,
-        columns('^(schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
-    from bucket_time s
+        columns('^(schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute|claimed)_us$')
+    from (
+        select *, 0::bigint as claimed_us
+        from bucket_time
+        union all by name
+        select * from claimed_time
+    ) s
     left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
     left join (select * from run_team where $by_team or $teams is not null) t
         on t.run_id = s.run_id and t.cluster = s.cluster

@@ -1,4 +1,5 @@
--- A row is a job of report_job: its share-weighted GPU-seconds in each bucket, of the hours within the window.
+-- A row is a job of report_job: its share-weighted GPU-seconds in each bucket, of the hours within the window, and what findings
+-- claim of below_roof.
 with wanted as (
     select j.number, r.run_id, r.cluster
     from report_job j
@@ -18,9 +19,13 @@ select
     sum(l.stalled_us * l.share_num / l.share_den) / 1000000 as stalled,
     sum(l.below_roof_us * l.share_num / l.share_den) / 1000000 as below_roof,
     sum(l.memory_roof_us * l.share_num / l.share_den) / 1000000 as memory_roof,
-    sum(l.compute_us * l.share_num / l.share_den) / 1000000 as compute
+    sum(l.compute_us * l.share_num / l.share_den) / 1000000 as compute,
+    sum(least(coalesce(c.claimed_us, 0), l.below_roof_us) * l.share_num / l.share_den) / 1000000 as claimed
 from wanted w
 join ledger_hour l using (cluster, run_id)
+left join claimed_hour c
+    on c.cluster = l.cluster and c.device_id = l.device_id and c.run_id = l.run_id and c.hour_us = l.hour_us
+    and c.profile is not distinct from l.profile and c.share_num = l.share_num and c.share_den = l.share_den
 where l.hour_us >= $start_us and l.hour_us < $end_us
 group by w.number
 order by w.number;

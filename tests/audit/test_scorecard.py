@@ -20,12 +20,10 @@ from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.plan import actions
 from gpuwatch.audit.scheduling import scheduling
 from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade, scorecard, worst
-from gpuwatch.audit.waste import WASTE
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
 from gpuwatch.findings.repository import Action, Actions
-from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.scorecard.plan import left_out_sentence
@@ -565,10 +563,6 @@ def test_every_detector_has_one_layer() -> None:
     assert {layers.HOURS, layers.DAYS, layers.WEEKS} == {rule.effort for rule in rules().values()}
     assert own == {detector: layer_of(detector) for detector in own}
     assert layers.OTHER == layer_of("site-something")
-
-
-def test_waste_buckets_are_buckets() -> None:
-    assert set(WASTE) < {*FREE_BUCKETS, *HELD_BUCKETS}
 
 
 def test_a_card_leaves_no_working_table_behind(world: World) -> None:

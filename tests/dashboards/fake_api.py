@@ -9,6 +9,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from gpuwatch.dashboards.shell.theme import AT_ROOF, MEASURES
+from gpuwatch.ledger.hours import HELD_BUCKETS
 from tests.dashboards import fake_money, fake_rules
 from tests.dashboards.fake_money import error
 from tests.dashboards.fake_names import ENDLESS, HOSTILE, NOW, Json, at
@@ -57,6 +59,34 @@ def row(gpu_seconds: float, **keys: Any) -> Json:
     return {**keys, "gpu_seconds": seconds(gpu_seconds), "cost": cost(gpu_seconds), "currency": "USD"}
 
 
+def measures(items: list[Json]) -> Json:
+    """The measures of ledger rows, as the API adds them up."""
+    sizes = {
+        name: sum(float(one["gpu_seconds"]) for one in items if one["bucket"] in own) for name, own in MEASURES.items()
+    }
+    whole = sum(sizes.values())
+    held = sum(float(one["gpu_seconds"]) for one in items if one["bucket"] in HELD_BUCKETS)
+    seen = held - sizes["not_measured"]
+    known = seen * 2 >= held
+
+    def one(name: str) -> Json:
+        blank = name == "working" and held and not seen
+        return {
+            "gpu_seconds": None if blank else seconds(sizes[name]),
+            "cost": None if blank else cost(sizes[name]),
+            "ratio": sizes[name] / whole if known and whole and not blank else None,
+        }
+
+    at_roof = sum(float(one["gpu_seconds"]) for one in items if one["bucket"] in AT_ROOF)
+    return {
+        **{name: one(name) for name in ("working", "avoidable", "free")},
+        "unknown": {name: one(name) for name in ("not_measured", "out_of_service")},
+        "roofline_efficiency": at_roof / sizes["working"] if known and sizes["working"] else None,
+        "measured_ratio": seen / held if held else None,
+        "groups": [],
+    }
+
+
 def ledger(window: str, by: str, step: str | None) -> Json:
     """Buckets, by team too where asked, in steps where asked; one day is missing in the steps."""
     start, end = window_of(window)
@@ -91,6 +121,7 @@ def ledger(window: str, by: str, step: str | None) -> Json:
     levels = {"total": 1.0, "reporting": 0.92, "allocated": 0.8, "active": 0.56, "effective": 0.32}
     return {
         "items": items,
+        **measures(items),
         "capacity_gpu_seconds": seconds(whole),
         "window": {"start": at(start), "end": at(end)},
         "funnel": {

@@ -14,7 +14,6 @@ from dash.development.base_component import Component
 
 from gpuwatch import dashboards
 from gpuwatch.audit.summary import STEP_WORDS
-from gpuwatch.audit.waste import WASTE
 from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.components import (
     charge_cells,
@@ -31,7 +30,8 @@ from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, qu
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
-from gpuwatch.dashboards.shell.theme import BUCKETS, STAGES
+from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, MEASURES, STAGES
+from gpuwatch.ledger.measures import AVOIDABLE, FREE, NOT_MEASURED, OUT_OF_SERVICE, WORDS, WORKING
 from tests.dashboards import fake_api, fake_rules
 from tests.dashboards.laid_out import answering, api, check_layout, links, shown, text
 
@@ -110,18 +110,27 @@ def test_a_layout_with_markup_none_or_a_foreign_link_is_refused() -> None:
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
     said = text(shown("/"))
 
-    assert "Largest loss: held idle, 1,935 GPU-h in the last 7 days" in said
+    assert "$15.5 k was avoidable (30 %) in the last 7 days" in said
+    assert "Of the working time, the hardware ran at 71 % of its roofline" in said
     assert "Owned 100 % 21,504 $51.6 k" in said
     assert "Total 100 % 21,504 $51.6 k" in said
-    assert "32 % of the GPU time owned was effective" in said
+    assert "45 % of the GPU time owned was working" in said
 
 
-def test_the_largest_loss_may_be_time_that_nobody_held() -> None:
-    """As the audit counts waste."""
+def test_free_time_that_no_job_can_use_is_avoidable() -> None:
     said = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
 
-    assert "Largest loss: free but stranded, 17 GPU-h" in said
-    assert set(WASTE) == {bucket.name for bucket in BUCKETS if bucket.waste}
+    assert "was avoidable (30 %)" in said
+    assert "Free 50 %" in said
+
+
+def test_pages_and_the_ledger_have_one_definition_of_waste() -> None:
+    own = {"free": FREE, "not_measured": (NOT_MEASURED,), "out_of_service": (OUT_OF_SERVICE,)}
+
+    assert {name: set(buckets) for name, buckets in MEASURES.items()} == {
+        name: set(buckets) for name, buckets in {"working": WORKING, "avoidable": AVOIDABLE, **own}.items()
+    }
+    assert MEASURE_WORDS == WORDS
 
 
 def test_the_page_and_the_command_line_have_one_word_for_a_step() -> None:
@@ -177,7 +186,7 @@ def blind(shares: dict[str, str]) -> Component:
     data = asyncio.run(overview.load(api(), Query()))
     now = [{"bucket": name, "gpu_seconds": f"{Decimal(size) * 3600}", "cost": size} for name, size in shares.items()]
     stepped = [{**row, "start": f"2026-11-1{day}T00:00:00Z"} for day in (4, 5) for row in now]
-    told = {**data.history.now, "items": now}
+    told = {**data.history.now, "items": now, **fake_api.measures(now)}
     return overview.layout(
         replace(data, history=History(told, None, {"items": stepped}, "1d", data.fleet)), Query(), "light"
     )
@@ -188,28 +197,29 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
     layout = blind({"unobserved": "62", "gap": "2", "schedulable": "36"})
     said = text(layout)
 
-    assert "Productive – SM activity is not measured" in said
-    assert "Effective GPU time: unknown" in said
+    assert "Working – SM activity is not measured" in said
+    assert "Less than half of the GPU time held was measured" in said
+    assert said.index("Not measured 62 %") < said.index("Working –")
     assert "Allocated, measured 2.0 %" in said
     assert "Active – – –" in said
     assert "Effective – – –" in said
     assert "Not measured 62 %" in said
-    assert "productive" not in said
+    assert "was avoidable" not in said
     assert 2 <= sum(href == "/ui/quality" for href in links(layout))
 
 
 def test_work_that_was_measured_in_part_says_so() -> None:
     said = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
 
-    assert "Productive 50 % of measured time" in said
-    assert "50 % of the measured GPU time was effective" in said
+    assert "Working –" in said
+    assert "Most of the GPU time held was not measured" in said
     assert "Allocated, measured 20 %" in said
 
 
 def test_time_that_nobody_held_did_no_work() -> None:
     said = text(blind({"schedulable": "36"}))
 
-    assert "0 % of the GPU time owned was effective" in said
+    assert "0 % of the GPU time owned was working" in said
     assert "SM activity is not measured" not in said
 
 
@@ -224,7 +234,7 @@ def test_held_and_measured_now_are_the_held_gpus_whose_work_is_known() -> None:
 def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
     said = text(shown("/?team=nlp"))
 
-    assert "of the GPU time held was effective" in said
+    assert "of the GPU time held was working" in said
     assert "Owned" not in said
     assert "Now" not in said
 

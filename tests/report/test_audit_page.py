@@ -19,6 +19,7 @@ from gpuwatch.report.html.page import page
 from gpuwatch.report.scorecard.document import document, lead
 from gpuwatch.report.scorecard.files import files
 from gpuwatch.report.scorecard.layers import FINDINGS_MAX, POOLS_MAX
+from tests.worlds.measures import measures_of
 
 EVIL = '<script>alert("x")</script>\u202e&"\''
 SPAN: Window = parse_window("2026-W45", 0)
@@ -58,13 +59,16 @@ def facts(**more: Any) -> dict[str, Any]:
         "ratio": 1.0,
         "nodes": 1,
     }
+    buckets = {
+        "compute": {"gpu_hours": Fraction(60), "cost": Decimal(600)},
+        "hoarded": {"gpu_hours": Fraction(40), "cost": Decimal(400)},
+    }
+    by_hand = more.get("buckets", buckets)
     return {
         "window": SPAN,
         "known": SPAN,
-        "buckets": {
-            "compute": {"gpu_hours": Fraction(60), "cost": Decimal(600)},
-            "hoarded": {"gpu_hours": Fraction(40), "cost": Decimal(400)},
-        },
+        "buckets": buckets,
+        "measures": measures_of({name: (one["gpu_hours"], one["cost"] or 0) for name, one in by_hand.items()}),
         "cost": Decimal(1000),
         "currency": "USD",
         "capacity_gpu_hours": Fraction(100),
@@ -93,7 +97,7 @@ def test_the_first_page_answers_three_questions() -> None:
     assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.71 k a month." in said
     assert "By its findings, scheduling costs the most: $30.00." in said
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
-    assert ["Wasted", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]
+    assert ["Avoidable", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]
     assert 3 == sum(isinstance(block, Card) for block in made.head)
 
 
@@ -141,7 +145,7 @@ def test_the_table_says_the_waste_that_the_first_sentence_says() -> None:
 
     assert "$300 of the" in lead(known).replace("\u00a0", " ")
     assert "$300" == shown[-1]
-    assert 300 == sum(int(each.cells[2].text.strip("$")) for each in table.rows if each.cells[5].text == "waste")
+    assert 300 == sum(int(each.cells[2].text.strip("$")) for each in table.rows if each.cells[5].text == "avoidable")
 
 
 def test_what_a_table_leaves_out_is_said() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from gpuwatch.billing import chargeback as billing_chargeback
 from gpuwatch.billing.chargeback import chargeback, price_all
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.periods import close as periods_close
@@ -234,7 +234,6 @@ def test_a_heading_says_the_figure_of_its_row(fleet: Fleet) -> None:
         *(said[name] for name in ("Not measured", "Compute", "Held idle", "All GPU time")),
     )
     assert ("$595", "$200") == (bucket_money(told, "unobserved"), bucket_money(told, "hoarded"))
-    assert "$595 (54" in where.title.replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
@@ -244,17 +243,14 @@ def test_a_heading_says_the_figure_of_its_row(fleet: Fleet) -> None:
         pytest.param("0.00", {"a": "0.99", PLATFORM: "3.01"}, id="others pay: a cent is moved, all adds up as before"),
     ],
 )
-def test_cents_that_settling_moves_are_the_platform_s(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, paid: str, expected: dict[str, str]
-) -> None:
+def test_cents_that_settling_moves_are_the_platform_s(paid: str, expected: dict[str, str]) -> None:
     """Buckets of a fleet with a policy add up to what was charged, and so do the columns of its bridge."""
     rows = [("a", "compute", "0.50"), ("a", "gap", "0.50"), (PLATFORM, "schedulable", "3.00")]
     listed = [
         SimpleNamespace(group={"team": team}, bucket=b, gpu_seconds=Decimal(1), cost=Decimal(c), currency="USD")
         for team, b, c in rows
     ]
-    monkeypatch.setattr(billing_chargeback, "ledger", lambda *_, **__: SimpleNamespace(items=listed))
     known: dict[str | None, Amount] = {"a": money("0.99"), PLATFORM: money(paid)}
-    found = bucket_costs.bucket_amounts(fleet.world.store, fleet.state, week_window(WEEK), None, known)
+    found = bucket_costs.bucket_amounts(cast(Any, SimpleNamespace(items=listed)), known)
 
     assert expected == {team: f"{dict(added(mine.values()).costs)['USD']}" for team, mine in found.items()}

@@ -194,7 +194,7 @@ def test_the_page_says_it_in_order(fleet: Fleet) -> None:
 
     assert [
         "The fleet: GPU spend, week 2026-W45",
-        "Where it went: the largest loss is “Held idle”, $6.00 (50 %)",
+        "Where it went: $7.20 was avoidable (60 %)",
         "Largest waste: 1 finding, $5.97 since they began",
         "Held idle while others waited: unknown",
         "Who pays: team ants pays the most, $6.00 (50 %)",
@@ -365,6 +365,6 @@ def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
     )
     said = " ".join(Read(fleet.analyse().files()["fleet.html"]).text.split())
 
-    assert "Productive GPU time unknown" in said
-    assert "Per productive GPU-hour unknown" in said
-    assert "did productive work" not in said
+    assert "97 % of the GPU time held was not measured." in said
+    assert said.index("Not measured 97 %") < said.index("Working unknown")
+    assert "was avoidable" not in said

@@ -20,6 +20,7 @@ from gpuwatch.billing.focus.files import sink
 from gpuwatch.billing.focus.tables import month_of, of_records, table
 from gpuwatch.core.clock import DAY_US, Window, day_floor, rfc3339
 from gpuwatch.core.errors import UsageError
+from gpuwatch.ledger import measures
 from gpuwatch.ledger.totals import AMOUNT_MAX, Scale, working_tables
 from gpuwatch.policy.policy import Policies
 from gpuwatch.policy.repository import load_policies
@@ -145,6 +146,7 @@ def _day(
         "cost_den": str(9 * scale.shares * 10**scale.places),
         "price_one": str(10**scale.places),
     }
+    measures.prepare(store)
     store.run("billing/focus/day", **numbers, **asked)
     month, more = month_of(day.start_us), {"x_Policy": policies.at(day_floor(day.start_us)).name}
     rows = store.table("billing/focus/row", **numbers, **asked).combine_chunks()

@@ -12,6 +12,7 @@ from gpuwatch.billing.opencost.query import Query
 from gpuwatch.billing.opencost.subject import WORDS, Subject, Subjects, name_of
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
+from gpuwatch.ledger import measures
 from gpuwatch.ledger.totals import Scale, scale_of, working_tables
 from gpuwatch.store.database import Store
 
@@ -132,6 +133,7 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
             "keep_pod": bool(words & {"pod", "container"}),
             **by,
         }
+        measures.prepare(store)
         store.run("billing/opencost/word", **asked)
         store.run("billing/opencost/part", **asked)
         rows = store.rows("billing/opencost/row", **asked)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from gpuwatch.core.clock import Window, parse_rfc3339
+from gpuwatch.ledger.measures import WORDS
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import (
@@ -79,27 +81,38 @@ def _head(card: Json, source: str) -> list[Block]:
 
 def lead(card: Json) -> str:
     """The opening sentences: the waste, and the layer that costs most."""
-    waste, currency = card["waste"], card["currency"]
     if card["window"] is None:
         window = "" if card["known"] is None else " in this window"
         return f"There is no data{window}, so no layer has a grade. The list below shows what to do."
     if not Fraction(card["gpu_hours"]):
         return "The fleet owned no GPU time in this window."
-    part = report_text.percent(Fraction(str(waste["ratio"])))
-    if waste["cost"] is None:
-        hours = report_text.hours(Fraction(waste["gpu_hours"]))
-        sentence = f"This fleet wastes {part} of its GPU time: {hours}. Its price is unknown."
-    else:
-        paid = "" if card["cost"] is None else f" of the {report_text.money(Decimal(card['cost']), currency)} paid"
-        monthly = waste["cost_a_month"]
-        sentence = (
-            f"This fleet wastes {report_text.money(Decimal(waste['cost']), currency)}{paid}: {part} of its GPU time"
-        )
-        sentence += f", {report_text.money(Decimal(monthly), currency)} a month." if monthly else "."
+    sentence = _avoidable(card)
     top = next((layer for layer in card["layers"] if layer["id"] == card["costliest"]), None)
     if top is None:
         return f"{sentence} No finding shows which layer causes it."
     return f"{sentence} By its findings, {top['name'].lower()} costs the most: {_lost(card, top)}."
+
+
+def _avoidable(card: Json) -> str:
+    """The waste in a sentence; what was not measured comes first where that is most of the held time."""
+    waste, currency = card["waste"], card["currency"]
+    before = "" if waste["ratio"] is not None else f"{_mostly_unmeasured(card).capitalize()}. "
+    if waste["gpu_hours"] is None:
+        return f"{before}What this fleet wastes is unknown."
+    of = (
+        "of GPU time"
+        if waste["ratio"] is None
+        else f"{report_text.percent(Fraction(str(waste['ratio'])))} of its GPU time"
+    )
+    known = "at least " if waste["ratio"] is None else ""
+    if waste["cost"] is None:
+        hours = report_text.hours(Fraction(waste["gpu_hours"]))
+        return f"{before}This fleet wastes {known}{hours} {of if waste['ratio'] is None else f'({of})'}. Its price is unknown."
+    paid = "" if card["cost"] is None else f" of the {report_text.money(Decimal(card['cost']), currency)} paid"
+    sentence = f"{before}This fleet wastes {known}{report_text.money(Decimal(waste['cost']), currency)}{paid}"
+    sentence += "" if waste["ratio"] is None else f": {of}"
+    monthly = waste["cost_a_month"]
+    return f"{sentence}, {report_text.money(Decimal(monthly), currency)} a month." if monthly else f"{sentence}."
 
 
 def _lost(card: Json, layer: Json) -> str:
@@ -112,15 +125,15 @@ def _numbers(card: Json) -> list[Headline]:
     """The waste, then the grade of each layer with the monthly cost of its findings."""
     waste, currency = card["waste"], card["currency"]
     if waste["gpu_hours"] is None:
-        wasted = Headline("Wasted", report_text.MISSING, "no data", "")
+        wasted = Headline(WORDS["avoidable"], report_text.MISSING, "not measured" if card["window"] else "no data", "")
     elif waste["cost"] is None:
         wasted = Headline(
-            "Wasted", report_text.hours(Fraction(waste["gpu_hours"])), f"{waste['gpu_hours']} GPU-hours", ""
+            WORDS["avoidable"], report_text.hours(Fraction(waste["gpu_hours"])), f"{waste['gpu_hours']} GPU-hours", ""
         )
     else:
         cost, monthly = Decimal(waste["cost"]), waste["cost_a_month"]
         change = "" if monthly is None else f"{report_text.money(Decimal(monthly), currency)} a month"
-        wasted = Headline("Wasted", report_text.money(cost, currency), f"{cost} {currency}", change)
+        wasted = Headline(WORDS["avoidable"], report_text.money(cost, currency), f"{cost} {currency}", change)
     return [wasted, *(_grade(card, layer) for layer in card["layers"])]
 
 
@@ -153,20 +166,53 @@ def _card(card: Json, action: Json) -> Card:
     return Card(action["severity"] or "info", name(action["title"]), worth(action), summary, about, action["remedy"])
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A bucket, or the part of it that is avoidable or not."""
+
+    bucket: str
+    label: str
+    hours: Fraction
+    cost: Decimal | None
+    avoidable: bool
+
+
+def _bucket_parts(card: Json) -> list[_Part]:
+    """The buckets in listed order; what findings claim of one has a row of its own."""
+    found = []
+    for one in sorted(card["waste"]["buckets"], key=lambda one: list(BUCKET_WORDS).index(one["bucket"])):
+        label, hours, cost = BUCKET_WORDS[one["bucket"]], Fraction(one["gpu_hours"]), _decimal(one["cost"])
+        lost = Fraction(one["avoidable_gpu_hours"])
+        if one["waste"] or not lost:
+            found.append(_Part(one["bucket"], label, hours, cost, one["waste"]))
+            continue
+        lost_cost = _decimal(one["avoidable_cost"])
+        left = None if cost is None or lost_cost is None else cost - lost_cost
+        found.append(_Part(one["bucket"], label, hours - lost, left, False))
+        found.append(_Part(one["bucket"], f"{label}, claimed by findings", lost, lost_cost, True))
+    return found
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
 def _where(card: Json) -> Section:
     """The buckets of the ledger, with the total waste below."""
-    buckets = {one["bucket"]: one for one in card["waste"]["buckets"]}
-    places = report_text.places_of([None if one["cost"] is None else Decimal(one["cost"]) for one in buckets.values()])
-    figures = _figures(buckets, places)
-    rows = [*_bucket_rows(buckets, {name: _figure(one, places, card["currency"]) for name, one in figures.items()})]
-    waste = card["waste"]
-    lost = [figures[bucket] for bucket, one in buckets.items() if one["waste"]]
+    parts, waste = _bucket_parts(card), card["waste"]
+    places = report_text.places_of([_decimal(one["cost"]) for one in waste["buckets"]])
+    figures = _figures(parts, places)
+    rows = [*_bucket_rows(parts, [_figure(one, places, card["currency"]) for one in figures])]
+    lost = [figure for part, figure in zip(parts, figures, strict=True) if part.avoidable]
     whole_cost = None if None in lost else sum((one for one in lost if one is not None), Decimal(0))
     cost = _figure(whole_cost, places, card["currency"])
     ratio = None if waste["ratio"] is None else Fraction(str(waste["ratio"]))
-    hours = Fraction(waste["gpu_hours"])
-    bar = Cell(bar=Bar(TOTAL, Fraction(0), ratio or Fraction(0), "Waste"))
-    rows.append(row(["Total waste", bar, cost, report_text.count(hours), report_text.percent(ratio), ""], "sum"))
+    hours = report_text.MISSING if waste["gpu_hours"] is None else report_text.count(Fraction(waste["gpu_hours"]))
+    if waste["gpu_hours"] is None:
+        cost = report_text.MISSING
+    bar = Cell(bar=Bar(TOTAL, Fraction(0), ratio or Fraction(0), WORDS["avoidable"]))
+    share = "" if ratio is None else report_text.percent(ratio)
+    rows.append(row([WORDS["avoidable"], bar, cost, hours, share, ""], "sum"))
     columns = (
         Column("", label=True, part=2.7),
         Column("", chart=True, part=2.8),
@@ -179,37 +225,39 @@ def _where(card: Json) -> Section:
         f"Findings explain {report_text.hours(Fraction(waste['explained_gpu_hours']))} of it. The rest is short, scattered, or has "
         "a cause that no rule covers. The cost of a finding is part of these buckets, never added to them."
     )
-    return Section(
-        f"Where the GPU time went: {report_text.percent(ratio)} of it is waste",
-        (Table(columns, tuple(rows), "fall"), Text(note, "soft")),
-    )
+    title = "Where the GPU time went"
+    title += f": {_mostly_unmeasured(card)}" if ratio is None else f": {report_text.percent(ratio)} of it was avoidable"
+    blocks: list[Block] = [Table(columns, tuple(rows), "fall"), Text(note, "soft")]
+    if waste["roofline_efficiency"] is not None:
+        blocks.append(Text(report_text.at_roofline(waste["roofline_efficiency"]), "soft"))
+    return Section(title, tuple(blocks))
 
 
-def _bucket_rows(buckets: Mapping[str, Json], costs: Mapping[str, str]) -> Iterator[Row]:
-    """A row with a bar for each bucket; the bars follow each other."""
-    whole = sum((Fraction(one["gpu_hours"]) for one in buckets.values()), Fraction(0))
+def _mostly_unmeasured(card: Json) -> str:
+    part = report_text.percent(Fraction(str(card["waste"]["measured_ratio"] or 0)))
+    return f"only {part} of the held GPU time was measured"
+
+
+def _bucket_rows(parts: Sequence[_Part], costs: Sequence[str]) -> Iterator[Row]:
+    """A row with a bar for each part; the bars follow each other."""
+    whole = sum((part.hours for part in parts), Fraction(0))
     start = Fraction(0)
-    for bucket in filter(buckets.__contains__, BUCKET_WORDS):
-        hours = Fraction(buckets[bucket]["gpu_hours"])
-        length = hours / whole if whole else Fraction(0)
-        share, label = report_text.percent(length), BUCKET_WORDS[bucket]
-        bar = Cell(bar=Bar(bucket, start, length, f"{label}: {share}"))
-        waste = "waste" if buckets[bucket]["waste"] else ""
-        yield row([Cell(label, swatch=bucket), bar, costs[bucket], report_text.count(hours), share, waste])
+    for part, cost in zip(parts, costs, strict=True):
+        length = part.hours / whole if whole else Fraction(0)
+        share = report_text.percent(length)
+        bar = Cell(bar=Bar(part.bucket, start, length, f"{part.label}: {share}"))
+        word = "avoidable" if part.avoidable else ""
+        yield row([Cell(part.label, swatch=part.bucket), bar, cost, report_text.count(part.hours), share, word])
         start += length
 
 
-def _figures(buckets: Mapping[str, Json], places: int) -> dict[str, Decimal | None]:
-    """The cost of each bucket as shown: wasteful ones add up to the waste in the opening sentence."""
-    figures: dict[str, Decimal | None] = {}
-    for waste in (True, False):
-        costs = {
-            name: None if one["cost"] is None else Decimal(one["cost"])
-            for name, one in buckets.items()
-            if one["waste"] is waste
-        }
-        figures |= dict(zip(costs, report_text.figures(list(costs.values()), places), strict=True))
-    return figures
+def _figures(parts: Sequence[_Part], places: int) -> list[Decimal | None]:
+    """The cost of each part as shown: avoidable ones add up to the figure in the opening sentence."""
+    figures: dict[_Part, Decimal | None] = {}
+    for avoidable in (True, False):
+        mine = [part for part in parts if part.avoidable is avoidable]
+        figures |= dict(zip(mine, report_text.figures([part.cost for part in mine], places), strict=True))
+    return [figures[part] for part in parts]
 
 
 def _figure(cost: Decimal | None, places: int, currency: str | None) -> str:

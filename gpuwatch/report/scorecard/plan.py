@@ -70,9 +70,10 @@ def method_section(card: Json) -> Section:
     terms = [
         ("Grades", " ".join(card["rule"])),
         (
-            "Waste",
-            "GPU time that was paid for and did no work: held idle, gaps, waiting on links, busy with idle SMs; stranded, left over "
-            + "by MIG, out of service. Free GPUs, work below the roofline and unmeasured time do not count as waste.",
+            "Avoidable",
+            "Waste: GPU time that was held but idle, waiting, or busy without work; free GPUs that no usual request fits; and work "
+            + "below the peak as far as findings claim it. Other free GPUs, work below the peak, unmeasured time and GPUs out of "
+            + "service are not waste.",
         ),
         (
             "Cost of findings",

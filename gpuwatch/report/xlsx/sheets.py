@@ -11,7 +11,7 @@ from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.data_quality import MEANINGS, quality, terms
 from gpuwatch.report.document import Notice, Text
-from gpuwatch.report.facts import HOUR_S, PRODUCTIVE, Amount, Facts, added, amount_of
+from gpuwatch.report.facts import HOUR_S, Amount, Facts, added, amount_of
 
 MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
 """Kinds of numbers in a sheet; every other cell is text."""
@@ -43,7 +43,7 @@ def sheets(facts: Facts) -> Iterator[tuple[str, Columns, Iterable[Cells]]]:
 
 
 _PAID: Columns = (("Kind", ""), ("GPU-hours", HOURS), ("Cost", MONEY), ("Currency", ""))
-_OWNER: Columns = (*_PAID, ("Cost one week earlier", MONEY), ("Productive", RATIO), ("Held idle", RATIO))
+_OWNER: Columns = (*_PAID, ("Cost one week earlier", MONEY), ("Working", RATIO), ("Avoidable", RATIO))
 _BUCKETS: Columns = (
     ("Bucket", ""),
     ("GPU-hours", HOURS),
@@ -100,11 +100,8 @@ def _buckets(facts: Facts) -> Iterable[Cells]:
 
 def _teams(facts: Facts) -> Iterable[Cells]:
     for payer in facts.payers:
-        held = payer.amount.gpu_seconds if payer.kind == "allocated" else Decimal(0)
         before = None if payer.before is None else payer.before.cost_in(facts.currency)
-        shares: tuple[Decimal | None, Decimal | None] = (None, None)
-        if held:
-            shares = payer.of(*PRODUCTIVE).gpu_seconds / held, payer.of("hoarded").gpu_seconds / held
+        shares = (payer.shares() if payer.kind == "allocated" else None) or (None, None)
         for number, paid in enumerate(_paid(payer.amount)):
             yield payer.name, payer.kind, *paid, before if number == 0 else None, *shares
 

@@ -86,6 +86,64 @@ focus_part as materialized (
     group by price_id, run_id, free_bucket
 ),
 
+-- A row of focus_minute is a part of a minute of a cut hour, at one price: its time by bucket.
+focus_minute as (
+    select
+        p.price_id,
+        s.run_id,
+        s.share,
+        m.device_id,
+        m.hour_us,
+        columns('^(hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
+        * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us)
+    from device_minute m
+    join focus_cut using (hour_us)
+    join focus_segment s
+        on s.device_id = m.device_id and s.cluster = m.cluster and s.run_id is not null
+        and m.start_us >= s.start_us and m.end_us <= s.end_us
+    join focus_price p
+        on p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
+        and p.from_us < m.end_us and p.to_us > m.start_us
+        -- What lies in a whole hour comes from the ledger.
+        and (p.from_us > m.hour_us or p.to_us < m.hour_us + 3600000000)
+    where m.hour_us >= getvariable('focus_cut_from_us') and m.hour_us <= getvariable('focus_cut_until_us')
+),
+
+-- A row of focus_claimed is what findings claim of the below_roof time of a held part, in units. Of a cut hour each price has
+-- as much as it has of the hour's below_roof time.
+focus_claimed as (
+    with hourly as (
+        select c.*, c.share_num * ($scale // c.share_den) as share
+        from claimed_hour c
+        where c.hour_us > $from_us - 3600000000 and c.hour_us < $to_us
+    ),
+    whole as (
+        select p.price_id, c.run_id, c.claimed_us::hugeint * c.share as units
+        from hourly c
+        join focus_price p
+            on p.device_id = c.device_id and p.profile is not distinct from c.profile and p.cluster = c.cluster
+            and p.from_us <= c.hour_us and p.to_us >= c.hour_us + 3600000000
+    ),
+    part as (
+        select price_id, run_id, share, device_id, hour_us, sum(below_roof_us) as us
+        from focus_minute
+        group by all
+    ),
+    cut as (
+        select t.price_id, t.run_id, t.us::hugeint * c.claimed_us // l.below_roof_us * t.share as units
+        from part t
+        join hourly c
+            on c.device_id = t.device_id and c.run_id = t.run_id and c.hour_us = t.hour_us and c.share = t.share
+        join ledger_hour l
+            on l.cluster = c.cluster and l.device_id = c.device_id and l.run_id = c.run_id and l.hour_us = c.hour_us
+            and l.profile is not distinct from c.profile and l.share_num = c.share_num and l.share_den = c.share_den
+        where l.below_roof_us > 0
+    )
+    select price_id, run_id, sum(units) as claimed
+    from (from whole union all from cut)
+    group by price_id, run_id
+),
+
 -- A row of focus_bucket is a held part and its units by bucket, as far as the ledger has them. Hours that are cut come
 -- from their minutes.
 focus_bucket as (
@@ -102,22 +160,11 @@ focus_bucket as (
         where l.run_id is not null and l.hour_us >= $from_us and l.hour_us < $to_us
         union all
         select
-            p.price_id,
-            s.run_id,
-            s.share,
+            price_id,
+            run_id,
+            share,
             columns('^(hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
-            * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us)
-        from device_minute m
-        join focus_cut using (hour_us)
-        join focus_segment s
-            on s.device_id = m.device_id and s.cluster = m.cluster and s.run_id is not null
-            and m.start_us >= s.start_us and m.end_us <= s.end_us
-        join focus_price p
-            on p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
-            and p.from_us < m.end_us and p.to_us > m.start_us
-            -- What lies in a whole hour is booked above.
-            and (p.from_us > m.hour_us or p.to_us < m.hour_us + 3600000000)
-        where m.hour_us >= getvariable('focus_cut_from_us') and m.hour_us <= getvariable('focus_cut_until_us')
+        from focus_minute
     ),
     -- Microseconds are summed as they are: only the few sums need 128 bits.
     shared as (
@@ -295,6 +342,13 @@ divided as (
         c4 + coalesce(b.below_roof, 0) as c5,
         c5 + coalesce(b.memory_roof, 0) as c6,
         least(c6 + coalesce(b.compute, 0), f.units) as seen,
+        least(
+            avoidable(
+                c1, coalesce(b.gap, 0), coalesce(b.communication, 0), coalesce(b.stalled, 0), 0,
+                coalesce(b.below_roof, 0), coalesce(g.claimed, 0)
+            ),
+            f.units
+        ) as wasted,
         -- Cumulative rounding in the order of the buckets; what is left of the row was not observed. Time is no money: 24 hours
         -- are 2.4e13 of the last place, which doubles hold a hundred times over.
         hours::double / f.units::double as hours_unit,
@@ -310,6 +364,7 @@ divided as (
     from focus_row f
     join focus_bill p using (price_id)
     left join focus_bucket b on b.price_id = f.price_id and b.run_id = f.run_id
+    left join focus_claimed g on g.price_id = f.price_id and g.run_id = f.run_id
     left join focus_active a on a.price_id = f.price_id and a.run_id = f.run_id
 ),
 
@@ -411,9 +466,11 @@ usage as (
         (f.sm_active_ratio * 1000000)::bigint::hugeint * 1000000 as "x_SmActiveRatio",
         coalesce(r.team, '__platform__') as "x_Team",
         r.user_name as "x_User",
+        -- Unknown where nothing was measured, and out of service.
         case
-            when not f.held then f.effective
-            when f.seen > 0 then (2 * f.effective * least(f.c5, f.units) + f.units) // (2 * f.units)
+            when f.free_bucket = 'stranded' then f.effective
+            when f.free_bucket in ('schedulable', 'mig_remainder') then 0
+            when f.seen > 0 then (2 * f.effective * f.wasted + f.units) // (2 * f.units)
         end as "x_WasteCost"
     from divided f
     join focus_bill p using (price_id)

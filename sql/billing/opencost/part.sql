@@ -79,9 +79,18 @@ select
 from stepped
 group by step, word_id, device_id, share_num, share_den, price_id;
 
--- A row of oc_fact is a step, the words of an owner, a share and a price: the recorded activity while it was held.
+-- A row of oc_fact is a step, the words of an owner, a share and a price: the recorded activity while it was held, and what
+-- findings claim of its below_roof time.
 create or replace temp table oc_fact as
-with fact as (
+with booked as (
+    select l.*, coalesce(c.claimed_us, 0) as claimed_us
+    from ledger_hour l
+    left join claimed_hour c
+        on c.cluster = l.cluster and c.device_id = l.device_id and c.run_id = l.run_id and c.hour_us = l.hour_us
+        and c.profile is not distinct from l.profile and c.share_num = l.share_num and c.share_den = l.share_den
+    where l.run_id is not null and l.hour_us > $start_us - 3600000000 and l.hour_us < $end_us
+),
+fact as (
     select
         (hour_us - $start_us) // $step_us as step,
         hour_us as at_us,
@@ -96,10 +105,10 @@ with fact as (
         stalled_us,
         below_roof_us,
         memory_roof_us,
-        compute_us
-    from ledger_hour
-    where run_id is not null and hour_us >= $start_us and hour_us < $end_us
-        and hour_us not in (select hour_us from oc_cut)
+        compute_us,
+        claimed_us
+    from booked
+    where hour_us >= $start_us and hour_us not in (select hour_us from oc_cut)
     union all
     select
         (greatest(m.start_us, $start_us) - $start_us) // $step_us,
@@ -115,10 +124,15 @@ with fact as (
         m.stalled_us,
         m.below_roof_us,
         m.memory_roof_us,
-        m.compute_us
+        m.compute_us,
+        coalesce(m.below_roof_us::hugeint * b.claimed_us // nullif(b.below_roof_us, 0), 0)::bigint
     from device_minute m
     join segment s
         on s.device_id = m.device_id and m.start_us >= s.start_us and m.start_us < s.end_us and s.run_id is not null
+    left join booked b
+        on b.device_id = m.device_id and b.run_id = s.run_id and b.hour_us = m.hour_us
+        and b.profile is not distinct from s.profile and b.share_num = s.share_num and b.share_den = s.share_den
+        and b.claimed_us > 0
     where m.hour_us >= getvariable('oc_cut_from_us') and m.hour_us < getvariable('oc_cut_until_us')
         and m.hour_us in (select hour_us from oc_cut)
         and m.start_us < $end_us and m.end_us > $start_us
@@ -137,7 +151,8 @@ select
     sum(f.stalled_us)::bigint as stalled_us,
     sum(f.below_roof_us)::bigint as below_roof_us,
     sum(f.memory_roof_us)::bigint as memory_roof_us,
-    sum(f.compute_us)::bigint as compute_us
+    sum(f.compute_us)::bigint as compute_us,
+    sum(f.claimed_us)::bigint as claimed_us
 from fact f
 join oc_owner o on o.device_id = f.device_id and o.run_id = f.run_id
 left join oc_price p

@@ -31,7 +31,11 @@ done as (
         f.word_id,
         p.currency,
         sum((f.hoarded_us + f.gap_us) * f.share * p.price) as idle_amount,
-        sum((f.hoarded_us + f.gap_us + f.stalled_us) * f.share * p.price) as waste_amount,
+        sum(
+            avoidable(
+                f.hoarded_us, f.gap_us, f.communication_us, f.stalled_us, 0, f.below_roof_us, f.claimed_us
+            ) * f.share * p.price
+        ) as waste_amount,
         sum(f.hoarded_us * f.share) as hoarded,
         sum(f.gap_us * f.share) as gap,
         sum(f.communication_us * f.share) as communication,

@@ -8,6 +8,7 @@ drop table if exists keyed;
 drop table if exists charge_group;
 drop table if exists book;
 drop table if exists bucket_time;
+drop table if exists claimed_time;
 drop table if exists cut_span;
 drop view if exists cut_bucket;
 drop table if exists cut_segment;

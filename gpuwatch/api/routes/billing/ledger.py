@@ -52,7 +52,10 @@ def ledger(
     limit: Limit = PAGE,
     cursor: CursorText = None,
 ) -> Response:
-    """Every GPU-second of the window is in exactly one row. `funnel` and `capacity_gpu_seconds` cover all pages."""
+    """Every GPU-second of the window is in exactly one row. `funnel`, `capacity_gpu_seconds` and the measures `working`,
+    `avoidable` (waste), `free` and `unknown` cover all pages; `groups` has the measures of the `limit` groups of `by` with
+    the most avoidable time, and none with `step`.
+    """
     dimensions, teams = split(by) or ["bucket"], seen(access.teams, split(team))
     asked = question(
         {"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool, "step": step}

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from gpuwatch.api.schema.common import Bucket, Money, Quantity, Shape, Span
+from gpuwatch.api.schema.common import Bucket, Money, Quantity, Ratio, Shape, Span
 
 
 class LedgerRow(Shape):
@@ -14,6 +14,11 @@ class LedgerRow(Shape):
     gpu_seconds: Quantity
     cost: Money | None
     currency: str | None
+    avoidable_gpu_seconds: Quantity = Field(
+        json_schema_extra={
+            "description": "Its part that is waste: what findings claim of `below_roof`, all of `hoarded`."
+        }
+    )
 
 
 class Amount(Shape):
@@ -34,12 +39,37 @@ class Funnel(Shape):
     effective: KnownAmount
 
 
-class Ledger(Shape):
+class Measure(KnownAmount):
+    """None: nothing of it was measured. `ratio`: its share of all time; None if less than half was measured."""
+
+    ratio: Ratio | None
+
+
+class Unknown(Shape):
+    not_measured: Measure
+    out_of_service: Measure
+
+
+class Measures(Shape):
+    working: Measure
+    avoidable: Measure
+    free: Measure
+    unknown: Unknown
+    roofline_efficiency: Ratio | None
+    measured_ratio: Ratio | None
+
+
+class GroupMeasures(Measures):
+    """With the value of each dimension."""
+
+
+class Ledger(Measures):
     items: list[LedgerRow]
     capacity_gpu_seconds: Quantity
     window: Span
     funnel: Funnel
     currency: str | None
+    groups: list[GroupMeasures]
     next: str | None
 
 

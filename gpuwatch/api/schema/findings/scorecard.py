@@ -14,6 +14,8 @@ class AuditBucket(Shape):
     waste: bool
     gpu_hours: Quantity
     cost: Money | None
+    avoidable_gpu_hours: Quantity
+    avoidable_cost: Money | None
 
 
 class AuditWaste(Shape):
@@ -21,6 +23,8 @@ class AuditWaste(Shape):
     cost: Money | None
     cost_a_month: Money | None
     ratio: Ratio | None
+    measured_ratio: Ratio | None
+    roofline_efficiency: Ratio | None
     explained_gpu_hours: Quantity | None = Field(description="The part of it that findings explain.")
     buckets: list[AuditBucket]
 

@@ -1,0 +1,259 @@
+"""One definition of waste: random fleets whose avoidable time and money are the same everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from gpuwatch.cli import app
+from gpuwatch.commands import queries
+from gpuwatch.core.model import CLAIM, NODE, Records
+from gpuwatch.dashboards.client import Caller, Client
+from gpuwatch.dashboards.pages import overview
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
+from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
+from gpuwatch.report.weekly import weekly
+from tests.dashboards.laid_out import text
+from tests.worlds.api import Api, open_api
+from tests.worlds.world import HOUR, IDLE, Gpu, batch, claim, minutes, node, samples, us
+
+FLEETS = 20
+NEVER, PARTLY = 0, 1
+"""Seeds of a fleet without any measurement, and of one whose held time is mostly unmeasured."""
+CLAIMED, STRANDED = (13, 14, 18), (2, 6, 10, 14, 18)
+"""Seeds of fleets where findings claim below-peak time, and where free GPUs are stranded."""
+WEEK = "2026-W45"
+OWNERS = ("ants", "bees", "cows")
+SHAPES = (
+    IDLE,
+    {"gr_engine_ratio": 0.97, "sm_active_ratio": 0.87, "tensor_active_ratio": 0.45, "dram_active_ratio": 0.43},
+    {"gr_engine_ratio": 0.95, "sm_active_ratio": 0.2, "tensor_active_ratio": 0.03, "dram_active_ratio": 0.1},
+    {"gr_engine_ratio": 0.6, "sm_active_ratio": 0.5, "tensor_active_ratio": 0.1, "dram_active_ratio": 0.4},
+    None,
+)
+"""Idle, training, busy without work, loading data, not measured."""
+
+
+LOSS = re.compile(r"(\S+(?: [kM])?) was avoidable \(([^)]+)\)")
+
+
+@dataclass
+class Fleet:
+    """A service that holds one random fleet, analysed."""
+
+    api: Api
+    seed: int
+
+    @cached_property
+    def ledger(self) -> Any:
+        """The ledger answer of the API."""
+        return self.get("/api/v1/ledger").json()
+
+    @cached_property
+    def report(self) -> dict[str, str]:
+        """The files of the weekly report, by name."""
+        service = self.api.service
+        files = weekly(service.store, service.state, WEEK, None, None, formats=("csv", "html"))
+        return {file.name.split("/")[-1]: file.content.decode("utf-8-sig") for file in files}
+
+    @cached_property
+    def focus(self) -> list[dict[str, str]]:
+        """The rows of the FOCUS file."""
+        return list(csv.DictReader(io.StringIO(self.get("/api/v1/chargeback", format="focus").text)))
+
+    @cached_property
+    def overview(self) -> overview.Data:
+        """What the overview reads."""
+        return self.page(None)
+
+    def page(self, team: str | None) -> overview.Data:
+        return asyncio.run(overview.load(Client(self.api.app).of(Caller()), query_of(team)))
+
+    def get(self, path: str, **params: str) -> Any:
+        answer = self.api.get(path, params={"window": WEEK, **params})
+        assert 200 == answer.status_code, answer.text
+        return answer
+
+
+def shape_of(rng: random.Random, seed: int, device: int) -> Any:
+    if seed == NEVER:
+        return None
+    if seed == PARTLY:
+        return SHAPES[1] if device == 0 else None
+    return rng.choice(SHAPES)
+
+
+def fill(api: Api, seed: int) -> None:
+    """One to three nodes of four GPUs, or slices; jobs of one to four GPUs for one or two hours each."""
+    rng = random.Random(seed)
+    rows: list[Any] = []
+    claims: list[dict[str, Any]] = []
+    nodes = []
+    device = 0
+    for place in range(rng.randint(2, 3)):
+        name, sliced = f"n{place}", rng.random() < 0.25 and seed not in (NEVER, PARTLY)
+        nodes.append(node(name, {"": 1} if sliced else {"": 4}, at=0, pool=f"p{place % 2}"))
+        gpus = (
+            [Gpu(f"GPU-{name}", name, 0, gi, "1g.10gb") for gi in range(3, 6)]
+            if sliced
+            else [Gpu(f"GPU-{name}-{i}", name, i) for i in range(4)]
+        )
+        at, free = 0, gpus
+        while free:
+            size = min(len(free), 1 if sliced else rng.choice((1, 1, 2, 4)))
+            mine, free = free[:size], free[size:]
+            hours = rng.randint(1, 2)
+            job, owner = f"{place}{at}", rng.choice((*OWNERS, "nobody"))
+            shape = shape_of(rng, seed, device)
+            for gpu in mine:
+                device += 1
+                if shape is not None:
+                    rows += samples(gpu, minutes(0, hours * HOUR), shape)
+                    rows += samples(gpu, minutes(hours * HOUR, 2 * HOUR), IDLE)
+            if at == 0 or rng.random() < 0.8:
+                words = {"gpus": ",".join(g.uuid for g in mine)} if shape is not None else {}
+                claims.append(
+                    claim(
+                        job, 0, hours * HOUR, name, device_count=size, user_name=owner, account=owner, name=job,
+                        **words,
+                    )
+                )  # fmt: skip
+            at += size
+    if seed % 4 == 2:  # Whole nodes were requested the day before: what is free in part is stranded.
+        claims.append(claim("whole", -2 * HOUR, -HOUR, "n0", device_count=4, user_name="ants", account="ants"))
+    service = api.service
+    with service.store.transaction():
+        for one in batch(rows) if rows else ():
+            service.store.append(one)
+        service.store.append(Records("claim", pa.Table.from_pylist(claims, schema=CLAIM)))
+        service.store.append(Records("node", pa.Table.from_pylist(nodes, schema=NODE)))
+    rules = [TeamRule("account", owner, owner) for owner in OWNERS]
+    replace_team_rules(service.state, rules, "test", "test", us(0))
+    price = Decimal(rng.randint(50, 900)) / 100
+    replace_rates(service.state, [Rate("*", "owned", price, us(-HOUR))], "test", "test", us(0))
+    service.analyse_once()
+
+
+@pytest.fixture(scope="module", params=range(FLEETS))
+def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    api = open_api(None)
+    try:
+        fill(api, request.param)
+        yield Fleet(api, request.param)
+    finally:
+        api.service.stop()
+
+
+def money(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+def of_ledger(answer: Any) -> tuple[Decimal | None, Decimal | None]:
+    """Avoidable GPU-seconds and their cost, of an answer of the API or the command line."""
+    return money(answer["avoidable"]["gpu_seconds"]), money(answer["avoidable"]["cost"])
+
+
+def query_of(team: str | None) -> Query:
+    return Query("/", {"window": WEEK, **({"team": team} if team else {})})
+
+
+def of_focus(fleet: Fleet, team: str | None) -> Decimal | None:
+    """The sum of x_WasteCost, in cents; None where it is unknown in every row."""
+    mine = [row["x_WasteCost"] for row in fleet.focus if team in (None, row["x_Team"])]
+    lost = [Decimal(one) for one in mine if one]
+    return sum(lost, Decimal(0)).quantize(Decimal("0.01")) if lost else None
+
+
+def of_report(fleet: Fleet, team: str | None) -> tuple[Decimal | None, Decimal | None]:
+    """The row of the report's file."""
+    content = fleet.report["fleet.csv" if team is None else f"team-{team}.csv"]
+    rows = [row for row in csv.DictReader(io.StringIO(content, newline="")) if row["section"] == "measure"]
+    mine = [row for row in rows if row["kind"] == "avoidable"]
+    return (Decimal(mine[0]["gpu_seconds"]), Decimal(mine[0]["cost"])) if mine else (None, None)
+
+
+def of_command(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    service = fleet.api.service
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[tuple[Any, Any, None]]:
+        yield service.store, service.state, None
+
+    monkeypatch.setattr(queries, "opened", opened)
+    monkeypatch.setattr(queries.lockfile, "find", lambda _: None)
+    result = CliRunner().invoke(app, ["ledger", "--window", WEEK, "--format", "json", *arguments])
+    assert 0 == result.exit_code, result.output
+    return json.loads(result.stdout)
+
+
+def test_every_place_has_the_same_waste(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = of_ledger(fleet.ledger)
+    card = fleet.get("/api/v1/audit-card").json()["waste"]
+    hours = None if lost[0] is None else (lost[0] / 3600).quantize(Decimal("0.001"))
+
+    assert lost == of_ledger(of_command(fleet, monkeypatch))
+    assert lost == of_ledger(fleet.overview.history.now)
+    assert lost == of_report(fleet, None)
+    assert (hours, lost[1]) == (money(card["gpu_hours"]), money(card["cost"]))
+    assert fleet.ledger["avoidable"]["ratio"] == card["ratio"]
+    assert (lost[1] or 0) == (of_focus(fleet, None) or 0)
+    assert (fleet.seed in (NEVER, PARTLY)) <= (card["ratio"] is None)
+
+
+def test_every_place_has_the_same_waste_of_a_team(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = of_command(fleet, monkeypatch, "--by", "team")["groups"]
+    by_team = {one["team"]: of_ledger(one) for one in groups}
+    listed = {one["team"]: of_ledger(one) for one in fleet.get("/api/v1/ledger", by="team").json()["groups"]}
+    assert by_team == listed
+    known = [team for team in OWNERS if team in by_team]
+    for team in known:
+        assert by_team[team] == of_report(fleet, team)
+        assert by_team[team][1] == of_focus(fleet, team)
+    for team in known[:1]:
+        assert by_team[team] == of_ledger(fleet.page(team).history.now)
+
+
+def test_measures_are_all_of_the_time(fleet: Fleet) -> None:
+    """Every GPU-second is in one measure, and what is avoidable of each row adds up to the waste."""
+    found = fleet.ledger
+    measures = {**{name: found[name] for name in ("working", "avoidable", "free")}, **found["unknown"]}
+    sizes = [Decimal(one["gpu_seconds"] or 0) for one in measures.values()]
+    rows = sum((Decimal(one["avoidable_gpu_seconds"]) for one in found["items"]), Decimal(0))
+
+    assert abs(Decimal(found["capacity_gpu_seconds"]) - sum(sizes)) <= Decimal("0.000003")
+    assert abs(Decimal(found["avoidable"]["gpu_seconds"] or 0) - rows) <= Decimal("0.000012")
+    parts = {name: Decimal(0) for name in ("below_roof", "stranded")}
+    for one in found["items"]:
+        if one["bucket"] in parts:
+            parts[one["bucket"]] += Decimal(one["avoidable_gpu_seconds"])
+    assert (fleet.seed in CLAIMED) <= (parts["below_roof"] > 0)
+    assert (fleet.seed in STRANDED) <= (parts["stranded"] > 0)
+    if fleet.seed == NEVER:
+        assert found["working"]["gpu_seconds"] is None, "unknown is not zero"
+        assert (None, None) == (found["roofline_efficiency"], found["avoidable"]["gpu_seconds"])
+
+
+def test_the_overview_and_the_report_have_one_headline(fleet: Fleet) -> None:
+    shown, page = text(overview.layout(fleet.overview, query_of(None), "light")), fleet.report["fleet.html"]
+    found = fleet.ledger["avoidable"]
+    said = [LOSS.findall(words.replace("\u00a0", " ")) for words in (shown, page)]
+
+    assert said[0] == said[1]
+    assert bool(said[0]) == (found["ratio"] is not None and Decimal(found["gpu_seconds"]) > 0)
