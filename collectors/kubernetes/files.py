@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.allocations import Allocations
@@ -11,10 +12,18 @@ from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
 from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
-from gpuwatch.collectors.kubernetes.pods import asks_for_gpus, claim_rows, pending_rows, require_complete, sum_by_job
+from gpuwatch.collectors.kubernetes.pods import (
+    asks_for_gpus,
+    claim_rows,
+    newest_change,
+    pending_rows,
+    require_complete,
+    sum_by_job,
+)
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
 from gpuwatch.collectors.shared.other_accelerators import uncounted_requests
 from gpuwatch.collectors.shared.records import table_batches
+from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
@@ -86,6 +95,8 @@ class ObjectReader:
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
         """Pods with DRA claims, which may come after them."""
+        self._newest = ""
+        """The newest time in the metadata and status of any pod, also of those without GPUs, as text."""
         self._uncounted: list[tuple[str, int, str]] = []
 
     def take(self, item: Object, line: int = 0) -> bool:
@@ -93,6 +104,7 @@ class ObjectReader:
         kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
         if kind == "Pod" and not group:
             require_complete(item)
+            self._newest = max(self._newest, newest_change(item))
             self._uncounted += [(reason, line, display_name(item)) for reason in uncounted_requests(item)]
             if claim_names(item):
                 if len(self._pods) >= MAX_DRA_PODS:
@@ -143,7 +155,13 @@ class ObjectReader:
             return
         own = [row[name] or 0 for table, name in TIMES for row in self.tables.get(table, ())]
         own += [row["evidence_us"] or 0 for row in self._requests]
-        dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0, *own)
+        newest_us = 0
+        with suppress(ValueError):  # February 30
+            newest_us = parse_rfc3339(self._newest)
+        dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0, newest_us, *own)
+        for claim in self.tables["claim"]:
+            if claim["end_us"] is None:
+                claim["evidence_us"] = max(claim["evidence_us"], dumped_us)
         for request in self._requests:
             request["evidence_us"] = max(request["evidence_us"], dumped_us)
         for table, rows in self.tables.items():

@@ -31,6 +31,7 @@ PLUGIN, DRA = "k8s-json", "dra"
 """Kinds of claim rows. Pods that share a device through a ResourceClaim do so on purpose."""
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_utc = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
 _ignored_annotations = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -83,6 +84,10 @@ def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iter
     status = mapping(pod, "status")
     phase = string(status, "phase")
     start = _start(status, phase)
+    if start is None and phase == "Running":
+        start = moment(
+            mapping(pod, "metadata"), "creationTimestamp"
+        )  # the best estimate without any time in its status
     if start is None or not held:
         return
     end = end_of(pod, status, phase, start)
@@ -202,6 +207,18 @@ def _times(status: Object) -> list[int | None]:
         *(moment(c, key) for c in conditions for key in ("lastTransitionTime", "lastProbeTime")),
         *(moment(state, key) for state in states for key in ("startedAt", "finishedAt")),
     ]
+
+
+def newest_change(pod: Object) -> str:
+    """The newest UTC time of a pod's creation, start, conditions and writes, as text; "" if there is none.
+
+    Texts are compared as they are: a dump has many pods without GPUs, and this is all that is read of them.
+    """
+    metadata, status = mapping(pod, "metadata"), mapping(pod, "status")
+    texts = [metadata.get("creationTimestamp"), status.get("startTime")]
+    texts += [condition.get("lastTransitionTime") for condition in mappings(status, "conditions")]
+    texts += [write.get("time") for write in mappings(metadata, "managedFields")]
+    return max((text for text in texts if isinstance(text, str) and _utc.fullmatch(text)), default="")
 
 
 def _condition_time(status: Object, name: str) -> int | None:

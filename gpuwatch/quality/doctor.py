@@ -40,6 +40,7 @@ OPEN_HOURS = 2
 NOTHING = "nothing has been imported or received"
 NOT_ANALYSED = "nothing has been analysed"
 NO_GPU = "no record names a GPU"
+NO_TIME = "no record of a GPU has a time after its start"
 AFTER_ANALYSIS = (
     "counters",
     "verdicts",
@@ -77,7 +78,7 @@ def examine(
 
     `advice` decides how fixes are phrased, `sources` come from a running service, and `state` has ownership rules and
     exchange rates. A check that has nothing to read is NOT_JUDGED: all of AFTER_ANALYSIS if nothing is stored or analysed,
-    or the records name no GPU.
+    or the records name no GPU, or no time after its start.
     """
     first = [_analysed(store, advice), source_checks.rejects(store, advice, sources)]
     if (why := _not_checked(store)) is not None:
@@ -123,6 +124,9 @@ def _analysed(store: Store, advice: Advice) -> Check:
         " (select count(*) from device), exists(from context) or exists(from claim) or exists(from node)"
     )[0]
     if not devices and (files or stored):
+        if _not_checked(store) == NO_TIME:
+            fix = "Import the other objects of that moment too: kubectl get pods,nodes,events -A -o json."
+            return Check("analysis", FAIL, "records name GPUs, but none has a time after its start", fix)
         if _not_checked(store) == NO_GPU:
             fix = "Send GPU metrics, or records of a scheduler with GPUs: docs/connect/sources.md."
             return Check("analysis", WARN if advice.live else FAIL, "no analysed record names a GPU", fix)
@@ -142,16 +146,18 @@ def _analysed(store: Store, advice: Advice) -> Check:
 
 def _not_checked(store: Store) -> str | None:
     """Why the checks in AFTER_ANALYSIS have nothing to read; None if they have."""
-    devices, stored, analysed = store.sql(
+    devices, stored, analysed, held = store.sql(
         "select exists(from device),"
         " exists(from import_file) or exists(from context) or exists(from claim) or exists(from node),"
-        " exists(from run) or exists(from topology_state)"
+        " exists(from run) or exists(from topology_state), exists(from claim where device_count > 0)"
     )[0]
     if devices:
         return None
     if not stored:
         return NOTHING
-    return NO_GPU if analysed else NOT_ANALYSED
+    if not analysed:
+        return NOT_ANALYSED
+    return NO_TIME if held else NO_GPU
 
 
 def _evidence(store: Store, since_us: int, advice: Advice) -> Evidence:

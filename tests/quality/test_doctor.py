@@ -8,12 +8,36 @@ import pytest
 from gpuwatch.core.model import CONTEXT, Records, Rejects, context_key, device_key
 from gpuwatch.ledger import attribution
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality.doctor import AFTER_ANALYSIS, NO_GPU, NOT_ANALYSED, NOT_JUDGED, Check, _rate_lines, examine, wrong
+from gpuwatch.quality.doctor import (
+    AFTER_ANALYSIS,
+    NO_GPU,
+    NO_TIME,
+    NOT_ANALYSED,
+    NOT_JUDGED,
+    Check,
+    _rate_lines,
+    examine,
+    wrong,
+)
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.rates.card import parse_rates
 from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive
-from tests.worlds.world import HOUR, SETTINGS, Gpu, Sample, World, batch, claim, minutes, node, one_hour, samples, us
+from tests.worlds.world import (
+    HOUR,
+    SETTINGS,
+    Gpu,
+    Sample,
+    World,
+    batch,
+    claim,
+    minutes,
+    node,
+    one_hour,
+    pod,
+    samples,
+    us,
+)
 
 SM_ACTIVE = "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned."
 SM_OCCUPANCY = "DCGM_FI_PROF_SM_OCCUPANCY, gauge, The ratio of number of warps resident on an SM."
@@ -244,6 +268,19 @@ def test_a_fleet_without_gpus_is_not_sent_to_the_analysis_again() -> None:
         (check.status, check.what) for check in found.values() if check.id in AFTER_ANALYSIS
     }
     assert "analyze" not in found["books"].fix
+
+
+def test_a_dump_of_pods_without_any_time_after_their_start_is_reported_as_such() -> None:
+    """Pods request GPUs, so that it would be wrong to state that no record names one."""
+    world = World().add(pod("p", "u1", 0, None)).attribute()
+    topology_derive.derive(world.store, "c1")
+    found = checks(world.store)
+
+    assert "records name GPUs, but none has a time after its start" == found["analysis"].what
+    assert "kubectl get pods,nodes,events" in found["analysis"].fix
+    assert {(NOT_JUDGED, f"not judged: {NO_TIME}")} == {
+        (check.status, check.what) for check in found.values() if check.id in AFTER_ANALYSIS
+    }
 
 
 # Live sources beside what is stored ---------------------------------------------------------------------------------

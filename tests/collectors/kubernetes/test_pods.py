@@ -12,10 +12,11 @@ from gpuwatch.collectors.kubernetes.files import parse_objects
 from gpuwatch.collectors.kubernetes.owner import owner_of
 from gpuwatch.collectors.kubernetes.pods import claim_rows, gpu_resources
 from gpuwatch.collectors.shared.resource_lists import profile_of
-from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.core.model import Rejects, Source
 
 DATA = Path(__file__).parents[2] / "data" / "k8s"
+Json = dict[str, Any]
 UUID = "GPU-00000000-1111-2222-3333-4444444444"
 
 
@@ -102,9 +103,11 @@ def test_devices(held: dict[str, dict[str, Any]], key: str, profile: str | None,
     assert (profile, count) == (held[key]["profile"], held[key]["device_count"])
 
 
-def test_evidence_is_the_latest_time_in_the_status(held: dict[str, dict[str, Any]]) -> None:
+def test_evidence_is_the_latest_time_in_the_status() -> None:
+    items = json.loads((DATA / "pods.json").read_text())["items"]
+    [row] = claim_rows(next(item for item in items if item["metadata"]["uid"] == "uid-re"))
 
-    assert at("10:00:00") == held["uid-re"]["evidence_us"]
+    assert at("10:00:00") == row["evidence_us"]
 
 
 def test_pods_of_a_waiting_gang_are_one_request(tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -257,3 +260,65 @@ def test_whole_and_shared_gpus_of_one_pod_are_one_claim() -> None:
     pod["spec"]["containers"].append({"name": "s", "resources": {"limits": {"nvidia.com/gpu.shared": "1"}}})
 
     assert [(None, 2)] == [(row["profile"], row["device_count"]) for row in claim_rows(pod)]
+
+
+# Dumps without metrics
+
+
+def running(name: str, gpus: int = 1, **status: object) -> Json:
+    item = pod_of(name, gpus)
+    item["status"] = {"phase": "Running", **status}
+    return item
+
+
+def pod_of(name: str, gpus: int, created: str = "2026-11-02T08:00:00Z", **metadata: object) -> Json:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ml", "uid": name, "creationTimestamp": created, **metadata},
+        "spec": {"nodeName": "n1", "containers": [{"name": "x", "resources": {"limits": limits}}]},
+    }
+
+
+def open_claims(*items: Json) -> list[tuple[str, str, str]]:
+    """Pod, start and last evidence of the open claims of a dump."""
+    tables = parse_objects(json.dumps({"kind": "List", "items": items}), Source("f", "c1"), Rejects())
+    return [
+        (r["pod"], rfc3339(r["start_us"]), rfc3339(r["evidence_us"])) for r in tables["claim"] if r["end_us"] is None
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(pod_of("web", 0, "2026-11-02T12:00:00Z"), id="a younger pod without GPUs"),
+        pytest.param(running("web", 0, startTime="2026-11-02T12:00:00Z"), id="its start"),
+        pytest.param(
+            running("web", 0, conditions=[{"type": "Ready", "lastTransitionTime": "2026-11-02T12:00:00Z"}]),
+            id="its readiness",
+        ),
+        pytest.param(
+            pod_of("web", 0, managedFields=[{"manager": "kubelet", "time": "2026-11-02T12:00:00Z"}]),
+            id="its last write",
+        ),
+    ],
+)
+def test_a_running_pod_is_held_up_to_the_time_of_its_dump(other: Json) -> None:
+    """Without metrics nothing else shows how long: the newest time of any pod is that of the dump."""
+    known = running("a", startTime="2026-11-02T08:00:10Z")
+
+    assert [("a", "2026-11-02T08:00:10Z", "2026-11-02T12:00:00Z")] == open_claims(known, other)
+
+
+@pytest.mark.parametrize("text", ["9999-99-99T99:99:99Z", "2026-12-32T00:00:00Z", "2027-02-30T00:00:00Z"])
+def test_a_time_that_is_none_does_not_date_a_dump(text: str) -> None:
+    known, other = running("a", startTime="2026-11-02T08:00:10Z"), running("web", 0, startTime=text)
+
+    assert [("a", "2026-11-02T08:00:10Z", "2026-11-02T08:00:10Z")] == open_claims(known, other)
+
+
+def test_a_running_pod_without_times_in_its_status_holds_from_its_creation() -> None:
+    other = pod_of("web", 0, "2026-11-02T12:00:00Z")
+
+    assert [("a", "2026-11-02T08:00:00Z", "2026-11-02T12:00:00Z")] == open_claims(running("a"), other)
