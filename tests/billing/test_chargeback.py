@@ -24,7 +24,8 @@ from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from tests.ledger.test_ledger_properties import seeds, steady, tiny_fleet
+from tests.ledger.test_ledger_properties import few_seeds, steady, tiny_fleet
+from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, one_hour, samples, us
 
 CENT, MICRO = Decimal("0.01"), Decimal("0.000001")
@@ -47,6 +48,7 @@ def priced(world: World, *rates: Rate) -> State:
     return state
 
 
+@computed_once
 def drawn(seed: int) -> tuple[World, State, random.Random]:
     """A tiny fleet with accounts and users; prices change at any microsecond, in several currencies, and are missing."""
     rng = random.Random(seed)
@@ -195,7 +197,7 @@ def test_money_that_would_not_fit_is_refused_and_not_wrong() -> None:
 
 @pytest.mark.slow
 @settings(steady, max_examples=5)
-@given(seeds, st.sets(st.sampled_from(("a", "b", "nobody", "__unallocated__", "__platform__"))))
+@given(few_seeds, st.sets(st.sampled_from(("a", "b", "nobody", "__unallocated__", "__platform__"))))
 def test_a_filter_lets_no_other_team_through(seed: int, teams: set[str]) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)
@@ -222,7 +224,7 @@ def test_a_filter_lets_no_other_team_through(seed: int, teams: set[str]) -> None
 
 
 @settings(steady, max_examples=5)
-@given(seeds)
+@given(few_seeds)
 def test_charges_are_those_of_the_segments(seed: int) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)
@@ -246,7 +248,7 @@ def test_charges_are_those_of_the_segments(seed: int) -> None:
 
 @pytest.mark.slow
 @settings(steady, max_examples=5)
-@given(seeds)
+@given(few_seeds)
 def test_the_ledger_is_the_capacity_and_the_bill(seed: int) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)
@@ -274,7 +276,7 @@ def test_the_ledger_is_the_capacity_and_the_bill(seed: int) -> None:
 
 
 @settings(steady, max_examples=5)
-@given(seeds)
+@given(few_seeds)
 def test_each_group_costs_in_the_ledger_what_it_is_charged(seed: int) -> None:
     """Also in hours in which the price changes: a group's buckets differ from its charge by their rounding only."""
     world, state, rng = drawn(seed)
@@ -297,7 +299,7 @@ def test_each_group_costs_in_the_ledger_what_it_is_charged(seed: int) -> None:
 
 
 @settings(steady, max_examples=3)
-@given(seeds)
+@given(few_seeds)
 def test_pages_are_the_whole(seed: int) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)

@@ -30,7 +30,7 @@ from gpuwatch.state.versioned_lists import VersionedLists
 from tests.billing import test_periods
 from tests.billing.test_cost_days import DAY, drawn, rules, stated, windows
 from tests.billing.test_policy_charges import made, random_policies, two_teams
-from tests.ledger.test_ledger_properties import seeds, steady
+from tests.ledger.test_ledger_properties import few_seeds, steady
 from tests.worlds.world import CLUSTER, HOUR, IDLE, Gpu, World, claim, minutes, one_hour, samples, us
 
 CHARGES_CHECKED = 3
@@ -323,7 +323,7 @@ def test_lines_of_a_charge_add_up_to_it(by: tuple[str, ...]) -> None:
 
 
 @settings(steady, max_examples=3)
-@given(seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(3, 50))
+@given(few_seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(3, 50))
 def test_lines_add_up_without_a_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
     world, state, rng = drawn(seed)
     window = rng.choice(windows(rng))
@@ -333,7 +333,7 @@ def test_lines_add_up_without_a_policy(seed: int, by: tuple[str, ...], teams: li
 
 @pytest.mark.slow
 @settings(steady, max_examples=3)
-@given(seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(10, 50))
+@given(few_seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(10, 50))
 def test_lines_add_up_under_any_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
     world, state, rng = drawn(seed)
     set_policies(state, random_policies(rng))

@@ -31,7 +31,7 @@ from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn
-from tests.ledger.test_ledger_properties import seeds
+from tests.ledger.test_ledger_properties import few_seeds
 from tests.worlds.focus import CLOSED, MONTH, everything, exported, rate, state_of, told
 from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
@@ -363,7 +363,7 @@ def test_a_day_leaves_no_rows_behind() -> None:
 
 
 @settings(max_examples=6, deadline=None)
-@given(seeds)
+@given(few_seeds)
 def test_rows_of_an_origin_add_up_to_it(seed: int) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)
@@ -384,7 +384,7 @@ def test_rows_of_an_origin_add_up_to_it(seed: int) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=6, deadline=None)
-@given(seeds)
+@given(few_seeds)
 def test_teams_pay_what_chargeback_says(seed: int) -> None:
     """To the last place of each row; and what is bought is what it costs."""
     world, state, rng = drawn(seed)

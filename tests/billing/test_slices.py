@@ -17,7 +17,7 @@ from gpuwatch.billing.slices import packing, slices
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn, priced, rate
-from tests.ledger.test_ledger_properties import seeds, steady
+from tests.ledger.test_ledger_properties import few_seeds, steady
 from tests.worlds.templates import computed_once
 from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, one_hour, samples, us
 
@@ -198,7 +198,7 @@ def test_a_derived_place_says_so() -> None:
 
 @pytest.mark.slow
 @settings(steady, max_examples=6)
-@given(seeds, st.booleans())
+@given(few_seeds, st.booleans())
 def test_slices_add_up_to_the_bill_by_slice_and_team(seed: int, filtered: bool) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)
@@ -227,7 +227,7 @@ def test_slices_add_up_to_the_bill_by_slice_and_team(seed: int, filtered: bool) 
 
 @pytest.mark.slow
 @settings(steady, max_examples=5)
-@given(seeds)
+@given(few_seeds)
 def test_idle_time_is_what_the_ledger_calls_hoarded(seed: int) -> None:
     """A minute that the window cuts is divided by rounding in both: they may differ by a microsecond there."""
     world, state, rng = drawn(seed)

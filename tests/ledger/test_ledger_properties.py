@@ -59,9 +59,11 @@ class Fleet:
         return [*self.samples, *self.claims]
 
 
-SEEDS = range(25)
+SEEDS = range(18)
 seeds = st.sampled_from(SEEDS)
 """Of fleets: 1-3 GPUs, some partitioned, 2-4 hours at a minute with any phase, losses, a gap, sparse fields, jobs."""
+few_seeds = st.sampled_from(SEEDS[:6])
+"""For fleets that are priced too: few, so that tests share them."""
 
 
 def tiny_fleet(seed: int) -> Fleet:
@@ -428,7 +430,7 @@ def _wild_stretches(rng: random.Random, gpu: Gpu, start: int, end: int) -> list[
     return rows
 
 
-@settings(steady, max_examples=3)
+@settings(steady, max_examples=2)
 @given(seeds, st.randoms(use_true_random=False))
 def test_of_whatever_arrives_the_books_close_and_are_the_same(seed: int, rng: random.Random) -> None:
     rows, records = wild_rows(seed)

@@ -453,7 +453,7 @@ INNER = st.tuples(SPAN, st.sampled_from([0.25, 0.5, 1, 2]), st.sampled_from(["ra
 
 
 @settings(
-    max_examples=10,
+    max_examples=7,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,

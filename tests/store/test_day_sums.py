@@ -16,7 +16,7 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.billing.test_cost_days import days, drawn, rate, rules, stated, windows
-from tests.ledger.test_ledger_properties import seeds, steady
+from tests.ledger.test_ledger_properties import few_seeds, steady
 from tests.worlds.world import HOUR, Gpu, World, claim, minutes, samples, us
 
 DAY = 24 * HOUR
@@ -136,7 +136,7 @@ def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) ->
 
 
 @settings(steady, max_examples=1)
-@given(seeds)
+@given(few_seeds)
 def test_every_dimension_is_told_alike_by_days_and_by_segments(seed: int) -> None:
     world, state, rng = drawn(seed)
     assert days(world.store)
@@ -146,7 +146,7 @@ def test_every_dimension_is_told_alike_by_days_and_by_segments(seed: int) -> Non
 
 
 @settings(steady, max_examples=2)
-@given(seeds, st.sampled_from(DIMENSIONS))
+@given(few_seeds, st.sampled_from(DIMENSIONS))
 def test_late_samples_rates_and_rules_reach_every_sum(seed: int, by: tuple[str, ...]) -> None:
     world, state, rng = drawn(seed)
     window = windows(rng)[0]
