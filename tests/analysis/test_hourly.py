@@ -102,7 +102,7 @@ def within_the_ledger(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "seed", "past_days", "hours"), [pytest.param(16, 5, 0.5, 5, id="five hours after half a day")]
+    ("gpus", "seed", "past_days", "hours"), [pytest.param(12, 5, 0.25, 4, id="four hours after a quarter of a day")]
 )
 def test_hour_by_hour_findings_keep_their_keys_and_end_as_if_analysed_at_once(
     tmp_path: Path, gpus: int, seed: int, past_days: float, hours: int

@@ -272,23 +272,31 @@ def test_an_open_finding_is_snoozed_and_reopened(fake: tuple[str, FastAPI], tab:
 
 
 def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> None:
-    """Choosing a team changes the address; Back undoes it; links keep it."""
+    """Choosing a team changes the address; Back undoes it; links keep it.
+
+    The page, its filters and the links are drawn by callbacks of their own, so each step waits for what it needs.
+    """
     opened = tab(fake[0])
     page = opened.open("/ui/jobs?window=24h")
-    page.get_by_role("textbox", name="Team").click()
+    team, link = page.get_by_role("textbox", name="Team"), page.get_by_role("link", name="Findings")
+    team.click()
     page.get_by_role("option", name="vision").click()
     page.wait_for_url(re.compile("team=vision"), timeout=PATIENCE_MS)
     opened.shown()
-    page.get_by_role("link", name="Findings").click()
+    expect(link).to_have_attribute("href", re.compile("team=vision"), timeout=PATIENCE_MS)
+    link.click()
     page.wait_for_url(re.compile("/ui/findings.*team=vision"), timeout=PATIENCE_MS)
     opened.shown()
     page.go_back()
+    page.wait_for_url(re.compile("/ui/jobs.*team=vision"), timeout=PATIENCE_MS)
+    expect(team).to_have_value("vision", timeout=PATIENCE_MS)
     opened.shown()
     page.go_back()
+    page.wait_for_url(f"{fake[0]}/ui/jobs?window=24h", timeout=PATIENCE_MS)
+    expect(team).to_have_value("", timeout=PATIENCE_MS)
     opened.shown()
 
     assert "/ui/jobs?window=24h" == page.url.removeprefix(fake[0])
-    expect(page.get_by_role("textbox", name="Team")).to_have_value("", timeout=PATIENCE_MS)
     assert [] == opened.problems
 
 

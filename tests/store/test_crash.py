@@ -26,7 +26,7 @@ from gpuwatch.state import State
 from gpuwatch.store.database import FILE_NAME, Store
 from tests.worlds.patience import PATIENCE_S
 
-ROUNDS = 12
+ROUNDS = 9
 KILLS_A_DIRECTORY = 4
 SEED = 20261121
 SETTINGS = Settings(default_interval_s=60.0)

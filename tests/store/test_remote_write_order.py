@@ -60,7 +60,7 @@ def rows_after(requests: list[tuple[list[tuple[int, int, float]], int, bool]]) -
         return store.sql(f"select {names} from sample join context using (context_id) order by all")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_order_and_repeats_change_no_row(data: st.DataObject) -> None:
     """Also where one instant was told with two values: the larger counts, whoever comes first."""
