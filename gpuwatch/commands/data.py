@@ -1,4 +1,4 @@
-"""The commands that bring data in: import, analyze, simulate."""
+"""The commands that bring data in: import, imports, analyze, simulate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands.imports import forget as forget_import
+from gpuwatch.commands import remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -17,6 +17,7 @@ from gpuwatch.commands.shared import (
     DataOption,
     FormatOption,
     NewStateOption,
+    actor,
     moment_us,
     now_us,
     opened,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gpuwatch.imports.files import ImportReport
 
 BUNDLE = "bundle"
+IMPORTS = "/api/v1/imports"
 BILLS = "bill-"
 STRICT_EXIT = 2
 STOP_FIRST = "stop it, import, then start it again; only bills can be imported while a server is running"
@@ -68,7 +70,7 @@ def import_(
     if forget is not None:
         if kind is not None:
             raise UsageError("import: --forget takes an id and no KIND or PATH; gpuwatch imports lists the ids")
-        return forget_import(context, forget, data, config, new_state, form)
+        return _forget(context, forget, data, config, new_state, form)
     if kind is None or not paths:
         raise UsageError("import: KIND and PATH are missing, e.g. gpuwatch import bundle DIR; or give --forget ID")
     if timezone is not None:
@@ -108,6 +110,39 @@ def import_(
     show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
     if report.failed or (strict and report.rejected):
         raise typer.Exit(STRICT_EXIT)
+
+
+def imports(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
+    """List imports, the newest first. Take one back with gpuwatch import --forget ID."""
+    from gpuwatch.imports.forget import COLUMNS
+    from gpuwatch.imports.forget import imports as found
+
+    choose(form, True)
+    if (note := lockfile.find(data)) is not None:
+        rows = remote.every(note, IMPORTS, {})["items"]
+    else:
+        with opened(data, config) as (store, _, _):
+            rows = found(store)
+    foot = [] if rows else ["No imports."]
+    show(Listing(COLUMNS, rows, foot=foot), form)
+
+
+def _forget(
+    context: typer.Context, import_id: int, data: Path, config: Path | None, new_state: bool, form: str | None
+) -> None:
+    """Takes an import back and prints what that removed."""
+    from gpuwatch.imports.forget import FORGOTTEN
+    from gpuwatch.imports.forget import forget as take_back
+
+    if (note := lockfile.find(data)) is not None:
+        row = remote.delete(note, f"{IMPORTS}/{import_id}")
+        foot = "The server computes the touched hours again."
+    else:
+        with opened(data, config, new_state=new_state) as (store, state, _):
+            row = take_back(store, import_id, now_us(context))
+            state.record(actor(), now_us(context), f"import {import_id} forgotten", None, row["path"])
+        foot = f"Next: {program()} analyze --data {quote(str(data))}"
+    show(Listing(FORGOTTEN, [row], foot=[foot]), form)
 
 
 def print_report(report: ImportReport) -> None:
@@ -222,5 +257,6 @@ def simulate(
 
 
 command("import", import_, place=40)
+command("imports", imports, place=45)
 command("analyze", analyze, place=60)
 command("simulate", simulate, place=140)

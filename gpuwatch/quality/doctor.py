@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.billing.prices import FAR_FUTURE_US
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality import hold_checks, measure_checks, rate_checks, source_checks
+from gpuwatch.quality import double_checks, hold_checks, measure_checks, rate_checks, source_checks
 from gpuwatch.quality.check import FAIL, NAMED_MAX, NOT_JUDGED, OK, WARN, Check, Evidence, named, unjudged
 from gpuwatch.quality.clocks import WrongClock
 from gpuwatch.quality.measure_checks import COUNTERS, missing_fields
@@ -52,6 +52,8 @@ AFTER_ANALYSIS = (
     "rates",
     "placement",
     "conflicts",
+    "doubled",
+    "inventory",
     "telemetry",
     "exporters",
     "labels",
@@ -98,6 +100,7 @@ def examine(
         *(rate_checks.checks(store, state, advice) if state is not None else ()),
         hold_checks.estimated(holds, evidence, advice),
         hold_checks.conflicts(holds, evidence),
+        *double_checks.checks(store, since_us, evidence, advice),
         measure_checks.gaps(holds, evidence),
         *source_checks.exporters(store, since_us, evidence),
         *source_checks.profiles(store),

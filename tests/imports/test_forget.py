@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,15 @@ import pytest
 
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import chargeback
+from gpuwatch.core import sqlfile
 from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.core.errors import UsageError
 from gpuwatch.imports.files import ImportReport, import_paths
 from gpuwatch.imports.forget import forget, imports
+from gpuwatch.imports.read_ahead import digest_of
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.store.connection import Connection
 from gpuwatch.store.database import Store
 from tests.worlds.world import HOUR, us
 
@@ -24,6 +29,7 @@ SETTINGS = Settings(default_interval_s=60.0)
 COMPUTED = ("device", "capacity", "run", "segment", "ledger_hour", "run_team", "context_span", "context", "sealed_day")
 RECORDS = ("claim", "pending", "node", "event", "link", "queue", "workload", "reservation", "bill", "bill_file")
 NOW_US = us(90 * 24 * HOUR)
+KINDS = ("openmetrics", "sacct")
 HEADER = "JobID|JobIDRaw|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NodeList|ReqTRES|AllocTRES"
 
 
@@ -137,3 +143,229 @@ def test_an_import_taken_back_leaves_what_the_other_gave(desk: Desk, other: Desk
 
     assert expected == desk.books()
     assert [4, 3] == desk.ids()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_imports_taken_back_leave_the_others(desk: Desk, other: Desk, tmp_path: Path, seed: int) -> None:
+    """Files that overlap, some in two imports, in any order: what is left is what the remaining imports give alone."""
+    chance = random.Random(seed)
+    files: list[tuple[str, Path]] = []
+    for number in range(4):
+        start = chance.randrange(6)
+        gpus = ("GPU-a", "GPU-b")[: chance.randint(1, 2)]
+        path = tmp_path / f"{number}.prom"
+        files.append(("openmetrics", metrics(path, start, start + chance.randint(1, 4), chance.random(), gpus)))
+        jobs = tuple((job, 2 * job, 2 * job + 1 + chance.randint(0, 1)) for job in chance.sample(range(4), 2))
+        files.append(("sacct", sacct(tmp_path / f"{number}.txt", *jobs)))
+    runs = [chance.sample([f for f in files if f[0] == kind], chance.randint(1, 3)) for kind in KINDS for _ in range(2)]
+    chance.shuffle(runs)
+    for run in runs:
+        desk.load(run[0][0], *(path for _, path in run))
+        if chance.random() < 0.5:
+            desk.books()
+    kept = {id: given(desk, id) for id in desk.ids()}
+    gone = chance.sample(sorted(kept), len(kept) // 2)
+    for id in gone:
+        desk.forget(id)
+    left = {path for id, paths in kept.items() if id not in gone for path in paths}
+    for kind, path in files:
+        if str(path) in left:
+            other.load(kind, path)
+
+    assert left
+    assert other.books() == desk.books()
+
+
+def given(desk: Desk, import_id: int) -> list[str]:
+    """The paths of an import's files."""
+    query = "select path from import_given join import_file using (file_id) where import_id = $id order by 1"
+    return [row[0] for row in desk.store.sql(query, id=import_id)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        pytest.param({}, {"timezone": "Europe/Berlin"}, id="another zone"),
+        pytest.param({"timezone": "Asia/Tokyo"}, {"timezone": "UTC"}, id="the assumed zone, when given"),
+        pytest.param({"cluster": "c2"}, {"cluster": "c1"}, id="another cluster"),
+    ],
+)
+def test_the_same_file_with_other_options_replaces_what_it_gave(
+    desk: Desk, other: Desk, tmp_path: Path, wrong: dict[str, str], right: dict[str, str]
+) -> None:
+    file, samples = sacct(tmp_path / "a.txt", (1, 0, 2), (2, 3, 5)), metrics(tmp_path / "a.prom", 0, 6)
+    for one in (desk, other):
+        one.load("openmetrics", samples)
+    desk.load("sacct", file, **wrong)
+    desk.books()
+    report = desk.load("sacct", file, **right)
+    other.load("sacct", file, **right)
+
+    assert (1, 0, 2) == (report.files, report.repeated, report.records)
+    assert other.books() == desk.books()
+    assert [3, 1] == desk.ids()
+    assert 1 == desk.load("sacct", file, **right).repeated
+
+
+@pytest.mark.parametrize("export", ["a blank line", "another order", "scontrol"])
+def test_a_job_in_another_zone_replaces_the_earlier_reading(
+    desk: Desk, other: Desk, tmp_path: Path, export: str
+) -> None:
+    first = sacct(tmp_path / "a.txt", (1, 0, 2), (2, 3, 5))
+    second, kind = tmp_path / "b.txt", "sacct"
+    if export == "scontrol":
+        kind = "scontrol"
+        second.write_text("".join(scontrol(job, start, end) for job, start, end in ((1, 0, 2), (2, 3, 5))))
+    elif export == "a blank line":
+        sacct(second, (1, 0, 2), (2, 3, 5), blank=True)
+    else:
+        sacct(second, (2, 3, 5), (1, 0, 2))
+    desk.load("sacct", first)
+    desk.books()
+    before = desk.rows(RECORDS)
+    desk.load(kind, second, timezone="Europe/Berlin")
+    other.load(kind, second, timezone="Europe/Berlin")
+    tables = ("charges", *COMPUTED, *RECORDS, "sample")
+    computed, expected = desk.books(), other.books()
+
+    assert {name: expected[name] for name in tables} == {name: computed[name] for name in tables}
+
+    desk.forget(2)
+
+    assert before == desk.rows(RECORDS)
+
+
+def scontrol(job: int, start: int, end: int) -> str:
+    """A job as `scontrol show job -d` prints it."""
+    first, last = (rfc3339(us(hour * HOUR)).removesuffix("Z") for hour in (start, end))
+    seconds = (end - start) * HOUR
+    run_time = f"{seconds // 3600:02}:00:00"
+    return (
+        f"JobId={job} JobName=j UserId=ann(1) Account=acc QOS=normal JobState=COMPLETED RunTime={run_time} "
+        f"SubmitTime={first} StartTime={first} EndTime={last} Partition=p NodeList=n1 NumNodes=1 "
+        "TRES=cpu=1,gres/gpu=2\n"
+    )
+
+
+def test_another_job_or_another_time_is_not_replaced(desk: Desk, tmp_path: Path) -> None:
+    """The same id at another printed time is another run, and another cluster's job is another job."""
+    desk.load("sacct", sacct(tmp_path / "a.txt", (1, 0, 2)))
+    desk.load("sacct", sacct(tmp_path / "b.txt", (1, 5, 6), (2, 0, 2)), timezone="Asia/Tokyo")
+    desk.load("sacct", sacct(tmp_path / "c.txt", (1, 0, 2)), timezone="Asia/Tokyo", cluster="c2")
+
+    assert [("c1", "1"), ("c1", "1"), ("c1", "2"), ("c2", "1")] == desk.store.sql(
+        "select cluster, job_id from claim order by all"
+    )
+
+
+def test_identical_files_of_two_clusters_stay(desk: Desk, tmp_path: Path) -> None:
+    """Two clusters may have the same topology file; only the same path with another cluster is the same file."""
+    text = "SwitchName=s1 Nodes=n[1-2]\n"
+    for cluster in ("c1", "c2"):
+        (tmp_path / cluster).mkdir()
+        (tmp_path / cluster / "topology.conf").write_text(text)
+        desk.load("slurm-topology", tmp_path / cluster / "topology.conf", cluster=cluster)
+
+    assert [("c1", 2), ("c2", 2)] == desk.store.sql("select cluster, count(*) from link group by 1 order by 1")
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_an_interrupted_forget_changes_nothing(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """It fails at its n-th file of queries; the store is as before, and a second attempt is complete."""
+    desk.load("openmetrics", metrics(tmp_path / "a.prom", 0, 2))
+    desk.load("openmetrics", metrics(tmp_path / "b.prom", 1, 3, busy=0.2))
+    before = {
+        **desk.rows(RECORDS),
+        **desk.samples(),
+        **desk.rows(("dirty_hour", "context", "context_span", "import_file")),
+    }
+    plain, count = Connection.run, [0]
+
+    def failing(self: Connection, name: str, /, **parameters: object) -> int:
+        count[0] += 1
+        if count[0] > step:
+            raise KeyboardInterrupt
+        return plain(self, name, **parameters)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "run", failing)
+        with suppress(KeyboardInterrupt):
+            desk.forget(1)
+        interrupted = count[0] > step
+
+    after = {
+        **desk.rows(RECORDS),
+        **desk.samples(),
+        **desk.rows(("dirty_hour", "context", "context_span", "import_file")),
+    }
+
+    assert (before == after, desk.ids()) == ((True, [2, 1]) if interrupted else (False, [2]))
+
+
+def test_the_whole_fleet_can_be_taken_back(desk: Desk, other: Desk, tmp_path: Path) -> None:
+    desk.load("openmetrics", metrics(tmp_path / "a.prom", 0, 2))
+    desk.load("sacct", sacct(tmp_path / "a.txt", (1, 0, 2)))
+    desk.books()
+    for number in (1, 2):
+        desk.forget(number)
+
+    assert other.books() == desk.books()
+
+
+def test_an_import_of_the_same_files_is_no_other_import(desk: Desk, tmp_path: Path) -> None:
+    a, b = sacct(tmp_path / "a.txt", (1, 0, 2)), sacct(tmp_path / "b.txt", (2, 3, 5))
+    desk.load("sacct", a, b)
+    desk.load("sacct", b, a)
+    desk.load("sacct", a)
+
+    assert [(2, 1), (1, 2)] == [(one["id"], one["files"]) for one in imports(desk.store)]
+
+    done = desk.forget(1)
+
+    assert (1, 1, ["1"]) == (
+        done["files"],
+        done["kept_files"],
+        [row[0] for row in desk.store.sql("select job_id from claim")],
+    )
+
+
+def test_days_past_retention_stay(desk: Desk, tmp_path: Path) -> None:
+    desk.load("openmetrics", metrics(tmp_path / "a.prom", 0, 2))
+    desk.books()
+    desk.store.sql("delete from sealed_day")
+
+    with pytest.raises(UsageError, match=r"import 1: cannot be taken back, because raw samples of 2026-11-02 are past"):
+        desk.forget(1)
+    assert [1] == desk.ids()
+
+
+def test_a_store_of_an_earlier_version_keeps_its_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are listed, cannot be taken back, and their files are still known."""
+    file = sacct(tmp_path / "a.txt", (1, 0, 2))
+    digest, size = digest_of(file)
+    every = sqlfile.names_in("schema")
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlfile, "names_in", lambda folder: [name for name in every if name < "schema/0018"])
+        with Store.open(tmp_path / "data") as store:
+            store.sql(
+                "insert into import_file values ($digest, 'sacct', 'c1', 'a.txt', $size, 1, 0, 5)",
+                digest=digest,
+                size=size,
+            )
+            store.sql("insert into claim (cluster, job_id) values ('c1', '1')")
+    with Store.open(tmp_path / "data") as store, State.open(tmp_path / "state") as state:
+        desk = Desk(store, state)
+        (item,) = imports(store)
+
+        assert (1, "sacct", 1, "not removable") == (item["id"], item["kind"], item["records"], item["state"])
+        with pytest.raises(
+            UsageError, match=r"import 1: cannot be taken back, because it was made by an earlier version"
+        ):
+            desk.forget(1)
+
+        report = desk.load("sacct", file, timezone="Europe/Berlin")
+
+        assert (0, 1, [("1",)]) == (report.files, report.repeated, store.sql("select job_id from claim"))
+        assert "did not keep the time zone" in report.notes[0]

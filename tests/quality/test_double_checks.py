@@ -1,0 +1,77 @@
+"""Doctor: a job that is recorded twice, and a node with more GPUs than it has, are never OK."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, Check
+from gpuwatch.quality.doctor import examine
+from tests.worlds.world import HOUR, World, claim, node
+
+
+def run(job: str, start: float, end: float, count: int = 1) -> object:
+    """A finished run, which its start identifies as in Slurm's records."""
+    return claim(job, start, end, count=count, run_key=f"{job}@{start}")
+
+
+def checks(*records: object, files: tuple[int, ...] = ()) -> dict[str, Check]:
+    """Of a world with records; `files` are those that gave the claims, in their order (0: no file)."""
+    world = World().add(*records)  # type: ignore[arg-type]
+    for number, file in enumerate(files):
+        if file:
+            world.store.sql("update claim set file_id = $f where rowid = $n", f=file, n=number)
+            world.store.sql("insert into import_given values ($i, $f)", i=file % 100, f=file)
+    return {check.id: check for check in examine(world.book().store)}
+
+
+@pytest.mark.parametrize(
+    ("second", "files"),
+    [
+        pytest.param(run("2", 2 * HOUR, 5 * HOUR), (101, 102), id="another job"),
+        pytest.param(run("1", 3 * HOUR, 4 * HOUR + 7), (101, 102), id="a requeued job"),
+        pytest.param(run("1", 4 * HOUR, 7 * HOUR), (101, 101), id="a cron job of one export"),
+        pytest.param(run("1", 3 * HOUR + 60, 6 * HOUR + 60), (101, 102), id="no shift of a time zone"),
+        pytest.param(run("1", 30 * HOUR, 33 * HOUR), (101, 102), id="more than a day later"),
+    ],
+)
+def test_another_run_is_not_twice(second: object, files: tuple[int, ...]) -> None:
+    found = checks(node(devices={"": 8}), run("1", 0, 3 * HOUR), second, files=files)
+
+    assert (OK, OK) == (found["doubled"].status, found["inventory"].status)
+
+
+@pytest.mark.parametrize(
+    ("second", "files", "hours"),
+    [
+        pytest.param(run("1", HOUR, 4 * HOUR), (101, 102), "1 h", id="overlapping"),
+        pytest.param(run("1", HOUR, 4 * HOUR), (0, 0), "1 h", id="overlapping in live records"),
+        pytest.param(run("1", 9 * HOUR, 12 * HOUR), (101, 102), "9 h", id="shifted by nine hours"),
+        pytest.param(run("1", 5.5 * HOUR, 8.5 * HOUR), (101, 102), "5.5 h", id="shifted by half an hour more"),
+    ],
+)
+def test_the_same_job_twice_is_an_error(second: object, files: tuple[int, ...], hours: str) -> None:
+    found = checks(node(devices={"": 8}), run("1", 0, 3 * HOUR), second, files=files)["doubled"]
+
+    assert (FAIL, f"1 jobs are recorded twice, {hours} apart, and charged twice: c1/1") == (found.status, found.what)
+    assert "import --forget ID" in found.fix
+    assert ("imports 1, 2." in found.fix) == (files == (101, 102))
+
+
+def test_a_node_that_holds_more_than_it_has_is_an_error() -> None:
+    found = checks(node(devices={"": 2}), run("1", 0, 3 * HOUR, count=2), run("2", HOUR, 2 * HOUR, count=2))
+
+    assert FAIL == found["inventory"].status
+    assert "c1/n1 has 2 and holds 4 at 2026-11-02T01:00:30Z" in found["inventory"].what
+
+
+def test_jobs_that_follow_each_other_are_not_held_at_once() -> None:
+    """The next job may begin in the last seconds of the one before."""
+    found = checks(node(devices={"": 2}), run("1", 0, HOUR, count=2), run("2", HOUR - 20, 2 * HOUR, count=2))
+
+    assert OK == found["inventory"].status
+
+
+def test_without_an_inventory_nothing_is_judged() -> None:
+    found = checks(run("1", 0, HOUR, count=2))
+
+    assert (NOT_JUDGED, OK) == (found["inventory"].status, found["doubled"].status)
