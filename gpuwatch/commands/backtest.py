@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch.commands import empty_window, remote
+from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -60,7 +60,7 @@ def backtest(
         hint = None
         if not result["items"]:
             books = json.loads(remote.get(note, "/api/v1/ledger", {"window": body["window"]}))
-            hint = empty_window.served(note, books["capacity_gpu_seconds"])
+            hint = hints.empty_served(note, books["capacity_gpu_seconds"])
     else:
         from gpuwatch.analysis.backtest import as_dict
         from gpuwatch.analysis.backtest import backtest as tried
@@ -73,7 +73,7 @@ def backtest(
                 raise UsageError(f"detector {rule}: unknown; known: {', '.join(known)}")
             chosen_preset, thresholds = asked_thresholds(known[rule], preset, given)
             price_all(store, state)
-            hint = empty_window.outside(store, span)
+            hint = hints.empty_outside(store, span)
             result = as_dict(
                 tried(
                     store,
@@ -92,7 +92,7 @@ def backtest(
         items = [item | {"subject": item["subject"]["id"]} for item in items]
     extra = {name: value for name, value in result.items() if name != "items"}
     show(Listing(COLUMNS, items, extra, shown=SHOWN, foot=_foot(result)), chosen)
-    empty_window.print_hint(hint)
+    hints.print_hint(hint)
 
 
 def _foot(result: dict[str, Any]) -> list[str]:

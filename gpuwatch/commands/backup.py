@@ -1,16 +1,36 @@
-"""The commands backup and restore."""
+"""The commands that look after a data directory: backup, restore, repair."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, now_us, opened, write
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    now_us,
+    opened,
+    program,
+    progress,
+    show,
+    write,
+)
 from gpuwatch.core.errors import StoreError
+from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
+
+if TYPE_CHECKING:
+    from gpuwatch.analysis.repair import Repaired
+    from gpuwatch.store.clock_damage import Damage
+
+COLUMNS = ("action", "what", "count", "from", "until", "note")
+STOP_FIRST = "stop it first; repair needs the directory for itself"
 
 
 def backup(
@@ -52,5 +72,79 @@ def restore(
     write(f"{data}: restored from {source}{f'; the former files are in {kept}' if kept else ''}\n")
 
 
+def repair(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be done; change nothing.")] = False,
+    withdraw: Annotated[
+        str | None,
+        typer.Option(
+            "--withdraw",
+            metavar="START,END",
+            help="Withdraw what was recorded for this time (RFC 3339) instead of for the future.",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Undo what a wrong clock did to the data: records of the future, and days whose samples were deleted by mistake."""
+    from gpuwatch.analysis.repair import Repaired, repair
+    from gpuwatch.core.clock import parse_window
+    from gpuwatch.store.clock_damage import Span, after, find
+
+    choose(form, True)
+    at_us = now_us(context)
+    span = after(at_us)
+    if withdraw is not None:
+        window = parse_window(withdraw, at_us)
+        span = Span(window.start_us, window.end_us)
+    with opened(data, config, instead=STOP_FIRST) as (store, state, settings), progress("repair") as step:
+        damage = find(store, settings, span)
+        done = Repaired()
+        if damage.found and not dry_run:
+            done = repair(
+                store, state, settings, damage, at_us, progress=lambda what, done, total: step(done, total, what)
+            )
+    rows = rows_of(damage, done)
+    foot = ["Nothing to repair."]
+    if rows and dry_run:
+        again = "" if withdraw is None else f" --withdraw {quote(withdraw)}"
+        foot = [f"Nothing was changed. To repair: {program()} repair --data {quote(str(data))}{again}"]
+    elif rows:
+        foot = [f"Repaired. Check it: {program()} doctor --data {quote(str(data))}"]
+    show(Listing(COLUMNS, rows, extra={"dry_run": dry_run}, foot=foot), form)
+
+
+def rows_of(damage: Damage, done: Repaired) -> list[dict[str, Any]]:
+    """One row for each thing that is withdrawn, reinstated, or cannot be recovered."""
+    from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
+
+    def row(action: str, what: str, count: float, from_us: int | None, until_us: int | None, note: str = "") -> Any:
+        times = (None if at_us is None else rfc3339(at_us) for at_us in (from_us, until_us))
+        return dict(zip(COLUMNS, (action, what, count, *times, note), strict=True))
+
+    rows = [
+        row(
+            "withdraw", f"{one['kind']} records", one["rows"], one["first_us"], one["last_us"], "dated by a wrong clock"
+        )
+        for one in damage.future
+    ]
+    if damage.hours:
+        note = f"{damage.gpu_hours:.1f} GPU-hours of capacity"
+        rows.append(row("withdraw", "ledger hours", damage.hours, damage.span.from_us, damage.until_us, note))
+    lost = {one["hour_us"] // DAY_US * DAY_US: 0 for one in damage.retired}
+    for one in damage.lost:
+        lost[one["hour_us"] // DAY_US * DAY_US] += one["recorded"] - one["stored"]
+    for day_us, samples in lost.items():
+        note = "all raw samples are there"
+        if samples:
+            note = f"{samples} raw samples cannot be recovered: these hours keep their ledger as it was computed"
+        rows.append(row("reinstate", "day", 1, day_us, day_us + DAY_US, note))
+    note = "computed again without all of its samples: what is not measured is unobserved"
+    rows += [row("recompute", f"hour of {cluster}", 1, at, at + HOUR_US, note) for cluster, at in done.recomputed]
+    return rows
+
+
 command("backup", backup, place=150)
 command("restore", restore, place=155)
+command("repair", repair, place=158)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch.commands import remote, unknown_names
+from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -55,13 +55,13 @@ def show_(
     if (note := lockfile.find(data)) is not None:
         items: list[dict[str, Any]] = json.loads(remote.get(note, "/api/v1/budgets", {"team": wanted}))["items"]
         if wanted and not items:
-            unknown_names.doubt_teams(wanted, unknown_names.served_teams(note))
+            hints.doubt_teams(wanted, hints.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             items = [status.as_dict() for status in statuses(store, state, now_us(context), wanted)]
             if wanted and not items:
-                unknown_names.doubt_teams(wanted, team_names(store, state))
+                hints.doubt_teams(wanted, team_names(store, state))
     none = (
         "No budgets for these teams."
         if wanted

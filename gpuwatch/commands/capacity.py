@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch.commands import remote, unknown_names
+from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -79,7 +79,7 @@ def shapes(
     if (note := lockfile.find(data)) is not None:
         found = remote.every(note, "/api/v1/capacity/shapes", {"cluster": cluster, "at": at, "days": days})
         if cluster is not None and not found["clusters"]:
-            unknown_names.doubt_cluster(cluster, unknown_names.served_clusters(note))
+            hints.doubt_cluster(cluster, hints.served_clusters(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
@@ -88,7 +88,7 @@ def shapes(
                 store, at_us, cluster=cluster, days=days, advice=Advice(program(), str(data)), exact=at is not None
             )
             if cluster is not None and not found["clusters"]:
-                unknown_names.doubt_cluster(cluster, cluster_names(store))
+                hints.doubt_cluster(cluster, cluster_names(store))
     rows = found["items"]
     if chosen == "table":
         rows = [row | {"requested": _percent(row["requested_ratio"])} for row in rows]

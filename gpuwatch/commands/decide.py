@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch.commands import remote
-from gpuwatch.commands import unknown_names as names_known
+from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -191,13 +190,13 @@ def _print_decision(
         question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **filters}
         found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
         if teams and not found["items"]:
-            names_known.doubt_teams(teams, names_known.served_teams(note))
+            hints.doubt_teams(teams, hints.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             found = look(store, state, span, assumed)
             if teams and not found["items"]:
-                names_known.doubt_teams(teams, team_names(store, state))
+                hints.doubt_teams(teams, team_names(store, state))
     extra = {name: value for name, value in found.items() if name != "items"}
     columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
     spare = [name for name in SPARE if name in shown]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch.commands import empty_window, remote, unknown_names
+from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -70,14 +70,14 @@ def findings(
         parameters = {"detector": detectors, "team": team, "window": None if span is None else _exact(span)}
         items = remote.every(note, "/api/v1/findings", {**parameters, "state": OPEN_STATES if open_ else None})["items"]
         if team is not None and not items:
-            unknown_names.doubt_teams([team], unknown_names.served_teams(note))
+            hints.doubt_teams([team], hints.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             actions = Actions(state).current(now_us(context))
             found = read(store, open_only=open_, detectors=detectors, team=team, window=span, actions=actions)
             if team is not None and not found:
-                unknown_names.doubt_teams([team], team_names(store, state))
+                hints.doubt_teams([team], team_names(store, state))
         items = [f.as_dict() for f in found]
     if choose(form, sys.stdout.isatty()) == "table":
         items = [item | {"subject": item["subject"]["id"], "wasted_cost": _wasted(item)} for item in items]
@@ -109,14 +109,14 @@ def ledger(
     if (note := lockfile.find(data)) is not None:
         parameters = {"window": _exact(span), "by": dimensions}
         listing = ledger_answer(remote.every(note, "/api/v1/ledger", parameters), dimensions)
-        hint = empty_window.served(note, listing.extra["capacity_gpu_seconds"])
+        hint = hints.empty_served(note, listing.extra["capacity_gpu_seconds"])
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = ledger_listing(books(store, state, span, dimensions))
-            hint = empty_window.stored(store, listing.extra["capacity_gpu_seconds"])
+            hint = hints.empty_stored(store, listing.extra["capacity_gpu_seconds"])
     show(listing, form)
-    empty_window.print_hint(hint)
+    hints.print_hint(hint)
 
 
 def chargeback(
@@ -172,17 +172,17 @@ def chargeback(
     if (note := lockfile.find(data)) is not None:
         parameters = {"window": _exact(span), "by": dimensions}
         listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", parameters), dimensions)
-        hint = empty_window.served(note, listing.extra["total"]["gpu_seconds"])
+        hint = hints.empty_served(note, listing.extra["total"]["gpu_seconds"])
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = chargeback_listing(charge(store, state, span, dimensions))
-            hint = empty_window.stored(store, listing.extra["total"]["gpu_seconds"])
+            hint = hints.empty_stored(store, listing.extra["total"]["gpu_seconds"])
     if form in (*BINARY_FORMATS, "csv"):
         _write_bytes(listing, form, out)
     else:
         show(listing, form, out)
-    empty_window.print_hint(hint)
+    hints.print_hint(hint)
 
 
 def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
@@ -201,20 +201,25 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
         raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
 
 
-def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
+def doctor(
+    context: typer.Context, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None
+) -> None:
     """Check the input data and print fixes. Exits with 1 if a check found a problem or could not be made."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.output.fix_hints import Advice
     from gpuwatch.output.listing import visible
     from gpuwatch.quality.doctor import COLUMNS, FAIL, NOT_JUDGED, Check, examine, wrong
+    from gpuwatch.quality.own_clock_check import server_clock
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := lockfile.find(data)) is not None:
         checks = [Check(**check) for check in json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]]
     else:
-        with opened(data, config) as (store, state, _):
+        with opened(data, config) as (store, state, settings):
             price_all(store, state)
-            checks = examine(store, advice=Advice(program(), str(data)), state=state)
+            advice = Advice(program(), str(data))
+            checks = examine(store, advice=advice, state=state)
+            checks.append(server_clock(store, settings, now_us(context), advice=advice))
     if chosen == "table":
         # Fixes are for pasting, so they are printed below the line, never wrapped in a table cell.
         marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL", NOT_JUDGED: "?   "}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands import unknown_names
+from gpuwatch.commands import hints
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -62,7 +62,7 @@ def create(
         token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), actor(), at_us)
     bound = "" if token.teams is None else f", teams {', '.join(token.teams)}"
     print_stderr(f"token {token.id}: scope {token.scope}{bound}; store it now, it is shown only once")
-    if token.teams and (known_teams := unknown_names.teams_at(data)):
+    if token.teams and (known_teams := hints.teams_at(data)):
         for doubt in team_doubts(token.teams, known_teams):
             print_stderr(doubt)
     if first:

@@ -125,7 +125,7 @@ class OwnClock:
             now = self._now()
             if self._step is not None and not self._kept_is_proven(now):
                 return (
-                    f"this machine's clock stepped {_by(self._step.shift_us)} and no source has confirmed the new time yet: "
+                    f"this machine's clock stepped {shift_text(self._step.shift_us)} and no source has confirmed the new time yet: "
                     "check it (timedatectl, chronyc tracking)"
                 )
             agree, contradict = self._opinions(now)
@@ -135,7 +135,7 @@ class OwnClock:
             ahead_us = self._readings[name].offset_us - now.trusted_us
             return (
                 f"this machine's clock ({rfc3339(_whole(now.uptime_us + now.trusted_us))}) is confirmed by no source, and "
-                f"differs from that of {name} ({_by(ahead_us)}): set it (timedatectl, chronyc tracking)"
+                f"differs from that of {name} ({shift_text(ahead_us)}): set it (timedatectl, chronyc tracking)"
             )
 
     def unconfirmed_step(self) -> Step | None:
@@ -185,7 +185,7 @@ class OwnClock:
         self._step_at_us = uptime
         self._readings.clear()  # read before the step, so they do not show which time is right
         log.warning(
-            "the clock stepped", extra={"by": _by(self._step.shift_us), "at": rfc3339(_whole(self._step.at_us))}
+            "the clock stepped", extra={"by": shift_text(self._step.shift_us), "at": rfc3339(_whole(self._step.at_us))}
         )
 
     def _end(self, outcome: str, source: str | None, accept: bool = True) -> None:
@@ -195,7 +195,7 @@ class OwnClock:
         self._step = None
         if accept:
             self._offset_us = self._wall_offset_us
-        log.warning("clock step", extra={"by": _by(step.shift_us), "outcome": outcome, "source": source})
+        log.warning("clock step", extra={"by": shift_text(step.shift_us), "outcome": outcome, "source": source})
 
     def _note(self, source: str, reading: _Reading, now: _Time) -> None:
         known = self._readings.get(source)
@@ -237,8 +237,8 @@ class OwnClock:
         return agree, contradict
 
 
-def _by(shift_us: int) -> str:
-    """`25 days ahead`, `90 s back`."""
+def shift_text(shift_us: int) -> str:
+    """`25.0 days ahead`, `90 s back`."""
     way = "ahead" if shift_us > 0 else "back"
     seconds = abs(shift_us) / SECOND_US
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):

@@ -11,7 +11,9 @@ from gpuwatch.output.fix_hints import LOCAL, Advice
 from gpuwatch.quality import doctor
 from gpuwatch.quality.clocks import WrongClock
 from gpuwatch.quality.fixes import source_fix
+from gpuwatch.quality.own_clock_check import server_clock
 from gpuwatch.quality.status import SourceStatus
+from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.state.tokens import Tokens
 from gpuwatch.store.database import Store
@@ -39,10 +41,12 @@ def quality(
     now_us: int,
     url: str = LOCAL,
     clocks: Sequence[WrongClock] = (),
+    settings: Settings | None = None,
+    doubt: str | None = None,
 ) -> dict[str, Any]:
     """Live sources, imports and nodes with problems, doctor's checks and two shares: the answer of GET /quality.
 
-    `sources` and `clocks` come from the running service and are empty without one. Shares and checks cover the last SPAN_US
+    `sources`, `clocks`, `settings` and `doubt` (why its own clock is not trusted) come from the running service. Shares and checks cover the last SPAN_US
     of the ledger; a share is None if nothing was held. `missing_fields` of a source are those that no node of its cluster
     delivers; of a node, its own. Prices and teams are those of the last pricing; `state` shows whether `url` needs a token.
     """
@@ -60,6 +64,8 @@ def quality(
     items += _imports(store, everywhere, now_us)
     share = store.rows("quality/share", since_us=since_us)[0]
     checks = [*doctor.examine(store, since_us, advice, sources, state), doctor.clocks(clocks)]
+    if settings is not None:
+        checks.append(server_clock(store, settings, now_us, doubt))
     return {
         "items": items + nodes[:NODES_MAX],
         "more_nodes": max(len(nodes) - NODES_MAX, 0),

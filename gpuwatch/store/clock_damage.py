@@ -11,7 +11,7 @@ import pyarrow as pa
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
-from gpuwatch.store.retention import kept_from
+from gpuwatch.store.retention import kept_from, retired_days
 from gpuwatch.store.time_bounds import AHEAD_US_LIVE
 
 FAR_US = 2**62
@@ -76,7 +76,9 @@ def find(store: Store, settings: Settings, span: Span) -> Damage:
     future = store.rows("store/repair/future", **bounds)
     (ledger,) = store.rows("store/repair/future_ledger", **bounds)
     kept_from_us = kept_from(store, settings, span.from_us)
-    retired = store.rows("store/repair/retired_hour", kept_from_us=kept_from_us, from_us=span.from_us)
+    retired = []
+    if retired_days(store, kept_from_us):
+        retired = store.rows("store/repair/retired_hour", kept_from_us=kept_from_us, from_us=span.from_us)
     newest_us = store.rows("store/repair/newest", from_us=span.from_us)[0]["at_us"]
     return Damage(
         span,

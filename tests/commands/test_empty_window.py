@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app
-from gpuwatch.commands import backtest, empty_window, queries
+from gpuwatch.commands import backtest, hints, queries
 from gpuwatch.commands import reclaim as reclaim_command
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.findings import read as findings_read
@@ -77,21 +77,21 @@ def test_a_window_without_gpu_time_says_where_some_is(command: Any, asked: list[
 
 
 def test_a_long_history_proposes_its_last_week() -> None:
-    line = empty_window.words(Window(us(0) - 30 * DAY_US, us(180)))
+    line = hints.empty_words(Window(us(0) - 30 * DAY_US, us(180)))
 
     assert line.endswith("try --window 2025-12-29T03:00:00Z,2026-01-05T03:00:00Z")
 
 
 def test_empty_books_say_so() -> None:
-    assert "the ledger is empty" in empty_window.words(None)
+    assert "the ledger is empty" in hints.empty_words(None)
 
 
 def test_a_server_says_when_its_data_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     note = lockfile.Note(1, "http://127.0.0.1:1", "secret")
-    monkeypatch.setattr(empty_window.remote, "get", lambda *_: b'{"as_of": "2026-01-05T03:00:00Z"}')
+    monkeypatch.setattr(hints.remote, "get", lambda *_: b'{"as_of": "2026-01-05T03:00:00Z"}')
 
-    assert empty_window.served(note, "1.000000") is None
-    assert "data ends at 2026-01-05T03:00:00Z" in (empty_window.served(note, "0.000000") or "")
+    assert hints.empty_served(note, "1.000000") is None
+    assert "data ends at 2026-01-05T03:00:00Z" in (hints.empty_served(note, "0.000000") or "")
 
 
 def test_a_table_of_findings_has_no_cost_where_none_is_claimed(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ class Server:
     """A running server. `directory` is its data directory; `settings` become GPUWATCH_* variables in capitals.
 
     `cold` starts an interpreter for it, as a user does; else it is forked from one that has imported everything.
+    `under` is a command that runs it.
     """
 
     process: processes.Child | subprocess.Popen[bytes]
@@ -70,6 +71,7 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         cold: bool = False,
+        under: Sequence[str] = (),
         **settings: object,
     ) -> None:
         self.directory = directory
@@ -77,9 +79,9 @@ class Server:
         arguments = ["serve", "--host", host, "--port", str(port), *_config(config)]
         env = environment(directory, **settings)
         with self._log.open("ab") as log:
-            if cold:
+            if cold or under:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "gpuwatch", *arguments],
+                    [*under, sys.executable, "-m", "gpuwatch", *arguments],
                     stdout=subprocess.PIPE,
                     stderr=log,
                     stdin=subprocess.DEVNULL,

@@ -381,3 +381,10 @@ def test_a_copy_may_go_to_a_folder_with_a_quote_in_its_name(tmp_path: Path) -> N
 
     with Store.open(folder) as copied:
         assert [("c1", 1)] == copied.sql("select * from dirty_hour")
+
+
+def test_every_migration_has_a_number_of_its_own() -> None:
+    """Of two with one number, only one would be applied."""
+    numbers = [int(name.split("/")[1][:4]) for name in sqlfile.names_in("schema")]
+
+    assert list(range(1, len(numbers) + 1)) == sorted(numbers)

@@ -3,6 +3,8 @@ delete from sample where observed_us >= $from_us and observed_us < $until_us;
 
 delete from sample_tail where observed_us >= $from_us and observed_us < $until_us;
 
+delete from sample_origin where observed_us >= $from_us and observed_us < $until_us;
+
 delete from context_span where first_us >= $from_us and first_us < $until_us;
 
 update context_span

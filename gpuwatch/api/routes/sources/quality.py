@@ -28,5 +28,7 @@ def quality(access: FleetReader, service: Svc) -> Response:
             service.now_us(),
             service.base_url or LOCAL,
             service.wrong_clocks(),
+            service.settings,
+            service.times.clock.doubt(),
         )
     return answer(found)

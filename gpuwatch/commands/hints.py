@@ -1,20 +1,68 @@
-"""Hints for a requested team or cluster that is not in the ledger."""
+"""Hints on stderr for an empty result: a window without GPU time, or a team or cluster that is not in the ledger."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import opened, print_stderr
+from gpuwatch.core.clock import DAY_US, Window, parse_rfc3339, rfc3339
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
     from gpuwatch.store.lockfile import Note
+
+BACK_US = 7 * DAY_US
+"""Longest window to suggest."""
+
+
+def empty_stored(store: Store, gpu_seconds: str) -> str | None:
+    """The hint for a result with this many GPU-seconds; None if there are any."""
+    from gpuwatch.audit.summary import whole_window
+
+    return None if Decimal(gpu_seconds) else empty_words(whole_window(store))
+
+
+def empty_outside(store: Store, span: Window) -> str | None:
+    """The hint for a window that the ledger does not cover at all; None otherwise."""
+    from gpuwatch.audit.summary import whole_window
+
+    known = whole_window(store)
+    touched = known is not None and known.start_us < span.end_us and span.start_us < known.end_us
+    return None if touched else empty_words(known)
+
+
+def empty_served(note: Note, gpu_seconds: str) -> str | None:
+    """Same as `empty_stored`, through a server."""
+    if Decimal(gpu_seconds):
+        return None
+    as_of = json.loads(remote.get(note, "/api/v1/fleet", {}))["as_of"]
+    if as_of is None:
+        return empty_words(None)
+    end_us = parse_rfc3339(as_of)
+    return empty_words(Window(end_us - BACK_US, end_us))
+
+
+def empty_words(known: Window | None) -> str:
+    """The hint, given the end of the ledger; None: the ledger is empty."""
+    if known is None:
+        return "No GPU time in this window; the ledger is empty: run gpuwatch doctor to see what is missing"
+    start = rfc3339(max(known.start_us, known.end_us - BACK_US))
+    end = rfc3339(known.end_us)
+    return f"No GPU time in this window; data ends at {end}: try --window {start},{end}"
+
+
+def print_hint(line: str | None) -> None:
+    """Prints the hint on stderr, so that stdout stays machine-readable."""
+    if line is not None:
+        print_stderr(line)
 
 
 def doubt_teams(teams: Iterable[str], known: Collection[str]) -> None:
