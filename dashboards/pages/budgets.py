@@ -126,7 +126,17 @@ def outlook(forecast: Row, currency: str) -> Component:
         className="soft small",
         title=f"{forecast.get('level')} prediction interval",
     )
-    return html.Div([parts.money(forecast.get("amount"), currency), between])
+    return html.Div(
+        [parts.money(forecast.get("amount"), currency), between, changed(forecast.get("level_change"), currency)]
+    )
+
+
+def changed(change: Row | None, currency: str) -> Component | None:
+    """The last change of the cost of an average day; None without one."""
+    if not change:
+        return None
+    before, after = (formats.money(change.get(name), currency) for name in ("before", "after"))
+    return html.Div(f"{after} a day since {change.get('since')}, {before} before", className="soft small")
 
 
 def runs_out(item: Row) -> parts.Node:

@@ -48,6 +48,8 @@ def _findings(status: Status) -> Iterator[Finding]:
         )
         if ahead is not None and percent < WHOLE:
             sentence += f", and is expected to spend {ahead:f} by the end of the period"
+            if status.forecast and status.forecast.change is not None:
+                sentence += f". {status.forecast.change.sentence(budget.currency).removesuffix('.')}"
         yield from _finding(status, "Budget", "spent", percent, sentence, "" if ahead is None else "forecast")
     if budget.gpu_hours is not None:
         percent = int(status.gpu_hours * 100 / budget.gpu_hours)
@@ -104,7 +106,9 @@ def _finding(
 
 def _evidence(status: Status) -> dict[str, Any]:
     fields = status.as_dict()
-    forecast = {} if status.forecast is None else {"forecast": f"{status.forecast.amount:f}"}
+    forecast: dict[str, Any] = {} if status.forecast is None else {"forecast": f"{status.forecast.amount:f}"}
+    if status.forecast is not None and status.forecast.change is not None:
+        forecast["level_change"] = status.forecast.as_dict()["level_change"]
     return {name: fields[name] for name in EVIDENCE if fields[name] is not None} | forecast
 
 

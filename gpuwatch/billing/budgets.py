@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.billing.forecast import LEVEL, Forecast, dates, forecast_cost, passed_on, run_out
+from gpuwatch.billing.forecast import Forecast, dates, forecast_cost, passed_on, run_out
 from gpuwatch.billing.spending import FLEET, Spending, why_not_counted
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -93,9 +93,7 @@ class Status:
             "gpu_hours": f"{self.gpu_hours:.6f}",
             "gpu_hours_quota": None if self.budget.gpu_hours is None else plain(self.budget.gpu_hours),
             "gpu_hours_ratio": _part(self.gpu_hours, self.budget.gpu_hours),
-            "forecast": None
-            if forecast is None
-            else {n: f"{v:f}" for n, v in asdict(forecast).items()} | {"level": LEVEL},
+            "forecast": None if forecast is None else forecast.as_dict(),
             "runs_out": None if self.runs_out is None else self.runs_out.isoformat(),
             "burn_down": rows,
             "missing": self.missing,
@@ -211,6 +209,9 @@ def for_report(store: Store, state: State, window: Window, team: str | None) -> 
                 "forecast": None if forecast is None else forecast.amount,
                 "forecast_low": None if forecast is None else forecast.low,
                 "forecast_high": None if forecast is None else forecast.high,
+                "level_change": None
+                if forecast is None or forecast.change is None
+                else forecast.change.sentence(status.budget.currency),
             }
     return None
 
@@ -232,12 +233,13 @@ def _status(
     spent = None if unknown else paid.get(budget.currency, Decimal(0))
     first, today, end = (from_us(us).date() for us in (window.start_us, at_us, window.end_us))
     days, rest = spending.days(budget.team, budget.currency, first, today), dates(today, end)
+    known = [(day, cost) for day, cost in days if day not in spending.unknown]
     inside = tuple((day, cost) for day, cost in days if day >= first)
     forecast, runs_out = None, None
     if spent is not None:
         left = 1 - (at_us % DAY_US) / DAY_US
-        forecast = forecast_cost(spent, days, rest, left) if at_us < window.end_us else None
-        runs_out = run_out(spent, budget.amount, days, rest)
+        forecast = forecast_cost(spent, known, rest, left) if at_us < window.end_us else None
+        runs_out = run_out(spent, budget.amount, known, rest)
         if spent > budget.amount:
             runs_out = passed_on(budget.amount, inside) or runs_out
     hours = spending.seconds.get(budget.team, Decimal(0)) / 3600

@@ -36,6 +36,8 @@ class Spending:
     """By team and currency, at full price; `charged` has the effect of policies."""
     charged: Totals | None
     """Charges of the period's whole days, without corrections; None where policies change nothing."""
+    unknown: frozenset[date]
+    """Past days without data: a forecast does not take them for days without cost."""
     reporting_currency: str | None
     """None: each price has its own currency."""
 
@@ -55,13 +57,18 @@ class Spending:
         if window.start_us < today and not load_policies(state).plain(window.start_us, today):
             live = chargeback.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)
             charged = _by_team(live.items)
-        daily = _daily(store, state, min(window.start_us, today - HISTORY_DAYS * DAY_US), today)
-        return cls(_by_team(charges), seconds, unpriced, daily, charged, Fx.read(state).currency)
+        start_us = min(window.start_us, today - HISTORY_DAYS * DAY_US)
+        daily = _daily(store, state, start_us, today)
+        silent = store.rows("billing/unknown_day", start_us=start_us, end_us=today)
+        unknown = frozenset(from_us(row["day_us"]).date() for row in silent)
+        return cls(_by_team(charges), seconds, unpriced, daily, charged, unknown, Fx.read(state).currency)
 
     def days(self, team: str, currency: str, first: date, today: date) -> Days:
-        """The cost of each past day, oldest first, scaled to what policies charge in the period that begins on `first`."""
+        """The cost of each past day, oldest first, scaled to what policies charge in the period that begins on `first`.
+
+        A day without a row cost nothing, once the ledger has begun.
+        """
         costs = self.daily.get((team, currency), {})
-        # A day without a row cost nothing, once the ledger has begun.
         begun = min(costs, default=None)
         days = [] if begun is None else [(day, costs.get(day, Decimal(0))) for day in dates(begun, today)]
         if self.charged is None:

@@ -96,7 +96,7 @@ def budgeted(facts: Facts) -> str:
     if budget.forecast_low is not None and budget.forecast_high is not None:
         low, high = (report_text.money(value, budget.currency) for value in (budget.forecast_low, budget.forecast_high))
         sentence += f" (between {low} and {high})"
-    return f"{sentence}."
+    return f"{sentence}. {budget.level_change}" if budget.level_change else f"{sentence}."
 
 
 def _head(facts: Facts) -> tuple[Text | Numbers, ...]:

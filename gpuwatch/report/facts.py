@@ -195,6 +195,8 @@ class Budget:
     forecast: Decimal | None = None
     forecast_low: Decimal | None = None
     forecast_high: Decimal | None = None
+    level_change: str | None = None
+    """The last change of the cost of an average day, as a sentence."""
 
 
 @dataclass(frozen=True)

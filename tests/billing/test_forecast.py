@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.billing.forecast import dates, forecast_cost, run_out
+from bench.forecasts import KINDS, score
+from gpuwatch.billing.forecast import Forecast, LevelChange, dates, forecast_cost, run_out
 
 MONDAY = date(2026, 11, 2)
 
@@ -55,7 +56,10 @@ def test_the_day_on_which_money_runs_out() -> None:
 @pytest.mark.parametrize("known", [7, 10, 14, 28])
 @pytest.mark.parametrize("ahead", [3, 20])
 def test_four_of_five_lie_in_the_interval(known: int, ahead: int) -> None:
-    """Where days err independently and alike: 300 periods drawn from a seed, of few and of many known days."""
+    """Where days err independently and alike: 300 periods drawn from a seed, of few and of many known days.
+
+    Four weeks cannot exclude that errors last, or a trend: for the 20 days after them the interval is wider than it need be.
+    """
     rng = random.Random(known * 100 + ahead)
     inside = 0
     for _ in range(300):
@@ -67,7 +71,7 @@ def test_four_of_five_lie_in_the_interval(known: int, ahead: int) -> None:
         assert found is not None
         inside += found.low <= Decimal(f"{sum(drawn[known:]):.2f}") <= found.high
 
-    assert 0.70 < inside / 300 < 0.90
+    assert 0.70 < inside / 300 < (0.97 if (known, ahead) == (28, 20) else 0.90)
 
 
 def test_a_spike_widens_what_may_come() -> None:
@@ -78,8 +82,9 @@ def test_a_spike_widens_what_may_come() -> None:
     calm, wild = (forecast_cost(Decimal(0), days, rest, 1.0) for days in (plain, spiked))
     assert calm is not None and wild is not None
 
-    assert (Decimal("70.00"), Decimal("92.50")) == (calm.amount, wild.amount)
-    assert wild.low < calm.amount and Decimal(140) < wild.high
+    assert Decimal("70.00") == calm.amount
+    assert calm.amount < wild.amount < Decimal("95.00")
+    assert wild.low < calm.amount and Decimal(110) < wild.high
 
 
 def test_nothing_spent_is_nothing_foretold() -> None:
@@ -98,3 +103,90 @@ def test_bounds_hold_the_middle(amounts: list[Decimal], ahead: int, spent: Decim
     found = forecast_cost(spent, days, dates(MONDAY, MONDAY + timedelta(ahead)), 1.0)
     assert found is not None
     assert spent <= found.low <= found.amount <= found.high
+
+
+# Levels that change, trends, and days that are unknown.
+
+TODAY = MONDAY + timedelta(56)
+NEXT_WEEK = dates(TODAY, TODAY + timedelta(7))
+
+
+def costs(before: int, after: int, since: int) -> list[tuple[date, Decimal]]:
+    """Eight weeks of days that cost `before` on weekdays and half on weekends, `after` in the last `since` days."""
+    days = dates(MONDAY, TODAY)
+    levels = [before] * (56 - since) + [after] * since
+    return [(day, Decimal(level) / (2 if day.weekday() >= 5 else 1)) for day, level in zip(days, levels, strict=True)]
+
+
+def next_week(days: list[tuple[date, Decimal]]) -> Forecast:
+    found = forecast_cost(Decimal(0), days, NEXT_WEEK, 1.0)
+    assert found is not None
+    return found
+
+
+def test_a_level_that_stays_has_no_change() -> None:
+    assert next_week(costs(100, 100, 0)).change is None
+
+
+def test_a_weekend_is_no_change_of_level() -> None:
+    assert next_week(costs(100, 100, 0)[:-1]).change is None
+    assert next_week(costs(100, 0, 2)).change is None
+
+
+def test_a_single_day_of_ten_times_the_cost_is_no_change_of_level() -> None:
+    days = costs(100, 100, 0)
+    assert next_week([(day, cost * 10 if n == 50 else cost) for n, (day, cost) in enumerate(days)]).change is None
+
+
+def test_a_team_that_stopped_is_forecast_to_spend_nothing() -> None:
+    found = next_week(costs(100, 0, 10))
+    assert (Decimal(0), Decimal(0), Decimal(0)) == (found.amount, found.low, found.high)
+    assert found.change is not None
+    assert (TODAY - timedelta(10), Decimal(0)) == (found.change.since, found.change.after)
+
+
+@pytest.mark.parametrize("since", [7, 10, 21])
+def test_a_team_that_doubled_is_forecast_at_its_new_level_with_its_weekly_pattern(since: int) -> None:
+    found = next_week(costs(100, 200, since))
+    assert 1190 < found.amount < 1210  # five days of 200 and two of 100
+    assert found.change is not None
+    assert TODAY - timedelta(since) == found.change.since
+    assert 1.8 < found.change.after / found.change.before < 2.2
+    weekend = forecast_cost(Decimal(0), costs(100, 200, since), [TODAY + timedelta(5)], 1.0)
+    assert weekend is not None and weekend.amount < 150
+
+
+def test_steady_growth_goes_on_and_is_no_change_of_level() -> None:
+    days = [(day, Decimal(100 + 2 * n)) for n, day in enumerate(dates(MONDAY, TODAY))]
+    found = next_week(days)
+    assert found.change is None
+    assert abs(found.amount - sum(100 + 2 * n for n in range(56, 63))) < 30
+
+
+def test_days_without_data_are_not_days_without_cost() -> None:
+    days = costs(100, 100, 0)
+    known = [one for n, one in enumerate(days) if not 30 <= n < 44]
+    assert abs(next_week(known).amount - 600) < 5
+    assert next_week([*known, *((day, Decimal(0)) for day, _ in days[30:44])]).high > 605
+
+
+def test_money_runs_out_at_the_present_level() -> None:
+    assert run_out(Decimal(0), Decimal(10), costs(100, 0, 10), NEXT_WEEK) is None
+    assert NEXT_WEEK[2] == run_out(Decimal(0), Decimal(500), costs(100, 200, 10), NEXT_WEEK)
+
+
+def test_a_change_of_level_is_a_sentence_with_its_date() -> None:
+    change = LevelChange(date(2026, 11, 3), Decimal("120.00"), Decimal("240.00"))
+    assert "Since 2026-11-03 an average day costs 240.00 USD, before that 120.00 USD." == change.sentence("USD")
+
+
+HARD = {"wandering level": (0.6, 0.8), "stopped 10 days ago": (0.95, 1.0)}
+"""A random walk is harder than the history shows; a team that stopped for good is no matter of chance."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_holds_what_comes_in_seven_to_nine_of_ten_cases(kind: str) -> None:
+    """90 series from fixed seeds: independent, with memory, growing, and with a change of level."""
+    low, high = HARD.get(kind, (0.7, 0.9))
+
+    assert low <= score(KINDS[kind], series=10).coverage <= high

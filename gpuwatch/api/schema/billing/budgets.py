@@ -22,11 +22,18 @@ class BudgetsBody(Strict):
     items: list[BudgetRow] = Field(max_length=10_000)
 
 
+class LevelChange(Shape):
+    since: str
+    before: Money
+    after: Money
+
+
 class Foretold(Shape):
     amount: Money
     low: Money
     high: Money
     level: str
+    level_change: LevelChange | None
 
 
 class Day(Shape):
