@@ -48,6 +48,7 @@ def levelled(costs: Series, weights: Series) -> tuple[Shift | None, Series, int]
         if found is None:
             break
         at = start + found
+        at += int(np.isfinite(costs[at:]).argmax())
         before, after = level_of(scaled[start:at], weights[start:at]), level_of(scaled[at:], weights[at:])
         last = Shift(at, before, after)
         scaled[:at] = scaled[:at] * (after / before) if before > 0 else np.nan
@@ -80,7 +81,7 @@ def _capped(costs: Series, weights: Series) -> Series:
     ordered = np.sort(views, axis=1)
     count = np.isfinite(views).sum(axis=1)
     middle = np.where(count > 0, ordered[np.arange(len(ordered)), np.maximum(count - 1, 0) // 2], np.nan)
-    return np.where(middle > 0, np.fmin(costs, OUTLIER * middle * weights), costs)
+    return np.where(middle > 0, np.minimum(costs, OUTLIER * middle * weights), costs)
 
 
 def _split(costs: Series, weights: Series) -> int | None:
