@@ -36,7 +36,7 @@ KEPT_LABELS = re.compile(
     r"nvidia\.com/|topology\.|network\.topology\.|fabric\.topograph\.|accelerator\.topograph\."
     r"|cloud\.google\.com/gce-topology-|oci\.oraclecloud\.com/host\.|gpuwatch\.io/"
     r"|(?:[^/]+/)?(?:rack|block|sub-?block|leaf|spine|row|datacenter|superpod)(?:[-_]?id)?$"
-    r"|(?:node|beta)\.kubernetes\.io/instance-type$|(?:[^/]+/)?(?:capacity-?type|gke-spot)$"
+    r"|(?:node|beta)\.kubernetes\.io/instance-type$|(?:[^/]+/)?(?:capacity-?[tT]ype|gke-spot|gke-preemptible|scalesetpriority)$"
 )
 """Labels about a node's location, hardware and billing, which are kept before any other."""
 DROPPED_LABELS = re.compile(

@@ -49,14 +49,17 @@ class Prices:
     """By id() of a rate: its versioned list and version."""
     fx: Fx
     covers: dict[tuple[str, str], Cover]
+    spot_nodes: SpotNodes
 
     def covered(self, cluster: str, gpu: str) -> Cover:
         """The commitments that cover a GPU."""
         return self.covers.get((cluster, gpu), {})
 
-    def spans(self, cluster: str, pool: str | None, model: str, profile: str | None, covered: Cover) -> Iterator[_Row]:
+    def spans(
+        self, cluster: str, pool: str | None, model: str, profile: str | None, covered: Cover, spot: bool
+    ) -> Iterator[_Row]:
         """The prices of one class of devices over all time, in the reporting currency where that is set."""
-        for start_us, end_us, rate in price_spans(self.rates, cluster, pool, model, profile, covered):
+        for start_us, end_us, rate in price_spans(self.rates, cluster, pool, model, profile, covered, spot=spot):
             if rate is None:
                 yield _span(start_us, end_us)
                 continue
@@ -85,6 +88,8 @@ class Prices:
 
 
 _Row = dict[str, Any]
+SpotNodes = frozenset[tuple[str, str]]
+"""(cluster, node)."""
 
 
 def versions(state: State) -> tuple[int, ...]:
@@ -97,12 +102,19 @@ def read_prices(store: Store, state: State) -> Prices:
     kept, known = in_force.by_card(state), in_force.versions(state)
     rates = tuple(rate for of_card in kept.values() for rate in of_card)
     cards = {id(rate): (card, known[card]) for card, of_card in kept.items() for rate in of_card}
-    gpus = (
-        [FleetGpu(**row | {"model": row["model"] or ""}) for row in store.rows("billing/fleet_gpu")]
-        if committed(rates)
-        else []
-    )
-    return Prices(rates, cards, Fx.read(state), cover(rates, gpus))
+    spot_nodes = _spot_nodes(store, rates)
+    gpus = []
+    for row in store.rows("billing/fleet_gpu") if committed(rates) else ():
+        spot = (row["cluster"], row.pop("node")) in spot_nodes
+        gpus.append(FleetGpu(**row | {"model": row["model"] or "", "spot": spot}))
+    return Prices(rates, cards, Fx.read(state), cover(rates, gpus), spot_nodes)
+
+
+def _spot_nodes(store: Store, rates: Sequence[Rate]) -> SpotNodes:
+    """The nodes known to be spot capacity; none where no rate depends on that."""
+    if all(rate.prices(spot=False) for rate in rates):
+        return frozenset()
+    return frozenset((row["cluster"], row["node"]) for row in store.rows("billing/spot_node"))
 
 
 def price(store: Store, state: State, cluster: str, *, force: bool = False, settled: bool = False) -> None:
@@ -122,8 +134,11 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
     prices: Prices | None = None
     if clusters and committed(load_rates(state)):
         prices = read_prices(store, state)  # coverage also depends on the GPUs of other clusters
+    spot_nodes = _spot_nodes(store, in_force.in_force(state)) if clusters else frozenset()
     for cluster in clusters:
-        basis = json.dumps(known | {"cover": _digest(prices, cluster)}, sort_keys=True)
+        on_spot = sorted(node for where, node in spot_nodes if where == cluster)
+        more: dict[str, Any] = {"spot": hash64(*on_spot)} if on_spot else {}
+        basis = json.dumps(known | {"cover": _digest(prices, cluster)} | more, sort_keys=True)
         wanted = (known[RATES], state.card_version("teams"), basis)
         found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)
         current = bool(found) and tuple(found[0]) == wanted
@@ -166,14 +181,18 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
     for device in devices:
         found = prices.covered(cluster, device["gpu"])
         device["covered"] = _coverage_text(found) if found else None
+        device["spot"] = (cluster, device["node"]) in prices.spot_nodes
         words = [json.dumps(device[word]) for word in _WORDS] + ([device["covered"]] if found else [])
+        words += ["spot"] if device["spot"] else []
         device["class_id"] = hash64(cluster, *words)
         covers[device["class_id"]] = found
     classes = {device["class_id"]: device for device in devices}
     rows = [
         {"cluster": cluster, "class_id": class_id} | {word: one[word] for word in (*_WORDS, "covered")} | span
         for class_id, one in classes.items()
-        for span in prices.spans(cluster, one["pool"], one["model"] or "", one["profile"], covers[class_id])
+        for span in prices.spans(
+            cluster, one["pool"], one["model"] or "", one["profile"], covers[class_id], one["spot"]
+        )
     ]
     owners = store.table("billing/owner", cluster=cluster)
     resolved = resolve_many(load_team_rules(state), owners).select(["cluster", "run_id", "team", "team_why"])

@@ -39,7 +39,7 @@ CSV, JSON = "text/csv", "application/json"
 RATE_COLUMNS = (
     *("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "cluster", "pool"),
     *("mig_profile", "quantity", "commitment_id", "sku", "list_price", "contracted_price"),
-    *("node_price", "node_gpus", "node_vcpus", "node_memory_gib", "node_split"),
+    *("node_price", "node_gpus", "node_vcpus", "node_memory_gib", "node_split", "assume_spot"),
 )
 SHOWN = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "quantity")
 PLACES = ("cluster", "pool", "mig_profile")
@@ -49,16 +49,19 @@ OWNED_SHOWN = ("name", "gpu_model", "gpus", "usd_per_gpu_hour", "currency", "kw"
 FILE_MAX_BYTES = 64 << 20
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file that replaces the current data.")]
-OptionalFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="[FILE]", help="The file that replaces the current data; without it, the data is shown."),
-]
+FILE_HELP = "The file that replaces the current data; without it, the data is shown."
+OptionalFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help=FILE_HELP)]
 
 app = typer.Typer(
     help="Show and set prices of GPU-hours.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
+
+
+AssumeSpot = Annotated[
+    bool, typer.Option("--assume-spot", help="Spot rates price all GPUs of their scope, not only known spot capacity.")
+]
 
 
 @app.command("show")
@@ -80,19 +83,23 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
 
 @app.command("set")
 def set_(
-    context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
+    context: typer.Context,
+    file: FileArgument,
+    assume_spot: AssumeSpot = False,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
 ) -> None:
     """Replace the rate card with a file. Nothing changes if a row is invalid."""
     from gpuwatch.quality.rate_checks import rate_warnings
     from gpuwatch.rates import in_force
-    from gpuwatch.rates.card import parse_rates
+    from gpuwatch.rates.card import assuming_spot, parse_rates
     from gpuwatch.rates.csv_table import whole
 
     content = file_content(file, FILE_MAX_BYTES)
     if (note := lockfile.find(data)) is not None:
-        _confirm("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {}))
+        _confirm("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {"assume_spot": assume_spot}))
         return
-    rates = whole(parse_rates, content, str(file))
+    rates = (assuming_spot if assume_spot else list)(whole(parse_rates, content, str(file)))
     with _written(data, config, "rates") as (store, state, done):
         done["changed"] = in_force.set_rates(state, rates, actor(), file.name, now_us(context))
         done |= {"rows": len(rates), "warnings": rate_warnings(store, rates)}
@@ -134,8 +141,8 @@ def fx_(
         return
     if note is not None:
         content = _fx_file(note) if file is None else file_content(file, FILE_MAX_BYTES)
-        parameters = {"currency": currency, "max_age_days": max_age_days}
-        _confirm("exchange rates", remote.send(note, "PUT", "/api/v1/fx", content, CSV, parameters))
+        given = {"currency": currency, "max_age_days": max_age_days}
+        _confirm("exchange rates", remote.send(note, "PUT", "/api/v1/fx", content, CSV, given))
         return
     with _written(data, config, "exchange rates") as (_store, state, done):
         card = fx.Fx.read(state)
@@ -184,8 +191,7 @@ def owned_(
         foot = [f"{item['name']}: {line}" for item in items for line in item["formula"].splitlines()]
         show(Listing(columns, items, shown=OWNED_SHOWN, foot=foot or ["No owned hardware."]), form)
         return
-    window = None if measure is None else window_of(measure, context)
-    content = file_content(file, FILE_MAX_BYTES)
+    window, content = None if measure is None else window_of(measure, context), file_content(file, FILE_MAX_BYTES)
     if note is not None:
         _confirm("owned hardware", remote.send(note, "PUT", "/api/v1/owned", content, CSV, {"measure": measure}))
         return
@@ -209,10 +215,9 @@ def spot(
     zone: Annotated[str | None, typer.Option("--zone", metavar="AZ", help="Only prices in this zone.")] = None,
     product: Annotated[str | None, typer.Option("--product", metavar="P", help="Only this ProductDescription.")] = None,
     currency: Annotated[str, typer.Option("--currency", metavar="CUR", help="Currency of the prices.")] = "USD",
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="C", help="Apply only to GPUs in this cluster.")
-    ] = None,
-    pool: Annotated[str | None, typer.Option("--pool", metavar="P", help="Apply only to GPUs in this pool.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="C", help="Only GPUs in this cluster.")] = None,
+    pool: Annotated[str | None, typer.Option("--pool", metavar="P", help="Only GPUs in this pool.")] = None,
+    assume_spot: AssumeSpot = False,
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
@@ -223,6 +228,7 @@ def spot(
 
     content = file_content(file, FILE_MAX_BYTES)
     words: dict[str, Any] = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
+    words["assume_spot"] = assume_spot
     mapping = rates_spot.instances_of(names(instance or []))
     if (note := lockfile.find(data)) is not None:
         kind = JSON if content.lstrip()[:1] in (b"{", b"[") else CSV
@@ -288,8 +294,7 @@ def _confirm(what: str, done: Mapping[str, Any]) -> None:
 def _fx_file(note: lockfile.Note) -> bytes:
     """The server's exchange rates as a file, to send again with other options."""
     items = remote.every(note, "/api/v1/fx", {})["items"]
-    rows = [",".join(FX_COLUMNS), *(",".join(item[name] for name in FX_COLUMNS) for item in items)]
-    return "\n".join(rows).encode()
+    return "\n".join([",".join(FX_COLUMNS), *(",".join(item[name] for name in FX_COLUMNS) for item in items)]).encode()
 
 
 group("rates", app, place=250)

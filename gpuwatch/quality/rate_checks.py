@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from gpuwatch.core.clock import DAY_US, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -48,10 +48,25 @@ def rate_warnings(store: Store, rates: Sequence[Rate]) -> list[str]:
         if id(rate) not in used and rate.gpu_model != ANY_MODEL:
             first.setdefault(rate.gpu_model, rate)
     has = ", ".join(models[:MODELS_NAMED])
-    return _bounded(
+    absent = (
         f"{_line(rate.line)}the fleet has no {model!r}, so this rate has no effect yet; it has {has}"
         for model, rate in first.items()
     )
+    nowhere = (
+        f"{_line(rate.line)}no node is known to be spot capacity, so this spot rate of {rate.gpu_model!r} has no effect yet: "
+        "label the nodes, name the pool, or set the rate with --assume-spot"
+        for rate in _without_spot(store, rates, used)
+    )
+    return _bounded([*absent, *nowhere])
+
+
+def _without_spot(store: Store, rates: Sequence[Rate], used: Container[int]) -> list[Rate]:
+    """The first spot rate of each model that needs nodes known to be spot, where there are none."""
+    first: dict[str, Rate] = {}
+    for rate in rates:
+        if not rate.prices(spot=False) and id(rate) in used:
+            first.setdefault(rate.gpu_model, rate)
+    return [] if not first or store.rows("billing/spot_node") else list(first.values())
 
 
 def fx_warnings(state: State, fx: Fx, now_us: int) -> list[str]:

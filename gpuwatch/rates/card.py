@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,9 @@ REQUIRED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to"
 SCOPE = ("cluster", "pool", "mig_profile", "currency")
 MORE = ("quantity", "commitment_id", "sku", "list_price", "contracted_price")
 """Rarely used columns."""
-OPTIONAL = (*SCOPE, *MORE, *node_split.COLUMNS)
+ASSUME_SPOT = "assume_spot"
+OPTIONAL = (*SCOPE, *MORE, ASSUME_SPOT, *node_split.COLUMNS)
+ANSWERS = {"": False, "no": False, "false": False, "yes": True, "true": True}
 
 BEGINNING_US = 0
 """Where a price history starts: the Unix epoch."""
@@ -66,6 +68,8 @@ class Rate:
     """Per whole GPU-hour in `currency`, next to the effective price; None: the same."""
     node: node_split.Node | None = None
     """The node whose hourly price `usd_per_gpu_hour` is a part of."""
+    assume_spot: bool = False
+    """A spot rate that prices all GPUs of its scope, not only capacity that is known to be spot."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -74,6 +78,10 @@ class Rate:
     def valid_at(self, at_us: int) -> bool:
         """Whether the rate is valid at an instant."""
         return self.valid_from_us <= at_us and (self.valid_to_us is None or at_us < self.valid_to_us)
+
+    def prices(self, spot: bool) -> bool:
+        """Whether it may price GPUs of its scope that are on spot capacity or not. Naming a pool says that it is spot."""
+        return self.pricing != "spot" or spot or self.assume_spot or self.pool is not None
 
     @property
     def commitment(self) -> str | None:
@@ -110,6 +118,11 @@ def parse_rates(text: str | bytes, file: str, rejects: Rejects) -> tuple[Rate, .
     return tuple(kept)
 
 
+def assuming_spot(rates: Iterable[Rate]) -> list[Rate]:
+    """The same rates, with spot rates for all GPUs of their scope."""
+    return [replace(rate, assume_spot=rate.pricing == "spot") for rate in rates]
+
+
 def check_rates(rates: Iterable[Rate]) -> None:
     """Raises UsageError naming two rates of equal scope and pricing that are valid at once."""
     by_scope: dict[tuple[object, ...], list[Rate]] = {}
@@ -142,6 +155,7 @@ def shown(rate: Rate) -> dict[str, Any]:
         "valid_to": None if rate.valid_to_us is None else rfc3339(rate.valid_to_us),
         **{name: getattr(rate, name) for name in SCOPE},
         **{name: plain(value) if isinstance(value, Decimal) else value for name, value in more.items()},
+        ASSUME_SPOT: rate.assume_spot,
         **node_split.shown(rate.node),
     }
 
@@ -194,11 +208,18 @@ def _rate(row: dict[str, str], line: int) -> Rate:
         commitment_id=row.get("commitment_id") or None,
         sku=row.get("sku") or None,
         node=node,
+        assume_spot=_answer(row.get(ASSUME_SPOT) or ""),
         **{name: amount(text, name) for name in ("list_price", "contracted_price") if (text := row.get(name))},
     )
     if problem := unknown_profile(rate.gpu_model, rate.mig_profile):
         raise ValueError(problem)
     return rate
+
+
+def _answer(text: str) -> bool:
+    if (found := ANSWERS.get(text.strip().lower())) is None:
+        raise ValueError(f"{ASSUME_SPOT} is not yes or no")
+    return found
 
 
 def _problems(rate: Rate) -> Iterator[str]:
@@ -224,6 +245,7 @@ def _problems(rate: Rate) -> Iterator[str]:
             "mig_profile is not a MIG profile such as 1g.10gb",
         ),
         *_commitment_checks(rate),
+        (not rate.assume_spot or rate.pricing == "spot", f"{ASSUME_SPOT} is for pricing spot"),
         (
             rate.node is None or rate.node.gpu_hour == rate.usd_per_gpu_hour,
             "usd_per_gpu_hour is not what node_price gives: leave it empty",

@@ -24,6 +24,8 @@ class FleetGpu:
     model: str
     start_us: int
     end_us: int | None = None
+    spot: bool = False
+    """It is known to be spot capacity."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -57,12 +59,14 @@ def cover(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> dict[tuple[str, st
 
 def _wanting(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> list[Wanting]:
     """The GPUs that a commitment may cover, in the order in which they take turns, each with its rates."""
-    choices: dict[tuple[str, str | None, str], tuple[Rate, ...]] = {}
+    choices: dict[tuple[str, str | None, str, bool], tuple[Rate, ...]] = {}
     wanting: list[Wanting] = []
     for gpu in sorted(gpus, key=lambda one: (one.start_us, one.gpu, one.cluster)):
-        scope = gpu.cluster, gpu.pool, gpu.model
+        scope = gpu.cluster, gpu.pool, gpu.model, gpu.spot
         if scope not in choices:
-            choices[scope] = _until_last_commitment(ranked(rates, *scope, None))
+            choices[scope] = _until_last_commitment(
+                ranked(rates, gpu.cluster, gpu.pool, gpu.model, None, spot=gpu.spot)
+            )
         if choices[scope]:
             wanting.append((gpu, choices[scope]))
     return wanting

@@ -20,8 +20,10 @@ def match_models(rates: Sequence[Rate], model_names: Iterable[str]) -> dict[str,
     return {name: tuple(rate for _, rate in _matches(rates, name)) for name in model_names}
 
 
-def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None) -> tuple[Rate, ...]:
-    """The rates whose scope includes a device class, in order of precedence.
+def ranked(
+    rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None, *, spot: bool = False
+) -> tuple[Rate, ...]:
+    """The rates whose scope includes a device class, in order of precedence. `spot`: it is known to be spot capacity.
 
     Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
     among those commitments to a number of GPUs, the oldest first, then the one that began last.
@@ -29,7 +31,8 @@ def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, pr
     wanted = names_of_profile(model, profile)
     found: list[tuple[tuple[object, ...], Rate]] = []
     for closeness, rate in _matches(rates, model):
-        if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in wanted:
+        in_scope = rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in wanted
+        if in_scope and rate.prices(spot):
             scope = (wanted.index(rate.mig_profile), rate.pool is None, rate.cluster is None, -closeness)
             # A GPU keeps its commitment when another one begins, so the oldest commitment to a number of GPUs comes first.
             began = (1, -rate.valid_from_us) if rate.quantity is None else (0, rate.valid_from_us)
@@ -39,13 +42,20 @@ def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, pr
 
 
 def resolve(
-    rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None, at_us: int
+    rates: Sequence[Rate],
+    cluster: str,
+    pool: str | None,
+    model: str,
+    profile: str | None,
+    at_us: int,
+    *,
+    spot: bool = False,
 ) -> Rate | None:
     """The rate of one device class at one instant; None where there is none, which is an error row, not zero.
 
     Commitments to a number of GPUs are left out: their coverage depends on the fleet (rates/coverage.py).
     """
-    found = (rate for rate in ranked(rates, cluster, pool, model, profile) if rate.quantity is None)
+    found = (rate for rate in ranked(rates, cluster, pool, model, profile, spot=spot) if rate.quantity is None)
     return next((rate for rate in found if rate.valid_at(at_us)), None)
 
 
@@ -56,13 +66,15 @@ def price_spans(
     model: str,
     profile: str | None,
     covered: Mapping[Rate, Sequence[Covered]] = NOTHING_COVERED,
+    *,
+    spot: bool = False,
 ) -> tuple[Span, ...]:
     """The price of one device class over all time: adjoining spans from BEGINNING_US, the last one without end.
 
     A rate with a quantity counts only while it covers these devices: in its spans of `covered`.
     """
     entries: list[Span] = []
-    for rate in ranked(rates, cluster, pool, model, profile):
+    for rate in ranked(rates, cluster, pool, model, profile, spot=spot):
         spans = ((rate.valid_from_us, rate.valid_to_us),) if rate.quantity is None else covered.get(rate, ())
         entries += [(start_us, end_us, rate) for start_us, end_us in spans]
     starts = sorted((max(start, BEGINNING_US), place) for place, (start, _, _) in enumerate(entries))

@@ -8,7 +8,7 @@ from json import dumps, loads
 from typing import Any
 
 from gpuwatch.rates import node_split
-from gpuwatch.rates.card import MORE, SCOPE, Rate, check_rates
+from gpuwatch.rates.card import ASSUME_SPOT, MORE, SCOPE, Rate, check_rates
 from gpuwatch.rates.csv_table import plain
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
@@ -41,6 +41,7 @@ def stored(rate: Rate) -> dict[str, Any]:
     texts = {name: plain(value) if isinstance(value, Decimal) else value for name, value in values.items()}
     more = {name: texts[name] for name in MORE} | node_split.shown(rate.node)
     more = {name: text for name, text in more.items() if text is not None}
+    more |= {ASSUME_SPOT: True} if rate.assume_spot else {}
     return {name: texts[name] for name in _COLUMNS} | {"more": dumps(more) if more else None}
 
 

@@ -49,6 +49,7 @@ class SpotPrice:
     gpus: int
     cluster: str | None = None
     pool: str | None = None
+    assume_spot: bool = False
 
     @property
     def series(self) -> tuple[str, str, str]:
@@ -82,6 +83,7 @@ def parse_spot(
     currency: str = "USD",
     cluster: str | None = None,
     pool: str | None = None,
+    assume_spot: bool = False,
 ) -> list[SpotPrice]:
     """The prices of `aws ec2 describe-spot-price-history` (JSON, or CSV with the same column names), all or none.
 
@@ -107,6 +109,7 @@ def parse_spot(
                     instance.gpus,
                     cluster,
                     pool,
+                    assume_spot,
                 )
             )
         except (ValueError, UsageError) as error:
@@ -148,7 +151,7 @@ def spot_rates(prices: Sequence[SpotPrice]) -> tuple[Rate, ...]:
     begun: SpotPrice | None = None
     for one in (*sorted(prices, key=lambda one: (*one.series, one.at_us)), None):
         if begun is not None and one is not None and one.series == begun.series:
-            if (one.price, one.currency, one.gpus) == (begun.price, begun.currency, begun.gpus):
+            if _terms(one) == _terms(begun):
                 continue
             rates.append(_rate(begun, one.at_us))
         elif begun is not None:
@@ -159,14 +162,15 @@ def spot_rates(prices: Sequence[SpotPrice]) -> tuple[Rate, ...]:
 
 def shown(one: SpotPrice) -> dict[str, Any]:
     """A price for API and command line."""
-    row = as_row(one)
+    row = as_row(one) | {"assume_spot": one.assume_spot}
     row["at"] = rfc3339(row.pop("at_us"))
     return row
 
 
 def as_row(one: SpotPrice) -> dict[str, Any]:
     """A price as a stored row."""
-    return vars(one) | {"price": plain(one.price)}
+    row = vars(one) | {"price": plain(one.price)}
+    return row if row.pop("assume_spot") is False else row | {"assume_spot": True}
 
 
 def from_row(row: Mapping[str, Any]) -> SpotPrice:
@@ -174,10 +178,16 @@ def from_row(row: Mapping[str, Any]) -> SpotPrice:
     return SpotPrice(**(dict(row) | {"price": Decimal(row["price"])}))
 
 
+def _terms(one: SpotPrice) -> tuple[object, ...]:
+    return one.price, one.currency, one.gpus, one.assume_spot
+
+
 def _rate(one: SpotPrice, until_us: int | None) -> Rate:
     hourly = Decimal(plain(fraction_to_decimal(Fraction(one.price) / one.gpus)))
     words = (one.cluster, one.pool, None, one.currency)
-    return Rate(one.gpu_model, "spot", hourly, one.at_us, until_us, *words, sku=one.instance_type)
+    return Rate(
+        one.gpu_model, "spot", hourly, one.at_us, until_us, *words, sku=one.instance_type, assume_spot=one.assume_spot
+    )
 
 
 def _rows(text: bytes, file: str, rejects: Rejects) -> Iterable[tuple[int, dict[str, str]]]:

@@ -2,6 +2,7 @@
 select
     d.device_id,
     d.gpu,
+    d.node,
     d.pool,
     d.model,
     s.profile,

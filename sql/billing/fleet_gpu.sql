@@ -8,6 +8,7 @@ with cluster_end as (
 select
     c.cluster,
     d.gpu,
+    arg_min(d.node, d.gi) as node,
     arg_min(d.pool, d.gi) as pool,
     arg_min(d.model, d.gi) as model,
     min(c.start_us) as start_us,

@@ -171,7 +171,7 @@ def fleet(
 ) -> tuple[World, State]:
     """The world that `booked` tells, at 2 an hour. It is kept for other tests: only its prices may change."""
     world = booked(memory, sm, model)
-    state = priced(world, Rate("*", pricing, Decimal(2), us(-DAY), currency=currency))
+    state = priced(world, Rate("*", pricing, Decimal(2), us(-DAY), currency=currency, assume_spot=pricing == "spot"))
     price(world.store, state, "c1", force=True)
     return world, state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_says_nothing_of(quiet: World, case: str) -> None:
 
 PAID = {
     "hours that are owned": (rate("owned", "2"), rate("spot", "0.8", "elsewhere")),
-    "hours that are spot already": (rate("spot", "0.8"),),
+    "hours that are spot already": (replace(rate("spot", "0.8"), assume_spot=True),),
     "no price of spot capacity": (rate("on_demand", "2"),),
     "no prices at all": (),
 }

@@ -216,11 +216,11 @@ def test_model_names_match(expected: list[str], names: list[str], model: str) ->
                      ("c1", "p1", "1g.10gb"), id="a profile's rate before a pool's"),
         pytest.param("1", [rate(usd="1"), rate("*", "2", "reserved")], ("c1", "p1", None),
                      id="a model's rate before anything's"),
-        pytest.param("4", [rate(usd="1"), rate(usd="2", pricing="spot"), rate(usd="3", pricing="owned"),
+        pytest.param("4", [rate(usd="1"), rate(usd="2", pricing="spot", assume_spot=True), rate(usd="3", pricing="owned"),
                            rate(usd="4", pricing="reserved")], ("c1", "p1", None), id="reserved before all others"),
-        pytest.param("3", [rate(usd="1"), rate(usd="2", pricing="spot"), rate(usd="3", pricing="owned")],
+        pytest.param("3", [rate(usd="1"), rate(usd="2", pricing="spot", assume_spot=True), rate(usd="3", pricing="owned")],
                      ("c1", "p1", None), id="owned before spot"),
-        pytest.param("2", [rate(usd="1"), rate(usd="2", pricing="spot")], ("c1", "p1", None),
+        pytest.param("2", [rate(usd="1"), rate(usd="2", pricing="spot", assume_spot=True)], ("c1", "p1", None),
                      id="spot before on demand"),
     ],
 )  # fmt: skip
@@ -234,8 +234,37 @@ def test_the_most_specific_rate_wins(
         assert expected == (None if found is None else str(found.usd_per_gpu_hour))
 
 
+PLAIN, LISTED = rate(usd="1", pricing="spot"), rate(usd="2")
+
+
+@pytest.mark.parametrize(
+    ("expected", "spot_rate", "spot"),
+    [
+        pytest.param("2", PLAIN, False, id="capacity that is not known to be spot"),
+        pytest.param("1", PLAIN, True, id="capacity that is known to be spot"),
+        pytest.param("1", rate(usd="1", pricing="spot", pool="p1"), False, id="a spot rate that names the pool"),
+        pytest.param("1", rate(usd="1", pricing="spot", assume_spot=True), False, id="a rate that assumes spot"),
+    ],
+)
+def test_a_spot_rate_prices_spot_capacity_only(expected: str, spot_rate: Rate, spot: bool) -> None:
+    found = resolve([spot_rate, LISTED], "c1", "p1", "H100", None, NOVEMBER, spot=spot)
+
+    assert expected == (None if found is None else str(found.usd_per_gpu_hour))
+
+
+def test_assume_spot_is_a_column_of_spot_rates() -> None:
+    kept, rejects = read("H100,spot,1,2026-11-01,,yes", "A100,spot,1,2026-11-01,,", header=HEADER + ",assume_spot")
+    assert ([True, False], {}) == ([one.assume_spot for one in kept], rejects.counts)
+    for cells, why in (
+        ("spot,1,2026-11-01,,perhaps", "assume_spot is not yes or no"),
+        ("owned,1,2026-11-01,,yes", "assume_spot is for"),
+    ):
+        _, rejects = read(f"H100,{cells}", header=HEADER + ",assume_spot")
+        assert [True] == [reason.startswith(why) for reason in rejects.counts]
+
+
 def test_spans_are_cut_where_the_price_changes_only() -> None:
-    cheap = rate(usd="1", pricing="spot", valid_from_us=NOVEMBER + 10, valid_to_us=NOVEMBER + 20)
+    cheap = rate(usd="1", pricing="spot", assume_spot=True, valid_from_us=NOVEMBER + 10, valid_to_us=NOVEMBER + 20)
     first = rate(usd="3", valid_to_us=DECEMBER)
     hidden = rate("*", "9", valid_from_us=NOVEMBER + 5)
 

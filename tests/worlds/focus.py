@@ -82,7 +82,7 @@ def everything() -> tuple[World, State]:
         world.book(),
         rate("2.49"),
         rate("1.10", "reserved", A100, commitment_id="ri-7", list_price=Decimal("2.95")),
-        rate("0.613", "spot", L40S),
+        rate("0.613", "spot", L40S, assume_spot=True),
     )
     periods_close.close(world.store, state, WEEK, "ada", NOW_US, force=True)
     replace_rates(
@@ -90,7 +90,7 @@ def everything() -> tuple[World, State]:
         [
             rate("2.75"),
             rate("1.10", "reserved", A100, commitment_id="ri-7", list_price=Decimal("2.95")),
-            rate("0.613", "spot", L40S),
+            rate("0.613", "spot", L40S, assume_spot=True),
         ],
         "test",
         "test",

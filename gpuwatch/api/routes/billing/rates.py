@@ -22,7 +22,7 @@ from gpuwatch.policy.ownership import Decided, TeamRule, parse_teams
 from gpuwatch.policy.repository import load_team_rules, replace_team_rules
 from gpuwatch.quality.rate_checks import names_of, rate_warnings, team_warnings, two_ways
 from gpuwatch.rates import in_force
-from gpuwatch.rates.card import Rate, parse_rates, price_of, shown
+from gpuwatch.rates.card import Rate, assuming_spot, parse_rates, price_of, shown
 from gpuwatch.rates.csv_table import NAMED_MAX, RowsRefused
 from gpuwatch.rates.models import unknown_profile
 from gpuwatch.rates.node_split import COLUMNS, node_of
@@ -56,15 +56,17 @@ def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
     openapi_extra=request_body(RatesBody, "text/csv"),
     summary="Replaces the rate card",
 )
-async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
+async def put_rates(request: Request, access: Admin, service: Svc, assume_spot: bool = False) -> Response:
     """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced again. A rate
-    for an unknown model is kept; `warnings` names it.
+    for an unknown model is kept; `warnings` names it. With `assume_spot`, spot rates price all GPUs of their scope, not
+    only known spot capacity.
     """
     if expect(request, KINDS) == "text/csv":
         kept = await from_csv(request, parse_rates)
     else:
         body = cast(RatesBody, await json_body(request, RatesBody))
         kept = from_json([row.model_dump() for row in body.items], _rate)
+    kept = assuming_spot(kept) if assume_spot else kept
     return await to_thread.run_sync(_replace_rates, service, kept, access.name)
 
 

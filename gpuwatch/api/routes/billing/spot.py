@@ -56,12 +56,14 @@ async def add_spot(
     currency: Currency = "USD",
     cluster: Name = None,
     pool: Name = None,
+    assume_spot: bool = False,
 ) -> Response:
     """The output of `aws ec2 describe-spot-price-history`, or CSV with its columns; `zone` and `product` choose one
     series. All or nothing; known prices change nothing. Charges are priced again.
     """
     expect(request, KINDS)
-    words = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
+    words: dict[str, Any] = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
+    words["assume_spot"] = assume_spot
     return await to_thread.run_sync(_add, service, await plain(request), instance or [], words, access.name)
 
 

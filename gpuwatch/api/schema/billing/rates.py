@@ -32,6 +32,9 @@ class Rate(Strict):
     node_vcpus: Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,12})?$", examples=["192"])] | None = None
     node_memory_gib: Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,12})?$", examples=["2048"])] | None = None
     node_split: str | None = Field(None, max_length=20, examples=["aws-scad"])
+    assume_spot: bool = Field(
+        False, description="A spot rate for all GPUs of its scope, not only for those known to be spot capacity."
+    )
 
 
 class RateSent(Rate):

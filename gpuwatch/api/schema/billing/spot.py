@@ -16,6 +16,7 @@ class SpotPrice(Strict):
     gpus: int
     cluster: str | None
     pool: str | None
+    assume_spot: bool
 
 
 class SpotPrices(Strict):
