@@ -152,14 +152,12 @@ def _always(cheaper: str, cloud_price: str, cases: Sequence[Mapping[str, str]]) 
 def _spot_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]:
     from gpuwatch.advisor.formulas import spot_overhead
     from gpuwatch.advisor.inputs import Assumptions
-    from gpuwatch.advisor.inputs import query_parameters as question
-    from gpuwatch.advisor.jobs import CHECKPOINT_MINUTES_MAX, spot_suitability
+    from gpuwatch.advisor.jobs import job_runs, spot_suitability
 
     assumed = Assumptions()
-    more = {"minutes_max": CHECKPOINT_MINUTES_MAX}
     minutes_of = {
         (row["job"], row["team"]): row["checkpoint_minutes"]
-        for row in store.rows("advisor/run", **question(window, None, scope.cluster), **more)
+        for row in job_runs(store, window, None, scope.cluster)
         if row["checkpoint_minutes"] is not None
     }
     rows = []

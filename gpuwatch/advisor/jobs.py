@@ -41,7 +41,15 @@ CHECKPOINT_MINUTES_MAX = 10_080
 MIB = 1 << 20
 ON_DEMAND = "on_demand"
 
+STEADY = {
+    "serves": "it serves requests or is used interactively: an interruption would be an outage",
+    "deadline": "it has a deadline (label gpuwatch.io/deadline)",
+    "asked": "its label gpuwatch.io/spot refuses spot capacity",
+}
+"""Why a job must not run on capacity that is taken away, by the word of the view needs_steady."""
+
 SPOT_NOTES = (
+    "services, interactive work and jobs with a deadline are not proposed: labels, controllers and names tell them apart",
     "only on-demand hours can be saved: owned and reserved capacity costs the same whoever uses it",
     "every node of a run is taken away at random, at the rate of interruptions; losing one of them stops the run",
     "without the label gpuwatch.io/checkpoint-minutes a run restarts from the beginning after each interruption",
@@ -60,7 +68,7 @@ def spot_suitability(
     A job's own checkpoints count if every run has the label gpuwatch.io/checkpoint-minutes. Raises
     UsageError for a window whose money does not fit.
     """
-    runs = store.rows("advisor/run", **query_parameters(window, teams), minutes_max=CHECKPOINT_MINUTES_MAX)
+    runs = job_runs(store, window, teams)
     jobs: dict[Group, dict[str, Any]] = {(row["cluster"], row["job"], row["team"]): row for row in runs}
     rates, fx = [rate for rate in in_force.in_force(state) if rate.pricing == "spot"], Fx.read(state)
     by = ("cluster", "job", "team", "gpu_model", "pool")
@@ -75,6 +83,14 @@ def spot_suitability(
     items.sort(key=lambda item: (-Decimal(item["saving"]), not item["suitable"], str(item["job"])))
     extra = {"jobs": len(items), "jobs_without_price": unpriced, "saving": sums(items)}
     return answer(window, assumed, items[:ITEMS_MAX], SPOT_NOTES, **extra)
+
+
+def job_runs(
+    store: Store, window: Window, teams: Collection[str] | None, cluster: str | None = None
+) -> list[dict[str, Any]]:
+    """The jobs of a window with their longest runs, their checkpoints, and why they must not be interrupted."""
+    store.run("views/needs_steady")
+    return store.rows("advisor/run", **query_parameters(window, teams, cluster), minutes_max=CHECKPOINT_MINUTES_MAX)
 
 
 def right_sizing(
@@ -157,6 +173,8 @@ def _spot(
         item["spot_price_ratio"], cost = f"{part:.4f}", Decimal(money(rented, 12) or 0)
     elif not one.pricings:
         return item, False
+    if run["steady"] is not None:
+        return item | {"why": STEADY[run["steady"]]}, True
     checkpoint = None if run["checkpoint_minutes"] is None else run["checkpoint_minutes"] / 60
     if run["running"] and checkpoint is None:
         return item | {"why": "it is still running and its checkpoints are unknown, so the loss is unknown too"}, True

@@ -1,5 +1,6 @@
 -- A row is a job with what it held in the window: runs that touch it, their longest time, the most nodes of one of them,
--- and its own checkpoint interval, NULL unless every run declares one.
+-- and its own checkpoint interval, NULL unless every run declares one. steady: why one of them must not be taken away (view
+-- needs_steady), NULL where nothing says so.
 with spread as (
     select s.cluster, s.run_id, count(distinct d.node) as nodes
     from segment s
@@ -22,7 +23,8 @@ select
     max(s.nodes) as nodes,
     case when bool_and(coalesce(r.minutes > 0 and r.minutes <= $minutes_max, false)) then max(r.minutes) end
         as checkpoint_minutes,
-    bool_or(not r.ended) as running
+    bool_or(not r.ended) as running,
+    min(needs_steady(r.labels, r.name)) as steady
 from run_checkpoint r
 join spread s on s.run_id = r.run_id and s.cluster = r.cluster
 left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster

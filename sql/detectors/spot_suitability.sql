@@ -8,25 +8,7 @@ with recent as (
         arg_max(r.run_id, r.start_us) as run_id,
         bool_or(
             coalesce(try_cast(r.labels ->> '$."gpuwatch.io/exempt-until"' as timestamp) > make_timestamp(r.end_us), false)
-        ) as is_exempt,
-        -- Services, deadlines, and data that may not leave.
-        bool_or(
-            coalesce(
-                lower(coalesce(r.labels ->> '$."gpuwatch.io/workload-class"', r.labels ->> '$."workload-class"'))
-                in ('inference', 'serving', 'latency-critical', 'interactive'),
-                false
-            )
-            or coalesce(
-                lower(coalesce(r.labels ->> '$."latency-critical"', r.labels ->> '$."gpuwatch.io/latency-critical"')) = 'true',
-                false
-            )
-            or coalesce(lower(r.labels ->> '$."gpuwatch.io/spot"') in ('false', 'no', 'never'), false)
-            or coalesce(
-                json_exists(r.labels, '$."serving.kserve.io/inferenceservice"')
-                or json_exists(r.labels, '$."gpuwatch.io/deadline"'),
-                false
-            )
-        ) as is_bound
+        ) as is_exempt
     from run r
     where r.cluster = $cluster and r.job_id in (select job from spot_case)
     group by r.job_id
@@ -53,7 +35,7 @@ select
     map {'cost': s.cost, 'saving': s.saving, 'currency': s.currency} as words
 from spot_case s
 join recent t on t.job_id = s.job
-where not t.is_exempt and not t.is_bound
+where not t.is_exempt
     and s.gpu_hours >= $gpu_hours_min
     and s.lost_ratio * $margin <= 1 - s.spot_price_ratio
 order by s.job;

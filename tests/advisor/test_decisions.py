@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -359,6 +360,35 @@ def test_a_day_long_run_is_for_spot_with_checkpoints_only(
     (item,) = spot_suitability(world.store, state, Window(us(0), us(DAY)), None, DISCOUNT)["items"]
     assert suitable == item["suitable"]
     assert suitable is (Decimal(item["saving"]) > 0)
+
+
+SERVES = "it serves requests or is used interactively: an interruption would be an outage"
+BOUND = [
+    pytest.param({"gpuwatch.io/workload-class": "serving"}, "a", SERVES, id="a label says that it serves"),
+    pytest.param({"pod-template-hash": "6b7f"}, "a", SERVES, id="a pod of a Deployment"),
+    pytest.param({"statefulset.kubernetes.io/pod-name": "a-0"}, "a", SERVES, id="a pod of a StatefulSet"),
+    pytest.param({"serving.kserve.io/inferenceservice": "chat"}, "a", SERVES, id="KServe"),
+    pytest.param({}, "prod-vllm-llama70b", SERVES, id="named after an inference server"),
+    pytest.param({"gpuwatch.io/deadline": "2026-12-24"}, "a", "it has a deadline", id="a deadline"),
+    pytest.param({"gpuwatch.io/spot": "never"}, "a", "refuses spot capacity", id="spot refused"),
+    pytest.param({"gpuwatch.io/workload-class": "batch"}, "eval-server", None, id="a label says that it is batch work"),
+    pytest.param({}, "observer-training", None, id="a name with a similar word"),
+]
+
+
+@pytest.mark.parametrize(("labels", "name", "why"), BOUND)
+def test_what_must_stay_up_is_not_for_spot(labels: dict[str, str], name: str, why: str | None) -> None:
+    labels = labels | {"gpuwatch.io/checkpoint-minutes": "30"}
+    world = World().add(
+        node("n1", pool="p"),
+        samples(Gpu(), minutes(0, 4 * HOUR, 600), BUSY, job="1"),
+        claim("1", 0, 4 * HOUR, labels=json.dumps(labels), name=name),
+    )
+    state = priced(world.book(), Rate("*", "on_demand", Decimal(2), us(-DAY)))
+    (item,) = spot_suitability(world.store, state, WINDOW, None, DISCOUNT)["items"]
+    assert (why is None) is item["suitable"]
+    assert (why or "its longest run is") in item["why"]
+    assert item["suitable"] is (Decimal(item["saving"]) > 0)
 
 
 def test_a_run_over_many_nodes_is_taken_away_as_often_as_any_of_them() -> None:

@@ -50,6 +50,7 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         w, n, {"gpuwatch.io/checkpoint-minutes": "1000"}
     ),
     "a service": lambda w, n: job(w, n, HALF_HOURLY | {"gpuwatch.io/workload-class": "serving"}),
+    "a pod of a Deployment": lambda w, n: job(w, n, HALF_HOURLY | {"pod-template-hash": "6b7f"}),
     "a job with a deadline": lambda w, n: job(w, n, HALF_HOURLY | {"gpuwatch.io/deadline": "2026-01-09"}),
     "a job whose data may not leave": lambda w, n: job(w, n, HALF_HOURLY | {"gpuwatch.io/spot": "never"}),
     "an exempt label": lambda w, n: job(w, n, HALF_HOURLY | {"gpuwatch.io/exempt-until": "2026-12-31"}),
