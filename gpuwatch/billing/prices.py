@@ -102,7 +102,7 @@ def read_prices(store: Store, state: State) -> Prices:
     kept, known = in_force.by_card(state), in_force.versions(state)
     rates = tuple(rate for of_card in kept.values() for rate in of_card)
     cards = {id(rate): (card, known[card]) for card, of_card in kept.items() for rate in of_card}
-    spot_nodes = _spot_nodes(store, rates)
+    spot_nodes = spot_nodes_of(store, rates)
     gpus = []
     for row in store.rows("billing/fleet_gpu") if committed(rates) else ():
         spot = (row["cluster"], row.pop("node")) in spot_nodes
@@ -110,7 +110,7 @@ def read_prices(store: Store, state: State) -> Prices:
     return Prices(rates, cards, Fx.read(state), cover(rates, gpus), spot_nodes)
 
 
-def _spot_nodes(store: Store, rates: Sequence[Rate]) -> SpotNodes:
+def spot_nodes_of(store: Store, rates: Sequence[Rate]) -> SpotNodes:
     """The nodes known to be spot capacity; none where no rate depends on that."""
     if all(rate.prices(spot=False) for rate in rates):
         return frozenset()
@@ -134,7 +134,7 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
     prices: Prices | None = None
     if clusters and committed(load_rates(state)):
         prices = read_prices(store, state)  # coverage also depends on the GPUs of other clusters
-    spot_nodes = _spot_nodes(store, in_force.in_force(state)) if clusters else frozenset()
+    spot_nodes = spot_nodes_of(store, in_force.in_force(state)) if clusters else frozenset()
     for cluster in clusters:
         on_spot = sorted(node for where, node in spot_nodes if where == cluster)
         more: dict[str, Any] = {"spot": hash64(*on_spot)} if on_spot else {}

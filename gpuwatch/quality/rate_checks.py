@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+from gpuwatch.billing.prices import spot_nodes_of
 from gpuwatch.core.clock import DAY_US, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.fix_hints import Advice
@@ -66,7 +67,7 @@ def _without_spot(store: Store, rates: Sequence[Rate], used: Container[int]) -> 
     for rate in rates:
         if not rate.prices(spot=False) and id(rate) in used:
             first.setdefault(rate.gpu_model, rate)
-    return [] if not first or store.rows("billing/spot_node") else list(first.values())
+    return [] if not first or spot_nodes_of(store, rates) else list(first.values())
 
 
 def fx_warnings(state: State, fx: Fx, now_us: int) -> list[str]:

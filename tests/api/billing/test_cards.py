@@ -28,6 +28,7 @@ RATE = {
     "list_price": None,
     "contracted_price": None,
     **dict.fromkeys(COLUMNS),
+    "assume_spot": False,
 }
 RESERVED = RATE | {"pricing": "reserved", "quantity": 8, "commitment_id": "ri-1", "sku": "h100-1y", "list_price": "4"}
 CSV = {"Content-Type": "text/csv"}
