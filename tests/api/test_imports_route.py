@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_bills_import import bill, costs, post
+from tests.api.billing.test_bills_import import bill, costs, post
 from tests.worlds.api import Api
 
 
