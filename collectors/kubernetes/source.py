@@ -141,6 +141,7 @@ class KubernetesSource:
                 if watch.optional and isinstance(error, Refused) and error.status in (FORBIDDEN, NOT_FOUND):
                     # Other watches are not affected: reported once, and tried again later.
                     watch.listed = False
+                    writer.problems.pop(watch.path, None)
                     wait_s = max(wait_s, DISCOVER_S * random.uniform(0.9, 1.1))
                     if error.status == FORBIDDEN and not watch.refused:
                         watch.refused = True

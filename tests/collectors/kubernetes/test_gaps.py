@@ -292,6 +292,20 @@ def test_a_kind_that_is_unavailable_for_a_while_is_no_failure_afterwards() -> No
     assert f"{JOBS}: 503" in run(lambda: Server(PODS, NODES, EVENTS, JOBS), scenario).errors[0]
 
 
+def test_a_kind_that_is_removed_while_it_fails_does_not_keep_the_source_failing() -> None:
+    """An API group is often unavailable for a moment before its definitions go."""
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.unavailable.add(JOBS)
+        await sink.until(lambda: bool(sink.errors))
+        api.collections.discard(JOBS)
+        api.unavailable.clear()
+        before = sink.successes
+        await sink.until(lambda: sink.successes > before)
+
+    assert f"{JOBS}: 503" in run(lambda: Server(PODS, NODES, EVENTS, JOBS), scenario).errors[0]
+
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
