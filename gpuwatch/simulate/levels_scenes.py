@@ -36,6 +36,10 @@ SCENE_LEVELS: dict[str, Level] = {
     # checkpoints
     "saving": Level(0.03, 0.015, 0.005, 0.0, 0.02, power=0.10, memory=0.84, pcie=0.6, clock=0.9),
     "validation": Level(0.74, 0.58, 0.24, 0.21, 0.35, 0.0, 0.06, 0.03, 0.50, 0.70, 0.5, 0.04, 0.97),
+    # kernels that wait in a loop, and work that tensor cores and memory do not show
+    "waiting-loop": Level(0.98, 0.91, 0.06, 0.0, 0.002, power=0.06, memory=0.20, clock=0.98),
+    "integer-work": Level(0.98, 0.91, 0.40, 0.0, 0.004, power=0.52, memory=0.20, clock=0.98),
+    "light-model": Level(0.95, 0.80, 0.30, 0.03, 0.06, 0.0, 0.03, 0.01, 0.11, 0.20, 0.1, 0.0, 0.98),
     # slices
     "slice-small": Level(0.46, 0.38, 0.17, 0.08, 0.20, 0.0, 0.05, 0.02, 0.30, 0.13, 0.0, 0.0, 0.97),
     "slice-spike": Level(0.88, 0.80, 0.33, 0.24, 0.45, 0.0, 0.07, 0.03, 0.66, 0.86, 0.0, 0.0, 0.97),

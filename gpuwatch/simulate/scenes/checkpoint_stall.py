@@ -23,6 +23,24 @@ def five_minutes_of_forty(s: Stage) -> None:
     s.decoy("quick-checkpoints", "saves for a minute of every 46", quick)
 
 
+@scene(DETECTOR, "early-or-late", rank=2, gpus=4, hours=13)
+def early_or_late(s: Stage) -> None:
+    """Five minutes of every 65, each early or late by 4 %; and pauses of five minutes at random times."""
+    node = s.node(gpus=4, leaf=s.tag)
+    steps: Cycle = [
+        part
+        for _ in range(12)
+        for part in (("train", 65 * MINUTE * (1 + 0.04 * float(s.rng.standard_normal())) - 317), ("saving", 317.0))
+    ]
+    even = s.job(node.devices[:2], s.ago(12.6), s.ago(0.3), steps, "pretrain")
+    s.plant("early-or-late", "stops for 317 seconds of about every 65 minutes", even)
+    drawn: Cycle = [
+        part for _ in range(20) for part in (("train", float(s.rng.integers(300, 5400))), ("saving", 317.0))
+    ]
+    uneven = s.job(node.devices[2:], s.ago(12.6), s.ago(0.3), drawn, "tune")
+    s.decoy("uneven", "stops for five minutes, after five minutes or after an hour and a half", uneven)
+
+
 @scene(DETECTOR, "often-and-short", rank=2, gpus=4, hours=10)
 def often_and_short(s: Stage) -> None:
     """Two minutes of every fifteen; and a loader that stops at random."""

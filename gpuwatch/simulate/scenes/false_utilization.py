@@ -25,6 +25,21 @@ def without_nvlink(s: Stage) -> None:
     s.decoy("full-batch-l40s", "SM .72", full)
 
 
+@scene(DETECTOR, "waiting-loop", rank=2, gpus=3, hours=8)
+def waiting_loop(s: Stage) -> None:
+    """A kernel that waits in a loop on all SMs, integer work, and a light model."""
+    node = s.node(H200, gpus=3, leaf=s.tag)
+    waits, counts, light = (
+        s.job((device,), s.ago(7.4 - 0.1 * at), s.ago(0.5), load, "search")
+        for at, (device, load) in enumerate(
+            zip(node.devices, ("waiting-loop", "integer-work", "light-model"), strict=True)
+        )
+    )
+    s.plant("waiting-loop", "all SMs active, no tensor or memory activity, power near idle", waits)
+    s.decoy("integer-work", "no tensor or memory activity, half of the power", counts)
+    s.decoy("light-model", "little power, but tensor cores and memory work", light)
+
+
 @scene(DETECTOR, "partitioned-a30", rank=2, gpus=2, hours=8)
 def partitioned_a30(s: Stage) -> None:
     """A30 in four slices: two that only look busy, two that work."""

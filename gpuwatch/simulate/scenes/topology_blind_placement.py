@@ -44,6 +44,20 @@ def split_pods(s: Stage) -> None:
     s.decoy("pods-on-one-node", "two pods of one gang on one node", together[0])
 
 
+@scene(DETECTOR, "tainted-node", rank=3, gpus=12, hours=8)
+def tainted_node(s: Stage) -> None:
+    """The two pods of a Kubernetes Job on two nodes; the third is empty, and its taint keeps them away."""
+    first, second = (s.node(H200, "kubernetes", gpus=4) for _ in range(2))
+    s.node(H200, "kubernetes", gpus=4, taints=(("gpuwatch.io/team", "other", "NoSchedule"),))
+    s.pod(first.devices[:2], s.ago(7.7), None, "train-lean", "base-a")
+    s.pod(second.devices[:2], s.ago(7.7), None, "train-lean", "base-b")
+    pods = [
+        s.pod(part, s.ago(6.4), s.ago(0.5), "train-split", "sharded", submit_s=s.ago(6.5))
+        for part in (first.devices[2:], second.devices[2:])
+    ]
+    s.decoy("tainted-node", "the only node with four free GPUs has a taint", pods[0])
+
+
 @scene(DETECTOR, "across-sockets", rank=2, gpus=8, hours=8)
 def across_sockets(s: Stage) -> None:
     """A node without NVLink: a pair on two sockets while pairs behind one PCIe switch were free."""
