@@ -37,6 +37,13 @@ def prices_of(store: Store, findings: Mapping[str, Row]) -> dict[str, Price]:
     return {key: _sum(spans[key]) for key in findings}
 
 
+def main_bucket(declared: str | None, claimed: Mapping[str, Fraction]) -> str | None:
+    """The bucket with most of what the ledger granted; the one that its rule names where it granted nothing."""
+    if declared is None or not claimed:
+        return declared
+    return max(sorted(claimed), key=lambda bucket: (claimed[bucket], bucket == declared))
+
+
 def _spread(finding: Row, prices: Sequence[Row]) -> list[Row]:
     """The waste of a finding without stored claims, spread over the prices of its devices, as in finding_amount."""
     total = sum(int(p["overlap_us"]) for p in prices)

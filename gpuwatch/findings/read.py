@@ -17,7 +17,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings import custom_rules
 from gpuwatch.findings.presets import preset_in, thresholds_in
-from gpuwatch.findings.prices import Price, prices_of
+from gpuwatch.findings.prices import Price, main_bucket, prices_of
 from gpuwatch.findings.repository import Action
 from gpuwatch.findings.texts import (
     ELAPSED_US_MIN,
@@ -253,13 +253,6 @@ def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
         for row in rows
         if row["key"] in by_key
     ]
-
-
-def main_bucket(declared: str | None, claimed: Mapping[str, Fraction]) -> str | None:
-    """The bucket with most of what the ledger granted; the one that its rule names where it granted nothing."""
-    if declared is None or not claimed:
-        return declared
-    return max(sorted(claimed), key=lambda bucket: (claimed[bucket], bucket == declared))
 
 
 def _finding(row: dict[str, Any], price: Price) -> Finding:

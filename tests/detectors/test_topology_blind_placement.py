@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.topology_blind_placement import TOPOLOGY_BLIND_PLACEMENT
-from gpuwatch.findings.read import main_bucket
+from gpuwatch.findings.prices import main_bucket
 from tests.worlds.detectors import IDLE, WORK, Found, Level, level, page_rows, printed_thresholds, us, without
 from tests.worlds.placement import LinkedWorld, talk
 from tests.worlds.subjects import offer
