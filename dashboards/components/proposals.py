@@ -210,6 +210,7 @@ def merged(item: Row) -> Component:
         title,
         parts.table(columns, rows, label="Utilization before and after"),
         html.P(summary, className="soft"),
+        *(html.P(formats.clip(level.get("why"), 200), className="soft small") for level in item.get("levels") or ()),
         note=held,
     )
 

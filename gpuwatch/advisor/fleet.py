@@ -1,15 +1,14 @@
-"""Decisions about the fleet: own or rent, and pools as one, from the ledger of a window."""
+"""Decisions about the fleet: own or rent, from the ledger of a window."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.advisor.formulas import HOURS_A_MONTH, Case, break_even, given_back, payback_months, sensitivity, together
+from gpuwatch.advisor.formulas import HOURS_A_MONTH, Case, break_even, payback_months, sensitivity
 from gpuwatch.advisor.inputs import (
     RENTED,
     Assumptions,
@@ -18,24 +17,21 @@ from gpuwatch.advisor.inputs import (
     answer,
     converted,
     money,
+    pools_at_end,
     priced_now,
     priced_time,
-    query_parameters,
     ratio,
 )
 from gpuwatch.core.clock import Window
-from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import Scale, scale_of
+from gpuwatch.ledger.totals import scale_of
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate
-from gpuwatch.rates.commitments import counted
 from gpuwatch.rates.fx import Fx
 from gpuwatch.rates.matching import resolve
 from gpuwatch.rates.owned import Owned
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
-POOLS_MAX = 50
 OWNED, RESERVED = "owned", "reserved"
 GROUP = ("cluster", "pool", "gpu_model")
 
@@ -45,11 +41,6 @@ OWN_NOTES = (
     "prices of the cloud have fallen by about a fifth a year: see the sensitivity",
 )
 NEEDS_CAPEX = "capex of the hardware: gpuwatch rates owned FILE"
-POOL_NOTES = (
-    "any job may run on any GPU of these pools, and the GPUs that a job needs may lie on any nodes",
-    "jobs that waited are not counted: look at the queues of these pools first",
-    "whole nodes are given back, the cheapest first; a node that is owned saves nothing until it is sold or used",
-)
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ def own_vs_cloud(store: Store, state: State, window: Window, assumed: Assumption
     fx, at_us = Fx.read(state), window.end_us - 1
     owned, rates = in_force.owned_hardware(state), in_force.in_force(state)
     scale = scale_of(store, window)
-    there = {tuple(row[name] for name in GROUP): row for row in _pools(store, window, scale)}
+    there = {tuple(row[name] for name in GROUP): row for row in pools_at_end(store, window, scale)}
     items = []
     for group, one in sorted(priced_time(store, window, GROUP).items(), key=lambda found: str(found[0])):
         last = there.get(group)
@@ -102,93 +93,6 @@ def own_vs_cloud(store: Store, state: State, window: Window, assumed: Assumption
             item |= _comparison(gpus, one.used, own, cloud, hardware)
         items.append(item)
     return answer(window, assumed, items, OWN_NOTES)
-
-
-def consolidation(
-    store: Store, state: State, window: Window, cluster: str, pools: Sequence[str], assumed: Assumptions
-) -> dict[str, Any]:
-    """Pools of one cluster as one, by model: GPUs that their common peak needs, nodes freed, and what those cost.
-
-    Raises UsageError for a pool that the cluster does not have, or more than POOLS_MAX.
-    """
-    if not pools or len(pools) > POOLS_MAX:
-        raise UsageError(f"pools: name 1 to {POOLS_MAX} of them")
-    scale = scale_of(store, window)
-    by_model: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
-    for row in _rows_of(store, window, scale, cluster, pools):
-        by_model[row["gpu_model"]].append(row)
-    items = []
-    for model, mine in sorted(by_model.items(), key=lambda one: str(one[0])):
-        priced = [priced_now(row["prices"], scale) for row in mine]
-        peak, mean = _held_at_once(store, window, cluster, pools, model)
-        found = together(sum(row["gpus"] for row in mine), peak, mean, _node_size(mine), Fraction(assumed.headroom))
-        items.append(
-            {
-                "cluster": cluster,
-                "gpu_model": model,
-                "pools": {row["pool"]: row["gpus"] for row in mine},
-                "gpus": sum(row["gpus"] for row in mine),
-                "peak_gpus": ratio(peak),
-                "needed_gpus": found.needed_gpus,
-                "freed_nodes": found.freed_nodes,
-                "freed_gpus": found.freed_gpus,
-                "utilisation_before": ratio(found.utilisation_before),
-                "utilisation_after": ratio(found.utilisation_after),
-                **_saving(mine, priced, found.freed_gpus),
-            }
-        )
-    return answer(window, assumed, items, POOL_NOTES)
-
-
-def _rows_of(store: Store, window: Window, scale: Scale, cluster: str, pools: Sequence[str]) -> list[dict[str, Any]]:
-    """The GPUs of these pools by model. Raises UsageError for a pool that the cluster does not have."""
-    rows = [row for row in _pools(store, window, scale, cluster) if row["pool"] is not None]
-    known = sorted({row["pool"] for row in rows})
-    if missing := [pool for pool in pools if pool not in known]:
-        raise UsageError(f"pool {missing[0]!r}: cluster {cluster!r} has {', '.join(known) or 'none'} in this window")
-    return [row for row in rows if row["pool"] in pools]
-
-
-def _held_at_once(
-    store: Store, window: Window, cluster: str, pools: Sequence[str], model: str | None
-) -> tuple[Fraction, Fraction]:
-    """The most GPUs of a model that these pools held at one time, and the mean."""
-    scale, span = scale_of(store, window).shares, counted(store, window)
-    parameters = query_parameters(window, None, cluster) | {"pools": list(pools), "gpu_model": model, "scale": scale}
-    held = store.rows("advisor/held_at_once", **parameters)[0]
-    mean = Fraction(int(held["unit_us"]), scale * (span.end_us - span.start_us)) if span else Fraction(0)
-    return Fraction(held["peak"], scale), mean
-
-
-def _node_size(pools: Sequence[Mapping[str, Any]]) -> int:
-    """GPUs of the largest node. Raises UsageError where a pool's nodes are unknown."""
-    for row in pools:
-        if row["gpus_a_node"] is None:
-            raise UsageError(f"pool {row['pool']!r}: the nodes of its GPUs are unknown")
-    return max(int(row["gpus_a_node"]) for row in pools)
-
-
-def _saving(pools: Sequence[Mapping[str, Any]], prices: Sequence[PricedTime], freed_gpus: int) -> dict[str, Any]:
-    """What the freed GPUs cost a month, or what lacks where it is not known."""
-    currency = prices[0].currency if len({price.currency for price in prices}) == 1 else None
-    lacking = [row["pool"] for row, price in zip(pools, prices, strict=True) if price.hourly is None]
-    saving: dict[str, Any] = {"saving_a_month": None, "currency": currency}
-    if lacking:
-        return saving | {
-            "missing": f"no price of one currency for {', '.join(lacking)}: gpuwatch doctor names the rates to add"
-        }
-    if currency is None:
-        return saving | {
-            "missing": "prices in several currencies: set exchange rates (gpuwatch rates fx FILE --currency USD)"
-        }
-    share = [(row["gpus"], price.hourly or Fraction(0)) for row, price in zip(pools, prices, strict=True)]
-    return saving | {"saving_a_month": money(given_back(share, freed_gpus) * HOURS_A_MONTH)}
-
-
-def _pools(store: Store, window: Window, scale: Scale, cluster: str | None = None) -> list[dict[str, Any]]:
-    """The GPUs at the end of a window, by pool and model, with their prices."""
-    more = {"scale": scale.shares, "places": scale.places}
-    return store.rows("advisor/pool", **query_parameters(window, None, cluster), **more)
 
 
 def _paid(now: PricedTime) -> str | None:

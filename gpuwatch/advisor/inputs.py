@@ -129,6 +129,12 @@ def priced_now(prices: Iterable[Mapping[str, Any]], scale: Scale) -> PricedTime:
     return hour
 
 
+def pools_at_end(store: Store, window: Window, scale: Scale, cluster: str | None = None) -> list[dict[str, Any]]:
+    """The GPUs at the end of a window, by pool and model, with their prices."""
+    more = {"scale": scale.shares, "places": scale.places}
+    return store.rows("advisor/pool", **query_parameters(window, None, cluster), **more)
+
+
 def converted(fx: Fx, amount: Fraction, base: str, quote: str, at_us: int) -> Fraction | None:
     """An amount in another currency; None where no exchange rate is known."""
     if base == quote:

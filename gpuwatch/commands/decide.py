@@ -153,7 +153,7 @@ def consolidate(
     form: FormatOption = None,
 ) -> None:
     """Show what several pools would need if merged. Lists utilization, freed nodes and savings."""
-    from gpuwatch.advisor.fleet import consolidation
+    from gpuwatch.advisor.merging import consolidation
 
     filters = {"cluster": cluster, "pool": names(pool)}
 
@@ -211,6 +211,7 @@ def _foot(found: dict[str, Any]) -> list[str]:
         f"Assumptions: {assumptions}",
         *found["notes"],
         *(f"{name}: {found[name]}" for name in counts if name in found),
+        *(f"{item['gpu_model']}, {level['why']}" for item in found["items"] for level in item.get("levels") or ()),
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuwatch.advisor.fleet import consolidation, own_vs_cloud
+from gpuwatch.advisor.fleet import own_vs_cloud
 from gpuwatch.advisor.formulas import (
     break_even,
     given_back,
@@ -25,6 +25,8 @@ from gpuwatch.advisor.formulas import (
 )
 from gpuwatch.advisor.inputs import Assumptions
 from gpuwatch.advisor.jobs import right_sizing, slices_of, spot_suitability
+from gpuwatch.advisor.merging import consolidation
+from gpuwatch.advisor.replay import Request, Waits, replay
 from gpuwatch.billing.chargeback import price, price_all
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
@@ -526,3 +528,58 @@ def test_a_reservation_is_not_compared_at_the_price_of_hardware() -> None:
     price_all(world.store, state)
     for item in own_vs_cloud(world.store, state, WINDOW, Assumptions(cloud_price=Decimal(100)))["items"]:
         assert ("reserved", "2.750000", None) == (item["paid"], item["owned_price"], item["payback_months"])
+
+
+# Fewer GPUs than the peak: what requests would wait.
+
+
+def requests(*spans: tuple[int, int, int]) -> list[Request]:
+    return [Request(us(start), us(end), units) for start, end, units in spans]
+
+
+def waited(seconds: int) -> int:
+    return seconds * 1_000_000
+
+
+REPLAYS = [
+    pytest.param([], 4, Waits(0, 0, 0, 0, 0), id="no requests"),
+    pytest.param([(0, 60, 4), (60, 120, 4)], 4, Waits(2, 0, 0, 0, 0), id="one after the other"),
+    pytest.param(
+        [(0, 60, 4), (20, 80, 4)], 4, Waits(2, 1, waited(20), waited(40), 0), id="the second waits for the first"
+    ),
+    pytest.param(
+        [(0, 60, 3), (10, 20, 2), (15, 16, 1)], 4, Waits(3, 2, waited(95) // 3, waited(50), 0), id="none overtakes"
+    ),
+    pytest.param([(0, 60, 8), (10, 20, 2)], 4, Waits(2, 0, 0, 0, 1), id="one that never fits holds nothing up"),
+]
+
+
+@pytest.mark.parametrize(("spans", "capacity", "expected"), REPLAYS)
+def test_a_replay_counts_what_waits(spans: list[tuple[int, int, int]], capacity: int, expected: Waits) -> None:
+    assert expected == replay(requests(*spans), capacity)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 4)), max_size=30))
+def test_what_the_peak_holds_never_waits(drawn: list[tuple[int, int, int]]) -> None:
+    spans = [(start, start + length, units) for start, length, units in drawn]
+    peak = max((sum(n for a, b, n in spans if a <= at < b) for at, _, _ in spans), default=0)
+    assert 0 == replay(requests(*spans), peak).delayed
+
+
+def test_pools_may_be_merged_for_less_than_their_peak_at_the_cost_of_waits() -> None:
+    gpus = [Gpu(f"GPU-{n}", f"n{n}") for n in range(4)]
+    rows: list[Any] = [node(gpu.node or "", pool="p") for gpu in gpus]
+    rows += [samples(gpu, minutes(0, 100 * HOUR, 3600), BUSY) for gpu in gpus]
+    rows += [claim("long", 0, 100 * HOUR, node="n0", gpus="GPU-0")]
+    rows += [claim(f"burst{n}", 50 * HOUR, 52 * HOUR, node=f"n{n}", gpus=f"GPU-{n}") for n in (1, 2, 3)]
+    world = World().add(*rows).book()
+    state = priced(world, Rate("*", "owned", Decimal(2), us(-DAY)))
+    window, assumed = Window(us(0), us(100 * HOUR)), Assumptions(headroom=Decimal(0))
+    (item,) = consolidation(world.store, state, window, "c1", ["p"], assumed)["items"]
+    told = ("level", "gpus", "freed_gpus", "saving_a_month", "delayed_requests", "longest_delay_seconds")
+    # For 98 of 100 hours one GPU is enough: three bursts of two hours would then wait for the long run.
+    assert [
+        ("peak", "4.0000", 0, "0.00", 0, 0.0),
+        ("p99", "4.0000", 0, "0.00", 0, 0.0),
+        ("p95", "1.0000", 3, "4380.00", 3, 54.0 * 3600),
+    ] == [tuple(level[name] for name in told) for level in item["levels"]]

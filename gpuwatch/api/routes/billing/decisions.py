@@ -85,7 +85,7 @@ def consolidation(
     headroom: Amount = None,
 ) -> Response:
     """Nodes that are not needed if these pools are merged, and their monthly cost."""
-    from gpuwatch.advisor.fleet import consolidation as look
+    from gpuwatch.advisor.merging import consolidation as look
 
     assumed, span = assumptions(headroom=headroom), window_of(window, service.now_us())
     try:
