@@ -199,8 +199,11 @@ class OwnClock:
 
     def _note(self, source: str, reading: _Reading, now: _Time) -> None:
         known = self._readings.get(source)
-        if known is not None and known.direct and not reading.direct and now.uptime_us - known.at_us <= FRESH_US:
-            return
+        if known is not None and not reading.direct and now.uptime_us - known.at_us <= FRESH_US:
+            agrees = [abs(each.offset_us - now.trusted_us) <= AGREE_US for each in (known, reading)]
+            # Of a sender that confirms our time, some samples may still be wrong.
+            if known.direct or (self._step is None and agrees == [True, False]):
+                return
         self._readings[source] = reading
         self._readings.move_to_end(source)
         if len(self._readings) > SOURCES_MAX:

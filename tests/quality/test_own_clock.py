@@ -223,3 +223,18 @@ def test_late_samples_neither_confirm_nor_contradict() -> None:
 
     assert not clock.confirmed()
     assert clock.doubt() is None
+
+
+def test_wrong_samples_of_a_sender_do_not_take_back_that_it_confirmed_the_time() -> None:
+    """One of its exporters has a wrong clock."""
+    machine = Machine()
+    clock = machine.clock()
+    clock.record_pushed("prometheus", T0_US)
+    clock.record_pushed("prometheus", T0_US + HOUR_US)
+
+    assert clock.confirmed()
+
+    machine.true_us += 16 * MINUTE_US
+    clock.record_pushed("prometheus", T0_US + HOUR_US)
+
+    assert not clock.confirmed()
