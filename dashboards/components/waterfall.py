@@ -10,10 +10,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.components import ledger_math, parts
 from gpuwatch.dashboards.components.ledger_math import Sum
-from gpuwatch.dashboards.shell.theme import place
-
-ACTED_ON = "hoarded"
-"""The bucket whose cost is red, because its owner can release it."""
+from gpuwatch.dashboards.shell.theme import MEASURES, place
 
 COLUMNS = [
     parts.Column("Bucket"),
@@ -25,7 +22,7 @@ COLUMNS = [
 
 
 def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
-    """A table of buckets with share, GPU-hours and cost, and a total row."""
+    """A table of buckets with share, GPU-hours and cost, red where it is avoidable, and a total row."""
     whole, done, rows = ledger_math.total(sums), Decimal(0), []
     for name in sorted(sums, key=place):
         part = sums[name]
@@ -40,7 +37,7 @@ def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
                 html.Span(html.Span(className=f"bar b-{name}", style=style), className="track"),
                 parts.percent(share),
                 parts.hours(part.seconds),
-                parts.lost(part.cost, currency) if name == ACTED_ON else parts.money(part.cost, currency),
+                parts.lost(part.cost, currency) if name in MEASURES["avoidable"] else parts.money(part.cost, currency),
             ]
         )
     rows.append(

@@ -18,7 +18,7 @@ from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
-from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, Scheme
+from gpuwatch.dashboards.shell.theme import BUCKET, MEASURE_WORDS, Scheme
 
 TOP_FINDINGS = 4
 NOTHING_BEFORE = "no earlier data"
@@ -166,13 +166,19 @@ def buckets(now: Row, sums: Mapping[str, Sum], currency: str, query: Query) -> C
     else:
         size = formats.gpu_time(seconds) if cost is None else formats.money(cost, currency)
         title = f"{size} was avoidable ({formats.percent(part)}) {query.window_words}"
-    efficiency = formats.number(now.get("roofline_efficiency"))
-    note = (
-        None
-        if efficiency is None
-        else f"Of the working time, the hardware ran at {formats.percent(efficiency)} of its roofline"
-    )
+    notes = [claimed_words(now)] if seconds else []
+    if (efficiency := formats.number(now.get("roofline_efficiency"))) is not None:
+        notes.append(f"Of the working time, the hardware ran at {formats.percent(efficiency)} of its roofline.")
+    note = " ".join(notes) or None
     return parts.card(title, waterfall(sums, currency, "Waterfall by bucket"), note=note, name="tight")
+
+
+def claimed_words(now: Row) -> str:
+    """Which rows of the waterfall are avoidable."""
+    rows = [row for row in now.get("items") or [] if row.get("bucket") == "below_roof"]
+    claimed = formats.total(row.get("avoidable_gpu_seconds") for row in rows)
+    more = f", and {formats.gpu_time(claimed)} of {BUCKET['below_roof'].word} that findings claim" if claimed else ""
+    return f"Avoidable: the costs in red{more}."
 
 
 def trend(data: Data, query: Query, scheme: Scheme) -> Component:

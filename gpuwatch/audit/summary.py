@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from decimal import Decimal
 
+from gpuwatch.billing.listings import measures_dict, measures_lines
 from gpuwatch.billing.records import Amount, Ledger
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import format_quantity
@@ -49,10 +51,11 @@ def waterfall(ledger: Ledger) -> Listing:
         "bucket",
         {name: Amount(sums[name][0], sums[name][1] if one_currency else None) for name in BUCKET_WORDS},
         ledger,
+        measures_lines(measures_dict(ledger.measures, ledger.currency) | {"currency": ledger.currency}),
     )
 
 
-def _listing(name: str, amounts: dict[str, Amount], ledger: Ledger) -> Listing:
+def _listing(name: str, amounts: dict[str, Amount], ledger: Ledger, lines: Sequence[str] = ()) -> Listing:
     total = ledger.capacity_gpu_seconds
     currency = ledger.currency or "cost"
     items = [
@@ -68,6 +71,7 @@ def _listing(name: str, amounts: dict[str, Amount], ledger: Ledger) -> Listing:
     ]
     lacking = ledger.unpriced_gpu_seconds
     foot = [f"{_hours(lacking)} GPU-hours have no rate"] if lacking else []
+    foot += lines
     return Listing([name, "gpu_hours", currency, "percent"], items, foot=foot)
 
 
