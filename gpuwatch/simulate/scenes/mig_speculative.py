@@ -42,8 +42,7 @@ def used_now_and_then(s: Stage) -> None:
 def whole_gpu_wanted(s: Stage) -> None:
     """All slices of a GPU stand empty for a week, and a pod waits for a whole GPU."""
     pool = f"{s.tag}-kube"
-    taints = (("mig", "true", "NoSchedule"),)
-    cut = s.node(H200, "kubernetes", gpus=1, every=4, layouts=[("1g.18gb",) * 7], pool=pool, taints=taints)
+    cut = s.node(H200, "kubernetes", gpus=1, every=4, layouts=[("1g.18gb",) * 7], pool=pool)
     whole = s.node(H200, "kubernetes", gpus=1, every=4, pool=pool)
     s.pod(whole.devices, s.ago(WEEK_H - 1), None, "train-lean", "whole")
     message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: no preemption victims found."
