@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.core import rooflines
+from gpuwatch.core import option_names, rooflines
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.hardware.shares import SHARE_METHODS, ShareMethod
 
@@ -286,7 +286,8 @@ def _from_file(
             if other_tables is not None or "did you mean" in near:
                 problems.append(f"[{name}] in {path} is unknown{near}")
     for name in section.keys() - _names():
-        problems.append(f"{name} in {path} is unknown{_nearest(name, _names())}")
+        home = option_names.belongs(name, f"[{SECTION}]")
+        problems.append(f"{name} in {path} is unknown{_nearest(name, _names()) if home is None else f'; {home}'}")
     return {name: value for name, value in section.items() if name in _names()}
 
 
@@ -321,6 +322,9 @@ def _shown(value: object) -> str:
 
 def _names() -> frozenset[str]:
     return frozenset(f.name for f in fields(Settings))
+
+
+option_names.note(f"[{SECTION}]", _names())
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

@@ -8,6 +8,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from gpuwatch.core import option_names
+
 MAX_NAMES = 1000
 MAX_TEXT = 4_096
 
@@ -73,9 +75,13 @@ class Options:
 
     def finish(self) -> None:
         """Reports the options that were not read: they are misspelt or unknown."""
+        here = self._where.partition("]]")[0] + "]]" if self._where.startswith("[[") else ""
+        if here:
+            option_names.note(here, self._known)
         for name in self._table:
+            home = option_names.belongs(name, here)
             close = difflib.get_close_matches(name, self._known, 1, cutoff=0.8)
-            fix = f"did you mean {close[0]}?" if close else "remove it or correct its spelling"
+            fix = home or (f"did you mean {close[0]}?" if close else "remove it or correct its spelling")
             self.wrong(name, f"is not an option of this table; {fix}")
 
 

@@ -43,6 +43,8 @@ STEPS_US = (HOUR_US, DAY_US)
 """Step lengths of a ledger."""
 SEEN_PARTS_MIN = 10
 """Active and effective time are unknown if less than one part in this many of the held time was observed."""
+DARK_PARTS_MIN = 100
+"""Effective time is unknown too if more than one part in this many is unobserved and no work was seen in the rest."""
 IDLE_BUCKETS = ("unobserved", "hoarded")
 """Buckets of allocated time without observed activity."""
 KEPT_ROWS_MAX = 1000
@@ -262,12 +264,22 @@ def _funnel(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> 
     }
     if _mostly_unobserved(held):
         amounts |= dict.fromkeys(("active", "effective"), Amount(None, None))
+    elif _only_pauses_seen(held):
+        amounts["effective"] = Amount(None, None)
     return amounts
 
 
 def _mostly_unobserved(held: Sequence[Mapping[str, Any]]) -> bool:
     seen = sum(int(row["units"]) for row in held if row["bucket"] != "unobserved")
     return seen * SEEN_PARTS_MIN < sum(int(row["units"]) for row in held)
+
+
+def _only_pauses_seen(held: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether some of the held time is unobserved and no work was seen in the rest, as without SM_ACTIVE."""
+    if any(row["bucket"] not in (*IDLE_BUCKETS, "gap") and int(row["units"]) for row in held):
+        return False
+    dark = sum(int(row["units"]) for row in held if row["bucket"] == "unobserved")
+    return dark * DARK_PARTS_MIN > sum(int(row["units"]) for row in held)
 
 
 def _capped(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> Amount:

@@ -26,6 +26,10 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology import jobs as topology_jobs
 
 SEEN_PARTS_MIN = 10
+DARK_PARTS_MIN = 100
+"""More than one part in this many of the held time unobserved, and no work seen in the rest: the work is unknown."""
+PAUSES = ("unobserved", "hoarded", "gap")
+"""Buckets that need no SM_ACTIVE."""
 """Effectiveness is unknown if less than this part of the held time was observed."""
 SORTS = ("cost", "gpu_seconds", "started", "effective_ratio")
 """Most expensive, largest, newest or least effective first."""
@@ -228,6 +232,13 @@ def _identity(runs: Sequence[Row]) -> Row:
     }
 
 
+def _work_is_known(sums: Mapping[str, int], seen: int, total: int) -> bool:
+    """Whether the work of a job was measured: without SM_ACTIVE, only its pauses are seen."""
+    only_pauses = not any(sums[name] for name in HELD_BUCKETS if name not in PAUSES)
+    dark = (total - seen) * DARK_PARTS_MIN > total
+    return seen > 0 and seen * SEEN_PARTS_MIN >= total and not (only_pauses and dark)
+
+
 def _time_and_cost(amount: JobAmount | None, rows: Sequence[Row]) -> Row:
     """Amounts and buckets; the buckets add up to the GPU-seconds, digit by digit."""
     if amount is None:
@@ -246,7 +257,7 @@ def _time_and_cost(amount: JobAmount | None, rows: Sequence[Row]) -> Row:
     else:
         published = largest_remainder([Fraction(sums[name], den * SECOND_US) for name in names], SECOND_PLACES, names)
     return amount.as_dict() | {
-        "effective_ratio": round(productive / seen, RATIO_PLACES) if seen and seen * SEEN_PARTS_MIN >= total else None,
+        "effective_ratio": round(productive / seen, RATIO_PLACES) if _work_is_known(sums, seen, total) else None,
         "buckets": {name: f"{seconds:f}" for name, seconds in zip(names, published, strict=True)},
     }
 

@@ -33,7 +33,7 @@ class Evidence:
     measured: bool
     """Some GPU was measured."""
     scheduled: bool
-    """A scheduler named a node, a job, or a GPU without measurements."""
+    """A scheduler named a node or a job."""
     holds: bool
     """A job held a GPU in the time that is checked."""
     held_samples: bool

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
+from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, NOT_MEASURED
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
@@ -20,6 +21,9 @@ from gpuwatch.report.headlines import (
     working_ratio,
 )
 from gpuwatch.report.html.markup import name
+
+USE_BUCKETS = tuple(name for name in HELD_BUCKETS if name != NOT_MEASURED)
+"""What measurements show of the held time."""
 
 
 def document(facts: Facts) -> Document:
@@ -168,15 +172,19 @@ def _bar_row(
         before = added(facts.of(b, before=True) for b in listed_buckets(facts))
     else:
         before = facts.of(kind, before=True)
-    part = report_text.percent(length)
+    part, hours, change = report_text.percent(length), report_text.count(amount.gpu_hours), ""
+    if kind in USE_BUCKETS and facts.measures.measured_ratio == 0:
+        cost = hours = part = report_text.MISSING  # nothing was measured: not zero
+    elif facts.compared is not None:
+        change = compared_cost(facts, amount, before)
     cells: list[Cell | str] = [
         Cell(label, swatch=None if kind == TOTAL else kind),
         Cell(bar=Bar(kind, start, length, f"{label}: {cost}, {part}")),
         cost,
-        report_text.count(amount.gpu_hours),
+        hours,
         part,
     ]
-    cells += [compared_cost(facts, amount, before)] if facts.compared is not None else []
+    cells += [change] if facts.compared is not None else []
     return row(cells, "sum" if kind == TOTAL else "")
 
 

@@ -29,7 +29,8 @@ def wastes(facts: Facts) -> Section:
     notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by the owner's decision."] if exempt else []
     if not listed:
         text = "No findings this week. Data quality, below, lists what could not be evaluated."
-        return Section("Largest waste: none found", tuple(Text(t) for t in (text, *notes)))
+        found = "not measured" if facts.measures.measured_ratio == 0 else "none found"
+        return Section(f"Largest waste: {found}", tuple(Text(t) for t in (text, *notes)))
     shown = listed[:FINDINGS_SHOWN]
     if len(listed) > len(shown):
         rest = len(listed) - len(shown)

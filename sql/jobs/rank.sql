@@ -134,6 +134,8 @@ recorded as (
         run_id,
         sum((memory_roof_us + compute_us)::double * share_num / share_den) as effective_us,
         sum(unobserved_us::double * share_num / share_den) as unobserved_us,
+        -- Without SM_ACTIVE only pauses are seen, and the work is unknown.
+        sum((communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us)::double) as work_us,
         sum(
             (
                 hoarded_us + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us
@@ -155,6 +157,7 @@ job as (
             -- The least effective come first; those with hardly any observed time, whose effectiveness is unknown, last.
             else case
                 when sum(b.observed_us) > 0 and sum(b.observed_us) * 10 >= sum(b.observed_us + b.unobserved_us)
+                    and (sum(b.work_us) > 0 or sum(b.unobserved_us) * 100 <= sum(b.observed_us + b.unobserved_us))
                     then -sum(b.effective_us) / sum(b.observed_us)
             end
         end::double as amount

@@ -19,7 +19,13 @@ from segment s
 join device d on d.device_id = s.device_id and d.cluster = s.cluster
 join strand_hour h on s.start_us < h.hour_us + 3600000000 and s.end_us > h.hour_us
 where s.cluster = $cluster and s.start_us < $until_us and s.end_us > $from_us
-    and (d.gi >= 0 or (s.run_id is null and s.free_bucket = 'schedulable'));
+    and (d.gi >= 0 or (s.run_id is null and s.free_bucket = 'schedulable'))
+    -- The GPUs of a node that only jobs name, as the stand-ins of a trace: nothing shows how many are there and free.
+    and (
+        d.node is null
+        or d.node in (select node from node where cluster = $cluster)
+        or d.node in (select node from device where cluster = $cluster and measured and node is not null)
+    );
 
 -- A row of free_state is a span in which the free GPUs of a node and model stayed the same: the thousandths of each that are
 -- free, least first. Of a partitioned GPU its instances in order, those that are held with a star.

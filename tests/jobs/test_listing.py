@@ -168,6 +168,22 @@ def test_a_job_of_which_no_device_is_known_has_no_amounts() -> None:
         )  # fmt: skip
 
 
+def test_without_sm_active_the_effective_ratio_is_unknown_and_not_zero() -> None:
+    """An engine at 40 % shows its pauses; what it did in the rest is not known. An idle one did nothing."""
+    world = World().add(
+        node(devices={"": 1}), node("n2", {"": 1}), claim("part", 0, HOUR), claim("idle", 0, HOUR, "n2")
+    )
+    world.add(samples(Gpu(), minutes(0, HOUR), {"gr_engine_ratio": 0.4}))
+    world.add(samples(Gpu("GPU-b", "n2"), minutes(0, HOUR), {"gr_engine_ratio": 0.0})).book()
+    with State.open("sqlite://") as state, world.store:
+        chargeback.price_all(world.store, state)
+        ratios = {item["id"]: item["effective_ratio"] for item in jobs(world.store, state, ALL)["items"]}
+        ranked = [item["id"] for item in jobs(world.store, state, ALL, sort="effective_ratio")["items"]]
+
+    assert {"part": None, "idle": 0.0} == ratios
+    assert ["idle", "part"] == ranked
+
+
 def test_a_job_that_nobody_measured_has_no_effective_ratio() -> None:
     world = World().add(node("n1", {"": 1}), claim("9", 0, HOUR, "n1"), node("n1", {"": 1}, at=HOUR)).book()
     with world.store, State.open("sqlite://") as state:

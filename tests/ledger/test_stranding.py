@@ -73,6 +73,18 @@ def test_without_any_request_nothing_is_stranded() -> None:
         assert [(0,)] == store.sql("select distinct requests from asked_day")
 
 
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [pytest.param([], (1.5, 0.0), id="only jobs name it"), pytest.param([node("x", {"": 4})], (0.0, 1.5), id="listed")],
+)
+def test_stand_in_nodes_are_never_stranded(known: list[Any], expected: tuple[float, float]) -> None:
+    """Three of four GPUs are free for half an hour, and everybody asks for four."""
+    jobs = [claim("a", DAY, END, "x", count=1), claim("b", DAY, DAY + 1800, "x", count=3)]
+    made = world(*known, *jobs, requests=[asked("big", 4)]).book()
+
+    assert expected == free(made)
+
+
 def test_requests_of_the_day_itself_do_not_judge_it() -> None:
     made = world(machine("n1", 4, held=1), requests=[asked("big", 4, at=DAY + 60)]).book()
 

@@ -10,8 +10,10 @@ import pytest
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.findings import read
+from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
+from gpuwatch.report.compose import USE_BUCKETS
 from gpuwatch.report.weekly import weekly
 from gpuwatch.state import State
 from tests.report.test_weekly import Read
@@ -47,7 +49,11 @@ def test_its_report_lists_no_waste_and_does_not_claim_that_no_gpu_was_held(unmea
     (file,) = weekly(unmeasured[0].store, unmeasured[1], WEEK, formats=("html",))
     page = Read(file.content.decode())
 
-    assert "Largest waste: none found" in page.headings
+    assert "Largest waste: not measured" in page.headings
+    assert "Where it went: 100\u00a0% of the GPU time held was not measured" in page.headings
     assert "Who pays: the held GPU time has no team" in page.headings
+    for bucket in USE_BUCKETS:
+        at = page.cells.index(BUCKET_WORDS[bucket])
+        assert ["unknown"] * 3 == [cell for cell in page.cells[at + 1 : at + 8] if cell.strip()][:3], bucket
     assert "no GPU was held" not in page.text
     assert "0 % of the held GPU time was measured" in page.text
