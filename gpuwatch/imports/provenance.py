@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ class ImportRun:
         """Notes a new file, in the transaction that stores its records."""
         if self.import_id is None:
             self._begin(finished=False)
-        self.store.sql("insert into import_given values ($run, $file)", run=self.import_id, file=file_id)
+        self._note([file_id])
         self._files.add(file_id)
 
     def finish(self, repeated: Iterable[int]) -> None:
@@ -148,17 +148,28 @@ class ImportRun:
                 if self.store.rows("imports/same_run", files=files):
                     return
                 self._begin(finished=True)
-            self.store.sql(
-                "insert into import_given select $run, unnest($more::bigint[])", run=self.import_id, more=more
-            )
+            self._note(more)
             self.store.run("imports/finish_run", import_id=self.import_id, now_us=self.now_us)
 
+    def _note(self, files: Sequence[int]) -> None:
+        self.store.run("imports/give", import_id=self.import_id, files=files)
+
     def _begin(self, finished: bool) -> None:
+        """Goes on with an interrupted import of the same paths, or begins another one."""
+        row = {"kind": self.kind, "path": self.path, "now": self.now_us}
+        found = self.store.sql(
+            "update import_run set imported_us = $now where not finished and forgotten_us is null and kind = $kind"
+            " and path = $path returning import_id",
+            **row,
+        )
+        if found:
+            self.import_id = int(found[0][0])
+            return
         self.import_id = _next_id(self.store)
-        row = {"kind": self.kind, "path": self.path, "now": self.now_us, "finished": finished}
         self.store.sql(
             "insert into import_run values ($import_id, $kind, $path, $now, $finished, null)",
             import_id=self.import_id,
+            finished=finished,
             **row,
         )
 

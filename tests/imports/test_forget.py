@@ -13,6 +13,7 @@ import pytest
 
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import chargeback
+from gpuwatch.billing.periods.close import close
 from gpuwatch.core import sqlfile
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -369,3 +370,17 @@ def test_a_store_of_an_earlier_version_keeps_its_imports(tmp_path: Path, monkeyp
 
         assert (0, 1, [("1",)]) == (report.files, report.repeated, store.sql("select job_id from claim"))
         assert "did not keep the time zone" in report.notes[0]
+
+
+def test_a_closed_period_gets_corrections(desk: Desk, tmp_path: Path) -> None:
+    """The bill of the week stays; the next analysis posts what the import had added to it."""
+    desk.load("openmetrics", metrics(tmp_path / "a.prom", 0, 4))
+    desk.load("sacct", sacct(tmp_path / "a.txt", (1, 0, 2)))
+    desk.load("sacct", sacct(tmp_path / "b.txt", (2, 2, 4)))
+    desk.books()
+    close(desk.store, desk.state, "2026-W45", "test", NOW_US, force=True)
+    desk.forget(3)
+    report = analyze(desk.store, desk.state, SETTINGS, now_us=NOW_US, detectors=("blind-spot",))
+
+    assert 0 < report.corrections
+    assert [("1",)] == desk.store.sql("select distinct job_id from run")
