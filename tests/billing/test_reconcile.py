@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -98,6 +99,22 @@ def parts(found: Reconciliation, currency: str = "USD") -> dict[str, Decimal]:
     return {name: amount for name, amount in found.totals[currency].parts.items() if amount}
 
 
+def test_without_names_bill_and_ledger_are_paired_by_model_region_and_day_and_say_so() -> None:
+    labels = ({"node": "n1", "region": "eu-west-1"}, {"node": "n2", "region": "us-east-1"})
+    rows = [
+        node(one["node"], at=0, labels=json.dumps({"topology.kubernetes.io/region": one["region"]})) for one in labels
+    ]
+    world = World().add(*rows, *(samples(Gpu(f"GPU-{n}", f"n{n}"), minutes(0, DAY, 1800)) for n in (1, 2))).book()
+    lines = [line(resource="i-1", amount="60", region="eu-west-1"), line(resource="i-2", region="US-east-1")]
+    found = asked(billed(world, *lines), state_of(world), by="node")
+
+    assert {"n1": {"price": 12}, "n2": {}} == {
+        str(row.group["node"]): {name: int(amount) for name, amount in row.sums.parts.items() if round(amount)}
+        for row in found.rows
+    }
+    assert any("were paired by model, region and day" in note for note in found.notes)
+
+
 def test_no_bill_and_no_gpu_is_an_empty_answer() -> None:
     found = asked(World(), State.open("sqlite://"))
 
@@ -115,7 +132,12 @@ def test_a_bill_that_says_the_same_has_no_difference() -> None:
 
 
 CASES = [
-    pytest.param([line(resource="i-other")], {"untracked": 48, "unbilled": -48}, id="another machine than ours"),
+    pytest.param([line(), line(resource="i-other")], {"untracked": 48}, id="another machine than ours"),
+    pytest.param([line(resource=None)], {}, id="no instance ids, the same price"),
+    pytest.param([line(resource=None, amount="60")], {"price": 12}, id="no instance ids, another price"),
+    pytest.param(
+        [line(resource="i-1", gpu_model="L4")], {"untracked": 48, "unbilled": -48}, id="no names, another model"
+    ),
     pytest.param([], {"unbilled": -48}, id="no bill for what we saw"),
     pytest.param([line(amount="72")], {"price": 24}, id="a dearer hour"),
     pytest.param([line("25", "50")], {"boundaries": 2}, id="a started hour that the bill counts whole"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.billing.reconcile.differences import PLACES, Parts, Side, compare, only
 from gpuwatch.billing.reconcile.names import Node, Units
+from gpuwatch.billing.reconcile.pairs import Pairs
 from gpuwatch.billing.reconcile.records import GROUPS, Prices, Reconciliation, Row, Suggestion, Unit
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, day_floor, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -64,6 +65,8 @@ def reconcile(
     units = Units(store.rows("billing/reconcile/name"))
     fx = Fx.read(state)
     work = _Work(units, fx, scale, by, days, now_us)
+    if owned and not work.join(billed):
+        work.pairs = Pairs(billed, owned, store.rows("billing/reconcile/region"))
     work.bills(billed)
     work.books(owned)
     work.compare()
@@ -98,22 +101,27 @@ class _Work:
         self._matched = self._gpu_lines = 0
         self._unconverted: set[str] = set()
         self.unpriced = Fraction(0)
+        self.pairs: Pairs | None = None
+        """Set where no line of the bill names a node: both sides are compared by model, region and day."""
         self.providers: dict[int, str | None] = {}
 
-    def bills(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Adds the bill: GPU lines by unit, other lines directly to their reason."""
-        converted = [(row, *self._converted(row)) for row in rows]
-        for row, _, _ in converted:
+    def join(self, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Joins the GPU lines of the bill with nodes by name; whether any of them names a node, or there are none."""
+        for row in rows:
             if row["class"] == "gpu":
                 self._gpu_lines += 1
                 self._matched += self._units.join(row)
-        for row, money, currency in converted:
+        return bool(self._matched or not self._gpu_lines)
+
+    def bills(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Adds the bill: GPU lines by unit, other lines directly to their reason."""
+        for row, money, currency in [(row, *self._converted(row)) for row in rows]:
             account = (row["provider"], row["account"], row["sub_account"])
             if row["class"] != "gpu":
                 sums = only(REASONS[row["class"]], bill=money)
                 self._add(row["day_us"], None, None, account, None, currency, sums)
                 continue
-            name = self._units.of_resource(row)
+            name = self._units.of_resource(row) if self.pairs is None else self.pairs.of_line(row)
             unit = self._known.setdefault(name, Unit())
             unit.accounts.add(account)
             unit.resources.setdefault((row["provider"], None), set()).add(row["resource"] or row["resource_name"] or "")
@@ -128,7 +136,7 @@ class _Work:
         """Adds the ledger by unit."""
         for row in rows:
             node = row["cluster"], row["node"] or ""
-            name = self._units.of_node(node)
+            name = self._units.of_node(node) if self.pairs is None else self.pairs.of_books(row)
             self._known.setdefault(name, Unit()).nodes.add(node)
             key = row["day_us"], name
             hours = Fraction(int(row["units"]), self._scale.shares * HOUR_US)
@@ -208,8 +216,9 @@ class _Work:
         if self._days.end_us > self._now_us - FINAL_AFTER_US:
             notes.append("days of the last 36 hours are not final: clouds still change them")
         if self._gpu_lines and not self._matched and self._books:
+            by = "model, region and day" if self.pairs is not None and self.pairs.by_region else "model and day"
             notes.append(
-                "no node is on the bill under its name: label nodes with gpuwatch.io/instance-id, or tag instances with "
+                f"no node is on the bill under its name, so bill and ledger were paired by {by}: label nodes with gpuwatch.io/instance-id, or tag instances with "
                 "gpuwatch.io/node"
             )
         if self._units.ambiguous:

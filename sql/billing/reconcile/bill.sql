@@ -70,6 +70,7 @@ select
         )
     end as tagged,
     case when class = 'gpu' then gpu_model end as gpu_model,
+    case when class = 'gpu' then region end as region,
     case when class = 'gpu' then pricing end as pricing,
     sum(cost_part)::varchar as cost,
     sum(hours_part)::varchar as gpu_hours,
