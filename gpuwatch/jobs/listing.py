@@ -21,6 +21,7 @@ from gpuwatch.jobs.amounts import NOTHING, SECOND_PLACES, JobAmount
 from gpuwatch.jobs.details import device_rows, run_row, waterfall
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.measures import AT_ROOF
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology import jobs as topology_jobs
@@ -40,7 +41,6 @@ SPANS_MAX = 20_000
 RUNS_MAX = 1000
 """Runs listed for one job, the newest."""
 RATIO_PLACES = 6
-PRODUCTIVE = ("memory_roof", "compute")
 
 _JOB = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
 _RUN = pa.schema([*_JOB, ("run_id", pa.int64())])
@@ -251,13 +251,13 @@ def _time_and_cost(amount: JobAmount | None, rows: Sequence[Row]) -> Row:
     names = [bucket for bucket in HELD_BUCKETS if sums[bucket]]
     total = sum(sums.values())
     seen = total - sums["unobserved"]
-    productive = sum(sums[name] for name in PRODUCTIVE)
+    at_roof = sum(sums[name] for name in AT_ROOF)
     if den == 1:  # whole microseconds need no rounding
         published = [units_to_decimal(sums[name], SECOND_PLACES) for name in names]
     else:
         published = largest_remainder([Fraction(sums[name], den * SECOND_US) for name in names], SECOND_PLACES, names)
     return amount.as_dict() | {
-        "effective_ratio": round(productive / seen, RATIO_PLACES) if _work_is_known(sums, seen, total) else None,
+        "effective_ratio": round(at_roof / seen, RATIO_PLACES) if _work_is_known(sums, seen, total) else None,
         "buckets": {name: f"{seconds:f}" for name, seconds in zip(names, published, strict=True)},
     }
 

@@ -197,7 +197,9 @@ def _loss(facts: Facts, whole: Fraction) -> str:
         return _mostly_unmeasured(facts).rstrip(".")
     if not lost.gpu_seconds:
         return "nothing was avoidable"
-    return f"{report_text.amount_money(lost, facts.currency)} was avoidable ({report_text.percent(part)})"
+    return (
+        f"{report_text.amount_money(lost, facts.currency)} was avoidable ({report_text.percent(part)} of the GPU time)"
+    )
 
 
 def _notes(facts: Facts) -> list[str]:

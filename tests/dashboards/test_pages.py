@@ -110,7 +110,7 @@ def test_a_layout_with_markup_none_or_a_foreign_link_is_refused() -> None:
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
     said = text(shown("/"))
 
-    assert "$15.5 k was avoidable (30 %) in the last 7 days" in said
+    assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in said
     assert "Of the working time, the hardware ran at 71 % of its roofline" in said
     assert "Owned 100 % 21,504 $51.6 k" in said
     assert "Total 100 % 21,504 $51.6 k" in said
@@ -120,7 +120,7 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
 def test_free_time_that_no_job_can_use_is_avoidable() -> None:
     said = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
 
-    assert "was avoidable (30 %)" in said
+    assert "was avoidable (30 % of the GPU time)" in said
     assert "Free 50 %" in said
 
 

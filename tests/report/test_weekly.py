@@ -194,7 +194,7 @@ def test_the_page_says_it_in_order(fleet: Fleet) -> None:
 
     assert [
         "The fleet: GPU spend, week 2026-W45",
-        "Where it went: $7.20 was avoidable (60 %)",
+        "Where it went: $7.20 was avoidable (60 % of the GPU time)",
         "Largest waste: 1 finding, $5.97 since they began",
         "Held idle while others waited: unknown",
         "Who pays: team ants pays the most, $6.00 (50 %)",

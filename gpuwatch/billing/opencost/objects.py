@@ -9,13 +9,12 @@ from gpuwatch.billing.chargeback import SEEN_PARTS_MIN
 from gpuwatch.billing.opencost.allocation import UUIDS_MAX, Allocations, Row
 from gpuwatch.billing.opencost.idle_share import MONTH_HOURS
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, Window, rfc3339
+from gpuwatch.ledger.measures import AT_ROOF, WORKING
 
 PLACES = 5
 """Decimals of OpenCost's numbers."""
 ENGINE = ("communication", "stalled", "below_roof", "memory_roof", "compute")
 """Buckets in which the graphics engine was active."""
-SM_ACTIVE = ("below_roof", "memory_roof", "compute")
-EFFECTIVE = ("memory_roof", "compute")
 METRIC_US = {"hourly": HOUR_US, "daily": DAY_US, "monthly": MONTH_HOURS * HOUR_US}
 
 Number = float | None
@@ -203,8 +202,8 @@ class RowObjects:
             "gpuCount": _number(row.units, length),
             "gpuHours": _number(row.units, hour),
             "unpricedGpuHours": _number(row.units - row.priced_units, hour),
-            "smActive": of(SM_ACTIVE),
-            "effectiveUtil": of(EFFECTIVE),
+            "smActive": of(WORKING),
+            "effectiveUtil": of(AT_ROOF),
             "falseUtil": of(("stalled",)),
             "observed": None if row.idle else _number(min(seen, row.units), row.units),
             "wasteCost": waste,
