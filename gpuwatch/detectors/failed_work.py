@@ -46,9 +46,10 @@ def _cost(rows: list[dict[str, Any]]) -> dict[str, str | None]:
 
 def _summary(e: Evidence) -> str:
     price = "" if e.get("lost_cost") is None else f" ({e['lost_cost']} {e['currency']})"
+    reasons = f"by reason: {e['by_reason']}" if "," in e["by_reason"] else f"reason: {e['reason']}"
     return (
         f"{count(e['failures'], 'run')} on {count(e['gpus'], 'GPU')} ended without a result: "
-        f"{count(e['lost_gpu_hours'], 'GPU-hour')} of work lost{price}, by reason: {e['by_reason']}."
+        f"{count(e['lost_gpu_hours'], 'GPU-hour')} of work lost{price}; {reasons}."
     )
 
 

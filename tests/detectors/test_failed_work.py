@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.failed_work import FAILED_WORK
+from gpuwatch.findings import read as findings_read
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from tests.worlds.detectors import H100, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
@@ -169,10 +170,18 @@ def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World
     )  # fmt: skip
     assert ("800.00", "USD", 1, 8) == tuple(one.evidence[key] for key in ("lost_cost", "currency", "failures", "gpus"))
     assert (
-        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost (800.00 USD), by reason: failed 320.0 GPU-hours."
+        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost (800.00 USD); reason: failed."
         == FAILED_WORK.summary(one.evidence)
     )
     assert {} == granted_s(world, RULE)
+
+
+def test_the_largest_loss_comes_first(world: World) -> None:
+    found = findings_read.read(world.store, detectors=[RULE])
+    lost = [one.evidence["lost_gpu_hours"] for one in found]
+
+    assert len(MUST_FIRE) == len(lost)
+    assert sorted(lost, reverse=True) == lost
 
 
 @pytest.mark.parametrize(("lost", "severity"), [(99.9, "low"), (100, "medium"), (1000, "high")])
