@@ -112,7 +112,7 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
     """
     from gpuwatch.core import sqlfile
     from gpuwatch.state import State
-    from gpuwatch.state.core import IDENTITY
+    from gpuwatch.state import core as state_core
     from gpuwatch.store.database import Store
 
     folder = tmp_path_factory.mktemp("migrated")
@@ -123,7 +123,7 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
         first_state.copy_to(state)
     with closing(sqlite3.connect(state)) as saved:
         statements = [line for line in saved.iterdump() if line not in ("BEGIN TRANSACTION;", "COMMIT;")]
-    migrations = sqlfile.names_in("schema")
+    migrations, schema = sqlfile.names_in("schema"), state_core.SCHEMA
     migrate_store, migrate_state = Store._migrate, State._migrate
 
     def copies(path: str | Path | None) -> bool:
@@ -140,12 +140,12 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
             migrate_store(opened)
 
     def copy_state(opened: State, create: bool) -> None:
-        if create and copies(opened.name) and opened._engine.dialect.name == "sqlite":
+        if create and copies(opened.name) and opened._engine.dialect.name == "sqlite" and schema == state_core.SCHEMA:
             with opened.transaction(write=True) as connection:
                 if connection.exec_driver_sql("select count(*) from sqlite_master").scalar() == 0:
                     for statement in statements:
                         connection.exec_driver_sql(statement)
-                    values = (uuid4().hex, IDENTITY)
+                    values = (uuid4().hex, state_core.IDENTITY)
                     connection.exec_driver_sql("update setting set value = ? where name = ?", values)
         migrate_state(opened, create)
 

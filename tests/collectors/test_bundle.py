@@ -58,7 +58,7 @@ def test_every_part_has_its_kind_in_a_fixed_order(tmp_path: Path) -> None:
 def test_an_empty_bundle_names_all_that_is_missing(tmp_path: Path) -> None:
     found = plan(bundle(tmp_path, toml=None))
 
-    assert ("default", None, "UTC", (), None, None) == (
+    assert ("default", None, None, (), None, None) == (
         found.cluster,
         found.scrape_interval_us,
         found.timezone,
@@ -94,13 +94,13 @@ def test_a_slurm_bundle_names_the_slurm_files_that_are_missing(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("toml", "cluster", "interval", "timezone"),
     [
-        pytest.param('cluster = "c1"', "c1", None, "UTC", id="the least"),
-        pytest.param('cluster = "c1"\nscrape_interval_s = 15', "c1", 15_000_000, "UTC", id="whole seconds"),
-        pytest.param("scrape_interval_s = 0.1", "default", 100_000, "UTC", id="a fraction of a second"),
+        pytest.param('cluster = "c1"', "c1", None, None, id="the least"),
+        pytest.param('cluster = "c1"\nscrape_interval_s = 15', "c1", 15_000_000, None, id="whole seconds"),
+        pytest.param("scrape_interval_s = 0.1", "default", 100_000, None, id="a fraction of a second"),
         pytest.param('timezone = "Europe/Berlin"', "default", None, "Europe/Berlin", id="a time zone"),
     ],
 )
-def test_settings(tmp_path: Path, toml: str, cluster: str, interval: int | None, timezone: str) -> None:
+def test_settings(tmp_path: Path, toml: str, cluster: str, interval: int | None, timezone: str | None) -> None:
     found = plan(bundle(tmp_path, toml=toml))
 
     assert (cluster, interval, timezone) == (found.cluster, found.scrape_interval_us, found.timezone)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
@@ -89,6 +90,8 @@ class Tab:
     page: Page
     base: str
     problems: list[str] = field(default_factory=list)
+    asked: set[Request] = field(default_factory=set)
+    """Requests without an answer yet."""
 
     def open(self, path: str) -> Page:
         """Goes there and waits until the page shows something."""
@@ -99,6 +102,15 @@ class Tab:
     def shown(self) -> None:
         """Waits for a page that is neither loading nor being changed."""
         self.page.locator("#page:not(.busy) h1, #page:not(.busy) .notice").first.wait_for(timeout=PATIENCE_MS)
+
+    def settled(self) -> None:
+        """Waits until the page asks for nothing more: a Back button pressed meanwhile would be overtaken by an answer."""
+        self.shown()
+        quiet, deadline = 0, monotonic() + PATIENCE_MS / 1000
+        while quiet < 10 and monotonic() < deadline:
+            self.page.wait_for_timeout(100)
+            quiet = 0 if self.asked else quiet + 1
+        self.shown()
 
     @property
     def overhang(self) -> int:
@@ -146,6 +158,9 @@ def tab(contexts: Callable[..., BrowserContext], shared: Callable[[bool, str], B
         made = Tab(page, base)
         host = urlsplit(base).netloc
         problems = made.problems
+        page.on("request", lambda asked: made.asked.add(asked))
+        page.on("requestfinished", lambda asked: made.asked.discard(asked))
+        page.on("requestfailed", lambda asked: made.asked.discard(asked))
         page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda asked: problems.append(asked.url) if foreign(asked.url, host) else None)
@@ -282,19 +297,19 @@ def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> No
     team.click()
     page.get_by_role("option", name="vision").click()
     page.wait_for_url(re.compile("team=vision"), timeout=PATIENCE_MS)
-    opened.shown()
+    opened.settled()
     expect(link).to_have_attribute("href", re.compile("team=vision"), timeout=PATIENCE_MS)
     link.click()
     page.wait_for_url(re.compile("/ui/findings.*team=vision"), timeout=PATIENCE_MS)
-    opened.shown()
+    opened.settled()
     page.go_back()
     page.wait_for_url(re.compile("/ui/jobs.*team=vision"), timeout=PATIENCE_MS)
     expect(team).to_have_value("vision", timeout=PATIENCE_MS)
-    opened.shown()
+    opened.settled()
     page.go_back()
     page.wait_for_url(f"{fake[0]}/ui/jobs?window=24h", timeout=PATIENCE_MS)
     expect(team).to_have_value("", timeout=PATIENCE_MS)
-    opened.shown()
+    opened.settled()
 
     assert "/ui/jobs?window=24h" == page.url.removeprefix(fake[0])
     assert [] == opened.problems

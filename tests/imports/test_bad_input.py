@@ -274,9 +274,9 @@ def test_a_file_that_grows_while_it_is_read_is_completed_by_the_next_import(
     grown = GOOD + line(5).encode()
     append: Callable[..., int] = Store.append
 
-    def append_late(store: Store, batch: object) -> int:
+    def append_late(store: Store, *given: object) -> int:
         file.write_bytes(grown)
-        return append(store, batch)
+        return append(store, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "append", append_late)
