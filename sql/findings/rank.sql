@@ -15,9 +15,12 @@ with requested as (
         f.device_ids,
         -- Missing measurements come after all that is known.
         case when f.bucket = 'unobserved' then -1 else f.wasted_units::double / f.wasted_den / 1e6 end as wasted_s,
-        -- Lost work claims no time; it ranks after all that does and has a price.
-        case when f.bucket is null and f.wasted_units::double = 0 then coalesce((f.evidence ->> 'lost_gpu_hours')::double, 0) * 3600 else 0 end
-            as lost_s,
+        -- Lost work claims no time: it comes after all that has a price, in the order of its own cost.
+        case
+            when f.bucket is null and f.wasted_units::double = 0
+                then coalesce((f.evidence ->> 'lost_cost')::double, (f.evidence ->> 'lost_gpu_hours')::double, 0)
+            else 0
+        end as lost,
         case when f.state = 'open' then coalesce(w.state, f.state) else f.state end as state,
         coalesce(list_position(['info', 'low', 'medium', 'high', 'critical'], f.severity) - 1, w.severity) as fixed_severity,
         coalesce(w.found, false) as found,
@@ -93,7 +96,7 @@ ranked as (
         state,
         case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(cost, 0), 6) end::double
             as first_rank,
-        round(case when $sort = 'severity' and wasted_s >= 0 then coalesce(cost, 0) else wasted_s + lost_s end, 6) as second_rank
+        round(case when $sort = 'severity' and wasted_s >= 0 then coalesce(cost, 0) else wasted_s + lost end, 6) as second_rank
     from sought
 )
 select key, state, first_rank, second_rank

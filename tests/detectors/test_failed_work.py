@@ -178,7 +178,7 @@ def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World
 
 def test_the_largest_loss_comes_first(world: World) -> None:
     found = findings_read.read(world.store, detectors=[RULE])
-    lost = [one.evidence["lost_gpu_hours"] for one in found]
+    lost = [float(one.evidence["lost_cost"] or one.evidence["lost_gpu_hours"]) for one in found]
 
     assert len(MUST_FIRE) == len(lost)
     assert sorted(lost, reverse=True) == lost
