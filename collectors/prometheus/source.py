@@ -18,7 +18,7 @@ from gpuwatch.collectors.prometheus.refusals import Refused
 from gpuwatch.collectors.shared.live_options import Options, backoff_s
 from gpuwatch.collectors.shared.live_write import write
 from gpuwatch.collectors.shared.records import table_batches
-from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US, second_floor
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable
 from gpuwatch.core.model import Points
 from gpuwatch.core.model import Records as Batch
@@ -129,7 +129,7 @@ class _Samples:
         # For older gaps there is `gpuwatch backfill`.
         start_us = max(self._since_us, until_us - self._source._catch_up_us)
         # After the clock was set back, reading goes on at the new time.
-        start_us = min(start_us, until_us - self._overlap_us) // SECOND_US * SECOND_US
+        start_us = second_floor(min(start_us, until_us - self._overlap_us))
         if self._found_us is None or abs(until_us - self._found_us) >= FIND_US or not history.fields:
             await in_thread(lambda: history.find(until_us - self._source._catch_up_us, until_us))
             await in_thread(lambda: history.measure(until_us - LONGEST_US, until_us))
@@ -168,7 +168,7 @@ class _Records:
     async def round(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Reads and stores new records, a span at a time."""
         source, records = self._source, self._records
-        until_us = now_us() // SECOND_US * SECOND_US
+        until_us = second_floor(now_us())
         if self._changes is None:
             changes = KsmChanges(await sink.open_claims(source.cluster, "kubernetes"))
             self._since_us = max(self._since_us, min(changes.newest_us or 0, until_us))
@@ -176,7 +176,7 @@ class _Records:
         if not await in_thread(lambda: records.find(self._since_us - LOOK_BACK_US, until_us)):
             self._since_us = until_us
             return
-        start_us = max(self._since_us, until_us - source._catch_up_us) // SECOND_US * SECOND_US
+        start_us = second_floor(max(self._since_us, until_us - source._catch_up_us))
         while start_us < until_us:
             span = start_us - LOOK_BACK_US, min(start_us + RECORDS_LONGEST_US, until_us)
             read = await in_thread(lambda span=span: records.read(*span))  # type: ignore[misc]

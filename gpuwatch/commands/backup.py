@@ -117,7 +117,7 @@ def repair(
 
 def rows_of(damage: Damage, done: Repaired) -> list[dict[str, Any]]:
     """One row for each thing that is withdrawn, reinstated, or cannot be recovered."""
-    from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
+    from gpuwatch.core.clock import DAY_US, HOUR_US, day_floor, rfc3339
 
     def row(action: str, what: str, count: float, from_us: int | None, until_us: int | None, note: str = "") -> Any:
         times = (None if at_us is None else rfc3339(at_us) for at_us in (from_us, until_us))
@@ -132,9 +132,9 @@ def rows_of(damage: Damage, done: Repaired) -> list[dict[str, Any]]:
     if damage.hours:
         note = f"{damage.gpu_hours:.1f} GPU-hours of capacity"
         rows.append(row("withdraw", "ledger hours", damage.hours, damage.span.from_us, damage.until_us, note))
-    lost = {one["hour_us"] // DAY_US * DAY_US: 0 for one in damage.retired}
+    lost = {day_floor(one["hour_us"]): 0 for one in damage.retired}
     for one in damage.lost:
-        lost[one["hour_us"] // DAY_US * DAY_US] += one["recorded"] - one["stored"]
+        lost[day_floor(one["hour_us"])] += one["recorded"] - one["stored"]
     for day_us, samples in lost.items():
         note = "all raw samples are there"
         if samples:

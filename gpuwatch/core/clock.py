@@ -28,6 +28,11 @@ def from_us(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)
 
 
+def second_floor(us: int) -> int:
+    """The last full second at or before an instant."""
+    return us // SECOND_US * SECOND_US
+
+
 def day_floor(us: int) -> int:
     """The last UTC midnight at or before an instant."""
     return us // DAY_US * DAY_US

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
-from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339, second_floor
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.core.model import Points, Records
 from gpuwatch.imports.files import ImportReport, finish_import
@@ -259,7 +259,7 @@ def _spans(
 
     The time after `settled_us` is a separate span, so that only this one must be read again.
     """
-    settled_us = settled_us // SECOND_US * SECOND_US
+    settled_us = second_floor(settled_us)
     at = since_us
     skip = deque(done)
     while at < until_us:

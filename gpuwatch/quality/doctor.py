@@ -87,10 +87,11 @@ def examine(
         return first + [unjudged(name, why, first[0].fix) for name in AFTER_ANALYSIS]
     holds = store.rows("quality/doctor_holds", since_us=since_us)
     evidence = _evidence(store, since_us, advice)
+    links = measure_checks.without_links(store, since_us)
     return [
         *first,
-        measure_checks.fields(store, since_us, evidence),
-        measure_checks.evaluated(store, since_us, evidence),
+        measure_checks.fields(store, since_us, evidence, links),
+        measure_checks.evaluated(store, evidence, links),
         measure_checks.detectors(store, evidence),
         measure_checks.unmeasured(store, evidence, advice),
         source_checks.unknown(store, evidence, advice, sources),

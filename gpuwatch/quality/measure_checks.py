@@ -45,12 +45,15 @@ def missing_fields(row: dict[str, Any]) -> list[str]:
     return [name for name in NEEDED if row[name]]
 
 
-def fields(store: Store, since_us: int, evidence: Evidence) -> Check:
-    """Nodes whose exporter leaves out fields that detectors need."""
+Links = dict[str, list[dict[str, Any]]]
+"""Nodes whose link traffic is not read, by kind of link: see without_links."""
+
+
+def fields(store: Store, since_us: int, evidence: Evidence, links: Links) -> Check:
+    """Nodes whose exporter leaves out fields that detectors need, or the traffic of `links`."""
     if not evidence.held_samples:
         return unjudged("counters", NO_SAMPLE, evidence.measure_fix)
     lacking = [r for r in store.rows("quality/doctor_fields", since_us=since_us) if missing_fields(r)]
-    links = without_links(store, since_us)
     if not lacking and not links:
         return Check("counters", OK, "every measured node with held GPUs delivers the fields that detectors need")
     problems, lines = [], []
@@ -68,7 +71,7 @@ def fields(store: Store, since_us: int, evidence: Evidence) -> Check:
     return Check("counters", status, "; ".join(problems), "\n".join([f"{ADD} on these nodes:", *lines]))
 
 
-def without_links(store: Store, since_us: int) -> dict[str, list[dict[str, Any]]]:
+def without_links(store: Store, since_us: int) -> Links:
     """Nodes where jobs held several GPUs and NVLink (where their model has it) or PCIe traffic was not read, by kind."""
     rows = store.rows("quality/doctor_links", since_us=since_us)
     found = {
@@ -78,12 +81,11 @@ def without_links(store: Store, since_us: int) -> dict[str, list[dict[str, Any]]
     return {kind: lacking for kind, lacking in found.items() if lacking}
 
 
-def evaluated(store: Store, since_us: int, evidence: Evidence) -> Check:
+def evaluated(store: Store, evidence: Evidence, links: Links) -> Check:
     """What detectors could not evaluate, because a field or a device's name was missing."""
     if not evidence.held_samples:
         return unjudged("verdicts", f"{NO_SAMPLE}, so no detector could evaluate its use", evidence.measure_fix)
     rows = store.rows("quality/doctor_unjudged")
-    links = without_links(store, since_us)
     reasons = [
         f"{_concerned(r)} on {r['devices']} devices for {r['device_us'] / HOUR_US:.1f} device-hours: {r['reason']}"
         for r in rows

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US, rfc3339, second_floor
 
 STEP_US = MINUTE_US
 """The wall clock stepped if it moves away from the uptime by more than this between two readings."""
@@ -134,7 +134,7 @@ class OwnClock:
             name = contradict[0]
             ahead_us = self._readings[name].offset_us - now.trusted_us
             return (
-                f"this machine's clock ({rfc3339(_whole(now.uptime_us + now.trusted_us))}) is confirmed by no source, and "
+                f"this machine's clock ({rfc3339(second_floor(now.uptime_us + now.trusted_us))}) is confirmed by no source, and "
                 f"differs from that of {name} ({shift_text(ahead_us)}): set it (timedatectl, chronyc tracking)"
             )
 
@@ -185,7 +185,8 @@ class OwnClock:
         self._step_at_us = uptime
         self._readings.clear()  # read before the step, so they do not show which time is right
         log.warning(
-            "the clock stepped", extra={"by": shift_text(self._step.shift_us), "at": rfc3339(_whole(self._step.at_us))}
+            "the clock stepped",
+            extra={"by": shift_text(self._step.shift_us), "at": rfc3339(second_floor(self._step.at_us))},
         )
 
     def _end(self, outcome: str, source: str | None, accept: bool = True) -> None:
@@ -248,7 +249,3 @@ def shift_text(shift_us: int) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit} {way}"
     return f"{seconds:.0f} s {way}"
-
-
-def _whole(us: int) -> int:
-    return us // SECOND_US * SECOND_US

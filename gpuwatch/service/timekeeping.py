@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, rfc3339
+from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, day_floor, rfc3339, second_floor
 from gpuwatch.core.errors import TimeNotConfirmed
 from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.quality import clock_history
@@ -97,7 +97,7 @@ class Timekeeping:
         if TOO_OLD in refused and not self.clock.confirmed() and self._kept(int(times[refused[TOO_OLD]].max())):
             self._hold(source, TOO_OLD, f"it has samples of {rfc3339(int(times[refused[TOO_OLD]].max()))}")
         if RETIRED in refused:
-            day_us = int(times[refused[RETIRED]].max()) // DAY_US * DAY_US
+            day_us = day_floor(int(times[refused[RETIRED]].max()))
             self._hold(
                 source,
                 RETIRED,
@@ -133,7 +133,7 @@ class Timekeeping:
                 self._held.popitem(last=False)
             if now_us - held.since_us > HELD_US_MAX[reason]:
                 return
-        own = rfc3339(self.clock.now_us() // SECOND_US * SECOND_US)
+        own = rfc3339(second_floor(self.clock.now_us()))
         fix = fix or (
             f"this server's clock shows {own}, and no source confirms that: check the clocks of server and sender "
             "(timedatectl)"

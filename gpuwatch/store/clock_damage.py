@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.clock import HOUR_US, day_floor
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import kept_from, retired_days
@@ -52,7 +52,7 @@ class Damage:
     @property
     def days(self) -> list[int]:
         """The days that were retired by mistake."""
-        return sorted({row["hour_us"] // DAY_US * DAY_US for row in self.retired})
+        return sorted({day_floor(row["hour_us"]) for row in self.retired})
 
     @property
     def lost(self) -> list[dict[str, Any]]:
@@ -123,4 +123,4 @@ def reopen(store: Store, cluster: str, hours: Sequence[int]) -> None:
 def _out_of_order(store: Store, retired: Sequence[dict[str, Any]]) -> bool:
     """Whether a newer day than a kept one is retired, or the newest of all: retention deletes the oldest day first."""
     oldest_kept_us = store.rows("store/retention/oldest_raw")[0]["day_us"]
-    return oldest_kept_us is None or int(retired[-1]["hour_us"]) // DAY_US * DAY_US > oldest_kept_us
+    return oldest_kept_us is None or day_floor(retired[-1]["hour_us"]) > oldest_kept_us

@@ -44,10 +44,3 @@ def test_each_package_runs_its_own_sql() -> None:
 
     assert len(found) > 100
     assert EXCEPTIONS == foreign
-
-
-def test_migrations_are_numbered_without_gaps_or_repeats() -> None:
-    """Of two migrations with the same number, only one would be applied."""
-    numbers = [int(path.name.split("_")[0]) for path in sorted((ROOT / "sql/schema").glob("*.sql"))]
-
-    assert list(range(1, len(numbers) + 1)) == numbers

@@ -13,7 +13,7 @@ from gpuwatch.billing.focus.columns import PLACES
 from gpuwatch.billing.focus.tables import month_of
 from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.repository import FINE, Periods
-from gpuwatch.core.clock import SECOND_US, Window, day_floor, rfc3339
+from gpuwatch.core.clock import SECOND_US, Window, day_floor, rfc3339, second_floor
 from gpuwatch.policy.policy import Policies
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -71,7 +71,7 @@ def corrections(rest: Rest) -> Records:
         if not _shown(rest, words) or line.cost_exact is None or line.currency is None:
             continue
         amount, seconds = _units(line.cost_exact), _units(line.gpu_seconds)
-        start_us = line.posted_us // SECOND_US * SECOND_US
+        start_us = second_floor(line.posted_us)
         held = words.get("team") not in (None, PLATFORM)
         record = {
             **_amounts(amount, line.currency),
@@ -123,7 +123,7 @@ def _difference(target: Mapping[Key, int], base: Mapping[Key, int]) -> list[tupl
 
 def _adjustment(key: Key, units: int, span: Window, reason: str, policy: str | None) -> dict[str, Any]:
     words, currency = dict(zip(CLASS, key, strict=False)), key[-1]
-    start_us = span.start_us // SECOND_US * SECOND_US
+    start_us = second_floor(span.start_us)
     # A charge lies within one month, which a week may not.
     end_us = min(-(-span.end_us // SECOND_US) * SECOND_US, month_of(start_us)[1])
     return {
