@@ -17,6 +17,7 @@ from gpuwatch.commands.shared import (
     DataOption,
     FormatOption,
     NewStateOption,
+    NewStoreOption,
     actor,
     moment_us,
     now_us,
@@ -57,6 +58,7 @@ def import_(
         int | None, typer.Option("--forget", metavar="ID", min=1, help="Take an import back; see gpuwatch imports.")
     ] = None,
     new_state: NewStateOption = False,
+    new_store: NewStoreOption = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -88,7 +90,11 @@ def import_(
         if note is not None:
             report = send_bills(note, kind, paths, step)
         else:
-            with opened(data, config, create=True, instead=STOP_FIRST, new_state=new_state) as (store, state, _):
+            with opened(data, config, create=True, instead=STOP_FIRST, new_state=new_state, new_store=new_store) as (
+                store,
+                state,
+                _,
+            ):
                 report = import_paths(
                     store,
                     state,
@@ -176,6 +182,7 @@ def analyze(
     detector: Annotated[list[str] | None, typer.Option("--detector", metavar="ID", help="Only these rules.")] = None,
     retain: Annotated[bool, typer.Option("--retain", help="Afterwards delete data past its retention.")] = False,
     new_state: NewStateOption = False,
+    new_store: NewStoreOption = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -187,7 +194,10 @@ def analyze(
     since_us, until_us = moment_us(since, "--since"), moment_us(until, "--until")
     if since_us is not None and until_us is not None:
         Window(since_us, until_us)
-    with opened(data, config, new_state=new_state) as (store, state, settings), progress("analyze") as step:
+    with (
+        opened(data, config, new_state=new_state, new_store=new_store) as (store, state, settings),
+        progress("analyze") as step,
+    ):
         report = run_analysis(
             store,
             state,

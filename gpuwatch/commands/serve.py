@@ -22,6 +22,7 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     DataOption,
     NewStateOption,
+    NewStoreOption,
     print_stderr,
     program,
     write,
@@ -55,6 +56,7 @@ def serve(
         bool, typer.Option("--check", help="Check the configuration, print what would run, and exit.")
     ] = False,
     new_state: NewStateOption = False,
+    new_store: NewStoreOption = False,
 ) -> None:
     """Run the service. Collectors, analysis, alerts, API and pages run in one process; SIGHUP reloads --config."""
     if data.exists() and not data.is_dir():
@@ -76,7 +78,13 @@ def serve(
         with private_umask():
             clock = context.find_root().obj
             service = Service.open(
-                data, plan.settings, plan, now_us=clock, new_state=new_state, uptime=machine_uptime()
+                data,
+                plan.settings,
+                plan,
+                now_us=clock,
+                new_state=new_state,
+                new_store=new_store,
+                uptime=machine_uptime(),
             )
             again.call = lambda: service.reload(lambda: read_again(config, os.environ))
             run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)

@@ -45,6 +45,12 @@ NewStateOption = Annotated[
         "--new-state", help="Go on with a new or another state (tokens, prices, policies) if the store's is lost."
     ),
 ]
+NewStoreOption = Annotated[
+    bool,
+    typer.Option(
+        "--new-store", help="Go on with a new or another store (measurements, ledger) if the state's is lost."
+    ),
+]
 WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
 WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 
@@ -88,11 +94,12 @@ def opened(
     create: bool = False,
     instead: str = "stop it, or use its API",
     new_state: bool = False,
+    new_store: bool = False,
 ) -> Iterator[tuple[Store, State, Settings]]:
-    """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, if its
-    state is missing or another one, or if a server holds it; `instead` is the advice for that case.
+    """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, if the
+    store or the state of a pair is missing or another one, or if a server holds it; `instead` is the advice for that case.
     """
-    from gpuwatch.state.pairing import open_state_of
+    from gpuwatch.state.pairing import check_store, open_state_of
     from gpuwatch.store.database import Store
     from gpuwatch.store.private_files import private_umask
 
@@ -100,6 +107,7 @@ def opened(
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
     with private_umask():
+        check_store(data, new_store)
         try:
             store = Store.open(
                 data,
@@ -112,7 +120,7 @@ def opened(
             if (note := lockfile.find(data)) is None:
                 raise
             raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
-        with store, open_state_of(store, data, new_state) as state:
+        with store, open_state_of(store, data, new_state, new_store) as state:
             if settings.detectors_dir is not None:
                 from gpuwatch.findings import custom_rules
 

@@ -50,7 +50,10 @@ def restore(source: Path, directory: Path, now_us: int, state_only: bool = False
             f"restore {directory}: {error.strerror or error}; make room, or check its permissions"
         ) from error
     if state_only:
-        with Store.open(directory, create=False) as store, open_state_of(store, directory, new_state=True):
+        with (
+            Store.open(directory, create=False) as store,
+            open_state_of(store, directory, new_state=True, new_store=True),
+        ):
             pass
     return kept
 

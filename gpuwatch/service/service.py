@@ -39,7 +39,7 @@ from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
-from gpuwatch.state.pairing import open_state_of
+from gpuwatch.state.pairing import check_store, open_state_of
 from gpuwatch.store.database import Store
 
 OPEN_ROWS_MAX = 1_000_000
@@ -139,13 +139,16 @@ class Service:
         now_us: Callable[[], int],
         live: bool = True,
         new_state: bool = False,
+        new_store: bool = False,
         uptime: Uptime | None = None,
     ) -> Service:
         """Opens store and state of a directory (None: in memory). `config` is a parsed configuration, or the other tables
-        of gpuwatch.toml. Steps of the clock are noticed by `uptime`. Raises UsageError with every problem, StoreError for a directory in use or without its state.
+        of gpuwatch.toml. Steps of the clock are noticed by `uptime`. Raises UsageError with every problem, StoreError for a directory in use, or without its store or state.
         """
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
+        if directory is not None:
+            check_store(directory, new_store)
         store = Store.open(
             directory,
             memory_limit=settings.memory_limit,
@@ -157,7 +160,7 @@ class Service:
         try:
             # An in-memory state would differ per thread, so use a temporary file.
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
-            state = open_state_of(store, directory, new_state) if directory else State.open(scratch or "")
+            state = open_state_of(store, directory, new_state, new_store) if directory else State.open(scratch or "")
             try:
                 return cls(store, state, plan, now_us, directory, live, scratch, uptime)
             except BaseException:

@@ -1,7 +1,7 @@
 """A store and its state, opened together and refused if they do not belong together.
 
-The store remembers the id of its state. An empty state in place of a lost one would drop tokens, prices and policies
-without a word, and let everybody on the machine in.
+Each remembers the id of the other. An empty state in place of a lost one would drop tokens, prices and policies without a
+word, and let everybody on the machine in. An empty store in place of a lost one would drop the ledger without a word.
 """
 
 from __future__ import annotations
@@ -16,35 +16,59 @@ from gpuwatch.state.sqlite_file import StateMissing
 from gpuwatch.store.database import FILE_NAME, Store, linked_state
 
 log = logging.getLogger(__name__)
+STORE = "store_id"
+"""The setting with the id of the store that belongs to a state."""
 
 
-def open_state_of(store: Store, directory: Path, new_state: bool = False) -> State:
+def check_store(directory: Path, new_store: bool = False) -> None:
+    """Call before a store is opened, which may create it. Raises StoreError if it is missing although the state of the
+    directory remembers one, unless `new_store` is set.
+    """
+    if new_store or (directory / FILE_NAME).exists():
+        return
+    try:
+        with State.open(directory, create=False) as state:
+            remembered = state.setting(STORE)
+    except StateMissing:
+        return
+    if remembered is not None:
+        raise _no_store(f"store {directory / FILE_NAME}: is missing, but the state remembers one", directory)
+
+
+def open_state_of(store: Store, directory: Path, new_state: bool = False, new_store: bool = False) -> State:
     """The state of an open store in a data directory. Creates it for a new store, or if `new_state` is set.
 
-    A store of an older version, which remembers no state, adopts the one it has. Raises StoreError if the state is
-    missing or another one; then it has created nothing.
+    Each of the two remembers the other. One of an older version, which remembers none, adopts the one it has, and so does
+    one whose process was killed before both were noted. Raises StoreError if the state is missing or another one, or if
+    the state remembers another store and neither `new_store` nor `new_state` is set; then it has created nothing.
     """
     linked = store.linked_state()
     try:
         state = State.open(directory, create=new_state or (linked is None and store.is_empty()))
     except StateMissing as error:
-        raise _refused(f"{error}, but the store had one", directory) from error
+        raise _no_state(f"{error}, but the store had one", directory) from error
     try:
         found = state.identity()
-        if linked == found:
-            if new_state:
-                log.warning(
-                    "--new-state has no effect: the state is the one that the store remembers; remove the option"
-                )
-            return state
-        if linked is not None and not new_state:
-            raise _refused(f"state {state.name}: is not the state that the store remembers", directory)
-        store.link_state(found)
-        if linked is not None:
-            log.warning("the store now uses another state, %s; check tokens, prices and policies", state.name)
+        if linked is not None and linked != found and not new_state:
+            raise _no_state(f"state {state.name}: is not the state that the store remembers", directory)
+        remembered, known = state.setting(STORE), store.identity()
+        if remembered is not None and remembered != known and not (new_store or new_state):
+            raise _no_store(f"store {directory / FILE_NAME}: is not the store that the state remembers", directory)
+        if linked != found:
+            store.link_state(found)
+        if remembered != known:
+            state.note(STORE, known)
     except BaseException:
         state.close()
         raise
+    if new_state and linked == found:
+        log.warning("--new-state has no effect: the state is the one that the store remembers; remove the option")
+    elif linked not in (None, found):
+        log.warning("the store now uses another state, %s; check tokens, prices and policies", state.name)
+    if new_store and remembered in (None, known):
+        log.warning("--new-store has no effect: the store is the one that the state remembers; remove the option")
+    elif remembered not in (None, known):
+        log.warning("the state now belongs to another store; what only the former one had is not in it")
     return state
 
 
@@ -59,17 +83,25 @@ def open_state_only(directory: Path) -> State:
     try:
         state = State.open(directory, create=not exists)
     except StateMissing as error:
-        raise _refused(f"{error}, but there is a store", directory) from error
+        raise _no_state(f"{error}, but there is a store", directory) from error
     if linked is not None and linked != state.identity():
         state.close()
-        raise _refused(f"state {state.name}: is not the state that the store remembers", directory)
+        raise _no_state(f"state {state.name}: is not the state that the store remembers", directory)
     return state
 
 
-def _refused(problem: str, directory: Path) -> StoreError:
+def _no_state(problem: str, directory: Path) -> StoreError:
     where = quote(str(directory))
     return StoreError(
         f"{problem}. Without it there are no tokens, prices and policies. Restore it from a backup "
         f"(gpuwatch restore BACKUP --state-only --data {where}), or start with what is there: "
         f"gpuwatch serve --new-state --data {where}"
+    )
+
+
+def _no_store(problem: str, directory: Path) -> StoreError:
+    where = quote(str(directory))
+    return StoreError(
+        f"{problem}. Without it the measurements and the ledger are lost. Restore both from a backup "
+        f"(gpuwatch restore BACKUP --data {where}), or go on without them: gpuwatch serve --new-store --data {where}"
     )

@@ -88,6 +88,10 @@ class Store(Connection):
                 raise
         return store
 
+    def identity(self) -> str:
+        """The random id of this store. Copies of it have the same."""
+        return str(self.sql("select id from store_identity")[0][0])
+
     # The state that belongs to it ------------------------------------------------------------------------------
 
     def linked_state(self) -> str | None:

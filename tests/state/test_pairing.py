@@ -1,4 +1,4 @@
-"""A store and its state: a lost or foreign state is refused before it lets anybody in."""
+"""A store and its state: a lost or foreign one of the two is refused before it lets anybody in or drops the books."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.service.restore import restore
 from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 from gpuwatch.state import FILE, State
-from gpuwatch.state.pairing import open_state_of, open_state_only
+from gpuwatch.state.pairing import STORE, open_state_of, open_state_only
 from gpuwatch.state.tokens import Tokens
 from gpuwatch.store.database import FILE_NAME, Store
 from tests.worlds.world import Gpu, World, minutes, samples
@@ -118,6 +118,93 @@ def test_new_state_goes_on_without(data: Path) -> None:
     service.stop()
 
     assert [] == tokens(data)
+
+
+def lose_store(directory: Path) -> None:
+    for path in directory.glob(f"{FILE_NAME}*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["chargeback", "--window", "2026-11-01,2026-11-02"], id="chargeback"),
+        pytest.param(["analyze"], id="analyze"),
+        pytest.param(["import", "sacct", __file__], id="import"),
+        pytest.param(["serve", "--port", "0"], id="serve"),
+    ],
+)
+@pytest.mark.parametrize("how", ["lost", "another"])
+def test_a_lost_or_foreign_store_is_refused(
+    data: Path, tmp_path: Path, how: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose_store(data)
+    if how == "another":
+        with Store.open(tmp_path / "other"):
+            pass
+        shutil.copy(tmp_path / "other" / FILE_NAME, data / FILE_NAME)
+
+    assert 3 == run([*words, "--data", str(data)])
+    message = capsys.readouterr().err
+    assert ("gpuwatch restore" in message, "--new-store" in message, 1) == (True, True, message.count("\n"))
+    assert (how == "another") == (data / FILE_NAME).exists()
+
+
+def test_new_store_goes_on_without(data: Path, tmp_path: Path) -> None:
+    with Store.open(data) as store, open_state_of(store, data) as state:
+        backup(store, state, tmp_path / "copy")
+    lose_store(data)
+    with pytest.raises(StoreError, match="--new-store"):
+        Service.open(data, Settings(), {}, now_us=lambda: 0, live=False)
+    Service.open(data, Settings(), {}, now_us=lambda: 0, live=False, new_store=True).stop()
+
+    assert ["robot"] == tokens(data)
+    restore(tmp_path / "copy", data, 0)
+    assert ["robot"] == tokens(data)
+
+
+def test_the_backup_is_a_way_out_of_a_lost_store(data: Path, tmp_path: Path) -> None:
+    with Store.open(data) as store, open_state_of(store, data) as state:
+        backup(store, state, tmp_path / "copy")
+    lose_store(data)
+    restore(tmp_path / "copy", data, 0)
+
+    with Store.open(data) as store:
+        assert not store.is_empty()
+    assert ["robot"] == tokens(data)
+
+
+@pytest.mark.parametrize("killed", ["before the state", "before the store knows", "before the state knows"])
+def test_a_kill_while_the_two_are_made_locks_nobody_out(tmp_path: Path, killed: str) -> None:
+    with Store.open(tmp_path) as store:
+        if killed != "before the state":
+            with State.open(tmp_path) as state:
+                if killed == "before the state knows":
+                    store.link_state(state.identity())
+
+    for _ in range(2):
+        with Store.open(tmp_path) as store, open_state_of(store, tmp_path) as state:
+            assert (store.linked_state(), state.setting(STORE)) == (state.identity(), store.identity())
+
+
+def test_a_kill_while_a_new_store_is_made_leaves_the_way_out(data: Path) -> None:
+    lose_store(data)
+    Store.open(data).close()
+    with pytest.raises(StoreError, match="--new-store"):
+        tokens(data)
+    with Store.open(data) as store, open_state_of(store, data, new_store=True):
+        pass
+
+    assert ["robot"] == tokens(data)
+
+
+def test_a_pair_of_an_older_version_remembers_its_store_from_now_on(data: Path) -> None:
+    with State.open(data) as state:
+        state.note(STORE, None)
+    assert ["robot"] == tokens(data)
+    lose_store(data)
+
+    assert 3 == run(["analyze", "--data", str(data)])
 
 
 def test_a_backup_is_restored_as_a_pair(data: Path, tmp_path: Path) -> None:
