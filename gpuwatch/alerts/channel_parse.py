@@ -15,6 +15,7 @@ from gpuwatch.alerts.delivery.email_server import Mail, mail_of
 from gpuwatch.alerts.kind import DEFAULT_KIND, ChannelKind, ContinuousKind, channel_kinds
 from gpuwatch.alerts.option_parse import more_of
 from gpuwatch.alerts.timing import SEVERITIES, Timing, timing_of
+from gpuwatch.core import option_names
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.names import hidden_character
 
@@ -41,6 +42,8 @@ _NESTED = {"mail", "timing", "more"}
 _FIELDS = set(Channel.__dataclass_fields__) - _NESTED | set(Timing.__dataclass_fields__) | set(MORE)
 _IGNORED = {"url_hint", "status", "origin", "password_set", "signing_secret_set", "authorization_set"}
 """Fields that GET adds: a channel may be sent back as it was received."""
+_TABLE = "[[channel]]"
+option_names.note(_TABLE, {*_FIELDS - _IGNORED, *MAIL_FIELDS, *SECRETS, *(f"{name}_file" for name in SECRETS)})
 
 
 class _Fields:
@@ -143,7 +146,7 @@ def _read(
         problems.append("severity_max must not be below severity_min")
     if url is not None and "url" in fields.item and mail is None:
         problems += _refused(channel.url, guard)
-    problems += _unknown(fields.item)
+    problems += _unknown(fields.item, origin == "file")
     return channel
 
 
@@ -206,9 +209,14 @@ def _refused(url: str, guard: Guard) -> list[str]:
     return []
 
 
-def _unknown(item: Mapping[str, Any]) -> list[str]:
-    known = ", ".join(sorted(_FIELDS - _IGNORED))
-    return [f"{key[:MAX_TEXT]} is not known; known: {known}" for key in item if key not in _FIELDS | _IGNORED]
+def _unknown(item: Mapping[str, Any], in_file: bool) -> list[str]:
+    """Fields that a channel does not have. In gpuwatch.toml, a setting of another table names that table."""
+    known = f"known: {', '.join(sorted(_FIELDS - _IGNORED))}"
+    return [
+        f"{key[:MAX_TEXT]} is not known; {(option_names.belongs(key, _TABLE) if in_file else None) or known}"
+        for key in item
+        if key not in _FIELDS | _IGNORED
+    ]
 
 
 def _with_secrets(table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -18,6 +18,7 @@ from gpuwatch.alerts.channel_parse import from_config
 from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.alerts.outbox.deliver import Deliverer
 from gpuwatch.alerts.repository import Channels
+from gpuwatch.core import option_names
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import SourceUnreachable, UsageError
 from gpuwatch.findings import read as findings_read
@@ -199,15 +200,23 @@ class AlertConfig:
     channels: list[Channel]
 
 
+_TABLE, _ALLOW = "[alerts]", "allow_private"
+option_names.note(_TABLE, [_ALLOW])
+
+
 def configured(config: Mapping[str, Any]) -> AlertConfig:
     """Parses [alerts] and [[channel]]. Raises one UsageError with every problem."""
     problems: list[str] = []
     alerts = config.get("alerts", {})
-    allow = alerts.get("allow_private", []) if isinstance(alerts, Mapping) else None
-    if not isinstance(alerts, Mapping) or set(alerts) - {"allow_private"}:
-        problems.append("[alerts] has one setting: allow_private, a list of hosts and networks")
+    allow = alerts.get(_ALLOW, []) if isinstance(alerts, Mapping) else None
+    only = f"{_TABLE} has one setting: {_ALLOW}, a list of hosts and networks"
+    if not isinstance(alerts, Mapping):
+        problems.append(only)
+    else:
+        homes = {name: option_names.belongs(name, _TABLE) for name in alerts if name != _ALLOW}
+        problems += [f"{_TABLE} {name}: {home}" if home else only for name, home in homes.items()]
     if not isinstance(allow, list) or not all(isinstance(entry, str) for entry in allow):
-        problems.append("[alerts] allow_private is not a list of hosts and networks")
+        problems.append(f"{_TABLE} {_ALLOW} is not a list of hosts and networks")
         allow = []
     try:
         guard = Guard.of(allow)
