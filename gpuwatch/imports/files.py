@@ -203,7 +203,7 @@ def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportRep
                         stored += appended
                 if finished and not file.known and file.identity is not None:
                     facts.size = file.size
-                    _record(store, file.identity, facts, file.rejects, now_us)
+                    _record(store, file.identity, facts, file.rejects, report, now_us)
                     run.gave(file.identity.file_id)
             report.records, stored = report.records + stored, 0
     finally:
@@ -225,8 +225,12 @@ def is_bill_file(batch: Records | Points) -> bool:
     return isinstance(batch, Records) and batch.table == "bill_file"
 
 
-def _record(store: Store, file: FileIdentity, facts: Facts, rejects: Rejects, now_us: int) -> None:
-    """Notes a file that was read to its end. What it gave before with other options goes."""
+def _record(
+    store: Store, file: FileIdentity, facts: Facts, rejects: Rejects, report: ImportReport, now_us: int
+) -> None:
+    """Notes a file that was read to its end. What it gave before with other options goes, and so do readings of its Slurm
+    jobs in a wrong time zone.
+    """
     if (file.digest, file.kind, file.cluster) in _incomplete(store):
         key = {"digest": file.digest, "kind": file.kind, "cluster": file.cluster}
         store.sql("delete from import_file where digest = $digest and kind = $kind and cluster = $cluster", **key)
@@ -238,6 +242,11 @@ def _record(store: Store, file: FileIdentity, facts: Facts, rejects: Rejects, no
         store.append(batch)
     if rejects.naive_times:
         store.run("imports/read_again", file_id=file.file_id)
+    if facts.slurm and (misread := store.run("imports/exact_reading", file_id=file.file_id)):
+        report.notes.append(
+            f"{facts.path}: {misread} Slurm jobs are also in another import, one with exact times and one with local times read in "
+            "a wrong time zone; the exact times are used (gpuwatch imports shows which import was replaced)"
+        )
 
 
 def _repeated(file: FileIdentity, known: KnownFiles, report: ImportReport, part: Part) -> list[int]:

@@ -11,7 +11,20 @@ from gpuwatch.store.connection import Connection
 from gpuwatch.store.database import Store
 from gpuwatch.store.withdraw import withdraw
 
-COLUMNS = ("id", "imported_at", "kind", "path", "cluster", "timezone", "files", "records", "rejected", "state")
+COLUMNS = (
+    "id",
+    "imported_at",
+    "kind",
+    "path",
+    "cluster",
+    "timezone",
+    "files",
+    "records",
+    "rejected",
+    "replaced",
+    "replaced_by",
+    "state",
+)
 FORGOTTEN = ("id", "path", "files", "kept_files", "records")
 """What was taken back; `kept_files` were given by another import too."""
 COMPLETE, INTERRUPTED, FIXED = "complete", "interrupted", "not removable"
@@ -35,6 +48,8 @@ def imports(store: Connection) -> list[dict[str, Any]]:
             "files": row["files"],
             "records": row["records"],
             "rejected": row["rejected"],
+            "replaced": row["replaced"],
+            "replaced_by": row["replaced_by"],
             "state": FIXED if row["untraced"] else COMPLETE if row["finished"] else INTERRUPTED,
         }
         for row in store.rows("imports/listing")
@@ -72,4 +87,5 @@ def forget_files(store: Connection, file_ids: Sequence[int], what: str) -> int:
     removed = withdraw(store, file_ids, what)
     bills = store.rows("imports/bill_lines", files=file_ids)[0]["lines"]
     store.run("imports/forget", files=file_ids)
+    store.run("imports/exact_reading", file_id=None)
     return removed + int(bills)

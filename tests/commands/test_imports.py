@@ -43,6 +43,8 @@ def test_an_import_is_listed_and_taken_back(tmp_path: Path, capsys: Capture) -> 
         "files": 1,
         "records": 2,
         "rejected": 0,
+        "replaced": 0,
+        "replaced_by": None,
         "state": "complete",
     } == {name: value for name, value in item.items() if name != "imported_at"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -234,6 +235,84 @@ def test_a_job_in_another_zone_replaces_the_earlier_reading(
     desk.forget(2)
 
     assert before == desk.rows(RECORDS)
+
+
+def exact(path: Path, *jobs: tuple[int, int, int], pending: bool = False) -> Path:
+    """The jobs of sacct() as `sacct --json` has them, with exact times."""
+    count = {"type": "gres", "name": "gpu", "id": 1001, "count": 2}
+    found = [
+        {
+            "job_id": job,
+            "name": "j",
+            "user": "ann",
+            "account": "acc",
+            "partition": "p",
+            "nodes": "n1",
+            "allocation_nodes": 1,
+            "state": {"current": ["COMPLETED"], "reason": "None"},
+            "time": {
+                "submission": us(start * HOUR) // 10**6,
+                "start": us(start * HOUR) // 10**6,
+                "end": us(end * HOUR) // 10**6,
+                "elapsed": (end - start) * HOUR,
+            },
+            "tres": {"allocated": [count], "requested": [count]},
+        }
+        for job, start, end in jobs
+    ]
+    path.write_text(json.dumps({"meta": {}, "jobs": found, "errors": []}))
+    return path
+
+
+@pytest.mark.parametrize("first", ["local", "exact"])
+def test_exact_times_replace_those_read_in_a_wrong_zone(desk: Desk, other: Desk, tmp_path: Path, first: str) -> None:
+    """Whichever came first. The clocks of the site are five hours ahead, and job 3 is in one export only."""
+    local = sacct(tmp_path / "a.txt", (1, 5, 7), (2, 8, 10), (3, 20, 22))
+    json_file = exact(tmp_path / "b.json", (1, 0, 2), (2, 3, 5))
+    for one in (desk, other):
+        one.load("openmetrics", metrics(tmp_path / "a.prom", 0, 6))
+    loads = [("sacct", local), ("slurm-json", json_file)]
+    reports = [desk.load(kind, file) for kind, file in (loads if first == "local" else reversed(loads))]
+    other.load("sacct", sacct(tmp_path / "c.txt", (3, 20, 22)))
+    other.load("slurm-json", json_file)
+
+    tables = ("charges", *COMPUTED, *RECORDS, "sample")
+    computed, expected = desk.books(), other.books()
+    assert {name: expected[name] for name in tables} == {name: computed[name] for name in tables}
+    assert ["2 Slurm jobs are also in another import" in note for note in reports[1].notes[:1]] == [True]
+    wrong, right = (2, 3) if first == "local" else (3, 2)
+    assert {wrong: (2, right), right: (0, None)} == {
+        one["id"]: (one["replaced"], one["replaced_by"]) for one in imports(desk.store) if one["id"] != 1
+    }
+
+    desk.load("slurm-json", exact(tmp_path / "d.json", (1, 0, 2), (4, 0, 1)))
+    desk.forget(right)
+    assert ["1", "2", "3", "4"] == [row[0] for row in desk.store.sql("select job_id from claim order by all")]
+    desk.forget(4)
+    assert ["1", "2", "3"] == [row[0] for row in desk.store.sql("select job_id from claim order by all")]
+
+
+def test_runs_that_only_look_shifted_are_not_replaced(desk: Desk, tmp_path: Path) -> None:
+    """A cron job of Slurm keeps its id; a run of another length, further away, between quarters or of a file whose zone was
+    right is another run.
+    """
+    desk.load("sacct", sacct(tmp_path / "a.txt", (1, 0, 2), (1, 5, 7), (2, 0, 1), (3, 0, 2), (4, 0, 2), (5, 0, 2)))
+    before = desk.rows(("claim",))
+    desk.load("slurm-json", exact(tmp_path / "b.json", (1, 5, 7)))  # agrees with a run of the file
+    desk.load("slurm-json", exact(tmp_path / "c.json", (2, 5, 7)))
+    desk.load("slurm-json", exact(tmp_path / "d.json", (3, 27, 29)))
+    desk.load("slurm-json", exact(tmp_path / "e.json", (4, 1, 3)), cluster="c2")
+    desk.forget(5)
+    odd = json.loads(exact(tmp_path / "f.json", (5, 5, 7)).read_text())
+    odd["jobs"][0]["time"]["submission"] -= 60
+    (tmp_path / "f.json").write_text(json.dumps(odd))
+    desk.load("slurm-json", tmp_path / "f.json")
+
+    for import_id in desk.ids():
+        if import_id != 1:
+            desk.forget(import_id)
+            assert 0 == desk.rows(("replaced_claim",))["replaced_claim"][0]
+    assert before == desk.rows(("claim",))
 
 
 def scontrol(job: int, start: int, end: int) -> str:

@@ -9,7 +9,8 @@ from gpuwatch.api.schema.common import Shape, Time
 
 class Import(Shape):
     """An import: one command, upload or backfill. `cluster` and `timezone` are null if its files differ in them or have
-    no naive times.
+    no naive times. `replaced` counts its records that the import `replaced_by` (the newest of several) reads in another time
+    zone or has with exact times; they do not count until that import is taken back.
     """
 
     id: int
@@ -21,6 +22,8 @@ class Import(Shape):
     files: int
     records: int
     rejected: int
+    replaced: int
+    replaced_by: int | None
     state: Literal["complete", "interrupted", "not removable"]
 
 
