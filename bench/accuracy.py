@@ -166,13 +166,21 @@ def _measured(folder: Path, seed: int, variant: Variant, wanted: str, days: floa
     finally:
         store.close()
         state.close()
-    outcomes = compare(truth, findings)
+    outcomes = compare(judgeable(truth, variant.without), findings)
     return {
         "detectors": {name: outcome.__dict__ for name, outcome in sorted(outcomes.items())},
         "import_s": round(clocks[1] - clocks[0], 1),
         "analyze_s": round(clocks[2] - clocks[1], 1),
         "failed_rules": [*done.failed_rules, *map(str, read.unreadable)],
     }
+
+
+def judgeable(truth: dict[str, Any], without: Sequence[str]) -> dict[str, Any]:
+    """The truth of a fleet without some metrics: a decoy that only these could show is allowed either way."""
+    hidden = [case for case in truth["decoys"] if set(case["needs"]) & set(without)]
+    allowed = [{"detector": case["detector"], "subject": case["subject"]} for case in hidden]
+    decoys = [case for case in truth["decoys"] if case not in hidden]
+    return {**truth, "decoys": decoys, "allowed": [*truth["allowed"], *allowed]}
 
 
 def compare(truth: dict[str, Any], findings: Iterable[dict[str, Any]]) -> dict[str, Outcome]:

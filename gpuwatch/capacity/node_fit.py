@@ -21,19 +21,21 @@ class Place:
     pool: str | None
     models: frozenset[str]
     labels: Mapping[str, str] | None
-    """None: no scheduler's record describes it."""
+    """None: no record of Kubernetes describes it."""
     taints: tuple[tuple[str, str, str], ...]
+    elsewhere: bool = False
+    """Only other schedulers have a record of it, though Kubernetes' nodes are known: no pod can be placed there."""
 
 
 def place_of(row: Mapping[str, Any]) -> Place:
     """A row of capacity/node_fit."""
     labels = {HOST: row["place"]} | json_object(row["labels"]) if row["recorded"] else None
     taints = tuple((str(key), str(value), str(effect)) for key, value, effect in json.loads(row["taints"] or "[]"))
-    return Place(row["place"], row["pool"], frozenset(row["models"] or ()), labels, taints)
+    return Place(row["place"], row["pool"], frozenset(row["models"] or ()), labels, taints, row["elsewhere"])
 
 
 def fitting_places(rule: str | None, places: Iterable[Place]) -> list[Place]:
-    """Places that a request with such a rule (see collectors/kubernetes/node_rule.py) may use.
+    """Places that pods with such a rule (see collectors/kubernetes/node_rule.py) may use.
 
     A label that no place has is not recorded and does not count. A place without a record is not excluded.
     """
@@ -44,10 +46,13 @@ def fitting_places(rule: str | None, places: Iterable[Place]) -> list[Place]:
     return [
         place
         for place in found
-        if place.labels is None
-        or (
-            (not terms or any(_term_fits(term, place.labels, keys) for term in terms))
-            and all(_tolerated(taint, tolerations) for taint in place.taints)
+        if not place.elsewhere
+        and (
+            place.labels is None
+            or (
+                (not terms or any(_term_fits(term, place.labels, keys) for term in terms))
+                and all(_tolerated(taint, tolerations) for taint in place.taints)
+            )
         )
     ]
 

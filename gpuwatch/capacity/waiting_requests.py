@@ -68,8 +68,9 @@ class Wait:
 def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]:
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
-    A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit. One of another scheduler whose queue is no pool is left out
-    if several pools have suitable models: which of them its queue has is unknown.
+    A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit, but
+    not for nodes that only another scheduler has. One of another scheduler whose queue is no pool is left out if several pools
+    have suitable models: which of them its queue has is unknown.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)

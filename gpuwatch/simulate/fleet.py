@@ -21,7 +21,10 @@ WHOLE = -1
 
 @dataclass(frozen=True)
 class Device:
-    """A device that a job can hold: a whole GPU (gi = -1) or a MIG instance with a `share` of its GPU."""
+    """A device that a job can hold: a whole GPU (gi = -1) or a MIG instance with a `share` of its GPU.
+
+    It is in its slot during [since_s, until_s) of the window; None: to the end.
+    """
 
     node: str
     index: int
@@ -31,6 +34,8 @@ class Device:
     profile: str
     share: Fraction
     exported: bool
+    since_s: int = 0
+    until_s: int | None = None
 
     @property
     def id(self) -> str:

@@ -40,8 +40,8 @@ def nodes(fleet: Fleet, epoch: Epoch) -> str:
 
 
 def events(runs: Sequence[Run], epoch: Epoch) -> str:
-    """Scheduling events, one per pod."""
-    return listing([_event(run, epoch) for run in runs if run.scheduler == "kubernetes"])
+    """Scheduling events, one per pod whose events are kept."""
+    return listing([_event(run, epoch) for run in runs if run.scheduler == "kubernetes" and run.events_kept])
 
 
 def listing(items: list[Json]) -> str:
@@ -89,6 +89,7 @@ def _pod(run: Run, epoch: Epoch) -> Json:
         ],
         "restartPolicy": "Always" if run.controller in ("ReplicaSet", "StatefulSet") else "Never",
         "schedulerName": run.authority,
+        **run.placement,
     }
     if run.nodes:
         spec["nodeName"] = run.nodes[0]

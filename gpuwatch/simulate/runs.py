@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuwatch.simulate.fleet import Device
 from gpuwatch.simulate.loads import Course
@@ -63,6 +63,10 @@ class Run:
     factor: float = 1.0
     """Factor for the activity, power and traffic of its levels."""
     annotations: tuple[tuple[str, str], ...] = ()
+    placement: dict[str, object] = field(default_factory=dict, hash=False)
+    """Fields of a pod's spec that limit its nodes: nodeSelector, affinity, tolerations."""
+    events_kept: bool = True
+    """Whether the pod's events were still there when the cluster was dumped."""
 
     def held(self, window_s: int) -> tuple[int, int]:
         """[start, end) in seconds, within the window."""

@@ -20,6 +20,7 @@ NODE_CPUS = 128
 NODE_MEMORY_MB = 2_000_000
 LEAF_NODES = 4
 TIME_LIMIT_ROUND_S = 3600
+EXIT_CODES = {"FAILED": "1:0", "NODE_FAIL": "1:0", "OUT_OF_MEMORY": "0:125"}
 LAST_LOOK_S = 27
 """How long before the dump Slurm last evaluated a pending job."""
 SACCT = (
@@ -51,7 +52,7 @@ def sacct(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str])
                     "normal",
                     run.name,
                     state,
-                    "1:0" if run.state in ("FAILED", "NODE_FAIL") else "0:0",
+                    EXIT_CODES.get(run.state, "0:0"),
                     epoch.naive(run.submit_s),
                     epoch.naive(run.submit_s),
                     "Unknown" if run.start_s is None else epoch.naive(run.start_s),
@@ -216,13 +217,15 @@ def _job_block(run: Run, epoch: Epoch, gres: str) -> str:
     if run.nodes:
         lines.append(f"   JOB_GRES=gpu:{gres}:{run.gpus}")
     for node in run.nodes:
-        indexes = [device.index for device in run.devices if device.node == node]
+        indexes = sorted({device.index for device in run.devices if device.node == node})
         memory = len(indexes) * MEMORY_GB_A_GPU * 1024
         lines.append(
             f"     Nodes={node} CPU_IDs=0-{len(indexes) * CPUS_A_GPU - 1} Mem={memory} "
             f"GRES=gpu:{gres}:{len(indexes)}(IDX:{index_ranges(indexes)})"
         )
-    per_node = run.gpus if len(run.nodes) < 2 else max(sum(d.node == n for d in run.devices) for n in run.nodes)
+    per_node = (
+        run.gpus if len(run.nodes) < 2 else max(len({d.index for d in run.devices if d.node == n}) for n in run.nodes)
+    )
     lines += ["   Command=(null)", "   WorkDir=/home/" + user, f"   TresPerNode=gres:gpu:{gres}:{per_node}"]
     return "\n".join(lines) + "\n"
 

@@ -97,6 +97,16 @@ class Stage:
         )
         return self._nodes[-1]
 
+    def swap(self, old: Device, out_s: int, in_s: int) -> tuple[Device, Device]:
+        """Takes a GPU out of its slot at `out_s` and puts another in at `in_s`; both as whole samples. Returns both."""
+        at, node = next((at, node) for at, node in enumerate(self._nodes) if node.name == old.node)
+        spacing = self.step_s * node.every
+        out_s, in_s = (node.from_s + (second - node.from_s) // spacing * spacing for second in (out_s, in_s))
+        gone = replace(old, until_s=out_s)
+        new = replace(old, gpu=gpu_uuid(self.seed, f"{node.name}/new", old.index), since_s=in_s)
+        self._nodes[at] = replace(node, devices=(*(d for d in node.devices if d != old), gone, new))
+        return gone, new
+
     def patch(self, device: Device, code: str, start_s: int, end_s: int | None = None, **how: float) -> None:
         """Changes a reading of the GPU of a device; `scale`, `first` and `last` as Patch has them."""
         made = Patch(device.index, code, start_s, end_s, instance=-1 if device.gi == WHOLE else device.gi, **how)
@@ -227,6 +237,7 @@ class Stage:
         since_s: int | None = None,
         until_s: int | None = None,
         detector: str = "",
+        needs: tuple[str, ...] = (),
     ) -> Case:
         start, end, job_id, team, user = self._nodes[0].from_s, self.window_s, "", "", ""
         kind, subject = about if isinstance(about, tuple) else ("job", about.job_id)
@@ -235,7 +246,6 @@ class Stage:
             job_id, team, user = about.job_id, team_of(about.owner), about.owner.user
             devices = devices or about.devices
         low, high = start if since_s is None else since_s, end if until_s is None else until_s
-        open_end = high >= self.window_s
         return Case(
             detector or self.made.detector,
             shape,
@@ -247,11 +257,12 @@ class Stage:
             True,
             ((self.epoch.rfc3339(low), self.epoch.rfc3339(high)),),
             self.epoch.rfc3339(start),
-            None if open_end else self.epoch.rfc3339(end),
+            None if high >= self.window_s else self.epoch.rfc3339(end),
             why,
             kind,
             subject,
             self.made.name,
+            needs,
         )
 
     def _courses(

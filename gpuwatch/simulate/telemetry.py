@@ -74,6 +74,7 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
             load, exported, holdings = shared[-1].load, np.ones(steps, dtype=bool), shared[-1].holdings
         else:
             levels, exported, holdings = _levels(device, own, steps, step_s, first_s)
+            exported &= _in_slot(device, first_s + (np.arange(steps, dtype=np.float64) + 0.5) * step_s)
             load = _scaled(_noisy(levels, rng), holdings)
         share = load[LEVEL_FIELDS.index("power")] * float(device.share)
         power[device.gpu] = power.get(device.gpu, np.zeros(steps)) + share
@@ -87,6 +88,11 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
         reading.processes.update(sharing.processes)
     _patch(node, readings, first_s + (np.arange(steps, dtype=np.float64) + 0.5) * step_s)
     return readings
+
+
+def _in_slot(device: Device, seconds: Reals) -> NDArray[np.bool_]:
+    until = np.inf if device.until_s is None else device.until_s
+    return (seconds >= device.since_s) & (seconds < until)
 
 
 def _runs_by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:

@@ -59,6 +59,8 @@ class Case:
     subject_id: str = ""
     """The id of a subject that is not a job; empty: the job."""
     scene: str = ""
+    needs: tuple[str, ...] = ()
+    """Words in the names of metrics without which the case cannot be judged."""
 
     def plain(self) -> dict[str, object]:
         """The JSON object."""
@@ -172,8 +174,10 @@ def fraction_text(value: Fraction) -> str:
 def _gpu_rows(fleet: Fleet, epoch: Epoch) -> list[dict[str, object]]:
     """One row per physical GPU: its capacity and the kind of evidence for it."""
     rows: dict[str, dict[str, object]] = {}
-    from_s = {node.name: node.from_s for node in fleet.nodes}
+    nodes = {node.name: node for node in fleet.nodes}
     for device in fleet.devices():
+        since = max(nodes[device.node].from_s, device.since_s)
+        until = epoch.window_s if device.until_s is None else device.until_s
         rows[device.gpu] = {
             "gpu": device.gpu,
             "node": device.node,
@@ -181,7 +185,7 @@ def _gpu_rows(fleet: Fleet, epoch: Epoch) -> list[dict[str, object]]:
             "gpu_model": device.model.name,
             "exported": device.exported,
             "evidence": "samples" if device.exported else "scheduler records of its node",
-            "capacity_gpu_seconds": decimal_text(Fraction(epoch.window_s - from_s[device.node])),
+            "capacity_gpu_seconds": decimal_text(Fraction(until - since)),
         }
     return list(rows.values())
 

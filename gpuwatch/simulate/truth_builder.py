@@ -24,6 +24,7 @@ POOL_KNOWN_S = 86_400
 """Pools that existed for a day: their way of paying may be reported as the more expensive one."""
 PAUSING = ("short-idle",)
 """Cases whose pauses could be those of checkpoints."""
+FAILED_WORK = "failed-work"
 FAILED_STATES = ("FAILED", "NODE_FAIL", "TIMEOUT")
 
 DIMENSIONS: dict[str, Callable[[Run], str]] = {
@@ -51,15 +52,16 @@ def build_truth(
 ) -> Truth:
     """Adds up held and unallocated time by owner and lists the cases; `labels` are those of scenes.
 
-    Every GPU is owned from its node's first second to the window's end: exported ones have samples half a step inside
-    both ends; the others have a run that starts with the window and one that is running when the records are dumped.
+    Every GPU is owned from its node's first second to the window's end, or while it is in its slot: exported ones have samples
+    half a step inside both ends; the others have a run that starts with the window and one that is running when the records are
+    dumped.
     """
     window = epoch.window_s
     by_model: dict[str, Amount] = defaultdict(Amount)
     for node in fleet.nodes:
-        whole = Amount(Fraction(window - node.from_s), price(card, node.model, node.from_s, window))
-        for _ in range(node.gpu_count):
-            by_model[node.model.name] += whole
+        for gpu in {device.gpu: device for device in node.devices}.values():
+            since, until = max(node.from_s, gpu.since_s), window if gpu.until_s is None else gpu.until_s
+            by_model[node.model.name] += Amount(Fraction(until - since), price(card, node.model, since, until))
     capacity = sum(by_model.values(), Amount())
     shared = {node.name for node in fleet.nodes if node.replicas > 1}
     divided = shares(runs, shared, window)
@@ -87,7 +89,7 @@ def build_truth(
         dict(by_model),
         (*planted, *labels.planted),
         (*decoys, *labels.decoys),
-        (*_allowed(fleet, runs, window), *labels.allowed),
+        (*_allowed(fleet, runs, window, labels), *labels.allowed),
     )
 
 
@@ -100,14 +102,15 @@ def _mig_remainder(fleet: Fleet, window: int, card: Sequence[Rate]) -> Amount:
     return remainder
 
 
-def _allowed(fleet: Fleet, runs: Sequence[Run], window: int) -> Iterator[Allowed]:
-    """Findings of detectors about ordinary work that are neither right nor wrong."""
+def _allowed(fleet: Fleet, runs: Sequence[Run], window: int, labels: Labels) -> Iterator[Allowed]:
+    """Findings of detectors about ordinary work that are neither right nor wrong; what a case decides is either."""
+    decided = {case.job_id for case in (*labels.planted, *labels.decoys) if case.detector == FAILED_WORK}
     for run in runs:
         if run.scenario in PAUSING:
             why = "it stops at regular times; whether to save is not to be seen"
             yield Allowed("checkpoint-stall", "job", run.job_id, why)
-        if run.state in FAILED_STATES:
-            yield Allowed("failed-work", "job", run.job_id, "it failed; whether its work is lost depends on its length")
+        if run.state in FAILED_STATES and run.job_id not in decided:
+            yield Allowed(FAILED_WORK, "job", run.job_id, "it failed; whether its work is lost depends on its length")
     pools = {node.pool: None for node in fleet.nodes if node.model is A100 and window - node.from_s >= POOL_KNOWN_S}
     for pool in pools:
         why = "reserved below its list price: which is cheaper depends on its use"
@@ -138,8 +141,12 @@ def _amount(run: Run, window: int, card: Sequence[Rate], divided: Divided) -> Am
         seconds = sum((part * (high - low) for low, high, part in parts), Fraction(0))
         return Amount(seconds, sum((part * price(card, model, low, high) for low, high, part in parts), Fraction(0)))
     start, end = run.held(window)
-    share = sum((device.share for device in run.devices), Fraction(0))
-    return Amount(share * (end - start), share * price(card, run.devices[0].model, start, end))
+    total = Amount()
+    for device in run.devices:
+        since, until = max(start, device.since_s), end if device.until_s is None else min(end, device.until_s)
+        cost = price(card, device.model, since, until)
+        total += Amount(device.share * (until - since), device.share * cost)
+    return total
 
 
 def _case(run: Run, epoch: Epoch, planted: bool) -> Case | None:

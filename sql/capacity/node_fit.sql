@@ -1,4 +1,5 @@
--- A row is a node or a GPU without one: its pool, its models, and what its scheduler's last record says of labels and taints.
+-- A row is a node or a GPU without one: its pool, its models, and what Kubernetes' last record says of labels and taints.
+-- elsewhere: only other schedulers have a record of it, and Kubernetes has records of its own nodes: no pod can be placed there.
 with last_record as (
     select
         node,
@@ -8,6 +9,11 @@ with last_record as (
     from node
     where cluster = $cluster and scheduler = 'kubernetes' and coalesce(observed_us, 0) < $until_us
     group by node
+),
+other_record as (
+    select distinct node
+    from node
+    where cluster = $cluster and scheduler <> 'kubernetes' and coalesce(observed_us, 0) < $until_us
 )
 select
     coalesce(d.node, d.gpu) as place,
@@ -15,9 +21,11 @@ select
     list(distinct d.model) filter (where d.model is not null) as models,
     any_value(r.labels) as labels,
     any_value(r.taints) as taints,
-    any_value(r.records) is not null as recorded
+    any_value(r.records) is not null as recorded,
+    any_value(r.records) is null and any_value(o.node) is not null and exists (from last_record) as elsewhere
 from device d
 left join last_record r on r.node = d.node
+left join other_record o on o.node = d.node
 where d.cluster = $cluster
 group by coalesce(d.node, d.gpu)
 order by place;

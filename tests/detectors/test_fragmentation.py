@@ -146,6 +146,22 @@ def test_a_pod_that_one_of_its_pools_could_take_is_not_starved(tmp_path: Path) -
     )  # fmt: skip
 
 
+def test_a_pod_does_not_wait_for_nodes_of_another_scheduler(tmp_path: Path) -> None:
+    """Pool b is Slurm's. The pod's own pool is full."""
+    message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+
+    def two_schedulers(w: World) -> None:
+        for name, held, scheduler in (("a1", 4, "kubernetes"), ("b1", 1, "slurm"), ("b2", 1, "slurm")):
+            node(w, name, 4, held)
+            tell(w, "node", scheduler=scheduler, node=name, observed_us=1, state="up", pool=name[0])
+
+    rule = {"terms": [[["nodepool", "In", ["a", "c"]]]]}
+    assert [] == judged(
+        tmp_path, two_schedulers,
+        lambda w: waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES, message=message, node_rule=rule),
+    )  # fmt: skip
+
+
 def ruled(w: World, rule: dict[str, object], **node_columns: object) -> None:
     """Pool b has four free GPUs on one node, with some labels or taints; the pod that waits has a rule."""
     two_pools(w, held_b=0)

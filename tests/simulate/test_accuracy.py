@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.accuracy import Outcome, compare
+from bench.accuracy import Outcome, compare, judgeable
 from bench.reports.accuracy import Counts, report, wilson
 
 HOURS = [f"2026-11-09T{hour:02d}:00:00Z" for hour in range(24)]
@@ -81,6 +81,15 @@ def test_what_is_allowed_counts_neither_way() -> None:
     allowed = [{"detector": "straggler", "subject": {"kind": "job", "id": "7"}}]
 
     assert (0, 0, 0, 0, 0) == counts(compare(truth(allowed=allowed), [finding("a")])["straggler"])
+
+
+def test_a_decoy_that_a_missing_metric_hides_counts_neither_way() -> None:
+    hidden = case() | {"needs": ["SM_ACTIVE"]}
+    whole = truth(decoys=[hidden, case(subject="9") | {"needs": []}])
+
+    assert (0, 0, 1, 1, 0) == counts(compare(judgeable(whole, ()), [finding("a")])["straggler"])
+    assert (0, 0, 0, 0, 0) == counts(compare(judgeable(whole, ("SM_ACTIVE",)), [finding("a")])["straggler"])
+    assert 1 == compare(judgeable(whole, ("SM_ACTIVE",)), [])["straggler"].decoys
 
 
 def test_wilson_intervals_are_those_of_the_literature() -> None:

@@ -97,6 +97,11 @@ def test_gpus_of_scenes_count_within_the_fleet(world: tuple[Path, Truth]) -> Non
 def test_held_and_platform_are_the_capacity_exactly(world: tuple[Path, Truth]) -> None:
     _, truth = world
     owned = sum((truth.epoch.window_s - node.from_s) * node.gpu_count for node in truth.fleet.nodes)
+    [gone] = [device for device in truth.fleet.devices() if device.until_s is not None]
+    [new] = [device for device in truth.fleet.devices() if device.since_s]
+    assert gone.until_s is not None
+    assert (gone.node, gone.index) == (new.node, new.index)
+    owned -= new.since_s - gone.until_s
 
     assert owned == truth.capacity.gpu_seconds
     for group in truth.held.values():
@@ -211,6 +216,18 @@ def test_truth_file_has_subjects_and_what_is_allowed(world: tuple[Path, Truth]) 
     assert truth.plain() == told
     assert {"kind", "id"} == set(told["planted"][0]["subject"])
     assert {"detector", "subject", "why"} == set(told["allowed"][0])
+
+
+def test_a_waiting_pod_whose_events_are_gone_says_why_in_its_condition(world: tuple[Path, Truth]) -> None:
+    out, _ = world
+    items = json.loads((out / "k8s/pods.json").read_text())["items"]
+    events = {item["involvedObject"]["uid"] for item in json.loads((out / "k8s/events.json").read_text())["items"]}
+    [pod] = [item for item in items if item["metadata"]["name"].rpartition("-")[0].endswith("-either")]
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+    assert pod["metadata"]["uid"] not in events
+    assert 2 == len(required["nodeSelectorTerms"][0]["matchExpressions"][0]["values"])
+    assert "3 Insufficient nvidia.com/gpu" in pod["status"]["conditions"][0]["message"]
 
 
 def test_a_field_can_be_left_out_and_samples_lost(tmp_path: Path) -> None:

@@ -60,3 +60,18 @@ def application_errors(s: Stage) -> None:
     )
     for shape, device, why in cases:
         s.decoy(shape, why, ("gpu", device.gpu), devices=(device,))
+
+
+@scene(DETECTOR, "replaced", rank=3, gpus=8, hours=10)
+def replaced(s: Stage) -> None:
+    """A GPU falls off the bus, and half an hour later another is in its slot; the job on all eight goes on."""
+    node = s.node(A100, counters="health", leaf=s.tag)
+    gone, new = s.swap(node.devices[3], s.ago(5), s.ago(4.5))
+    s.patch(gone, "xid", s.ago(5.2), s.ago(5), first=79, last=79)
+    devices = (*node.devices[:3], gone, *node.devices[4:], new)
+    job = s.job(devices, s.ago(9.5), None, "train-lean", gpus=len(node.devices))
+    s.plant("off-the-bus-and-replaced", "XID 79, then another GPU in its slot", ("gpu", gone.gpu), devices=(gone,),
+            since_s=s.ago(5.2), until_s=s.ago(4.5))  # fmt: skip
+    s.decoy("its-successor", "the new GPU is healthy", ("gpu", new.gpu), devices=(new,))
+    s.decoy("replaced", "the silent GPU is no longer in its slot", job, detector="blind-spot")
+    s.decoy("replaced", "all GPUs that it had worked", job, detector="idle-hoarding")

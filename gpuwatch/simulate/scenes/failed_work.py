@@ -7,6 +7,7 @@ from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "failed-work"
+MINUTE = 60
 SAVES = ("gpuwatch.io/checkpoint-minutes", "30")
 
 
@@ -44,3 +45,34 @@ def out_of_memory_pod(s: Stage) -> None:
     server = s.pod(node.devices[4:], s.ago(19), s.ago(1), "train-lean", "answers", state="FAILED",
                    labels=(("gpuwatch.io/workload-class", "serving"),))  # fmt: skip
     s.decoy("server", "its requests were answered", server)
+
+
+@scene(DETECTOR, "tries-again", rank=3, gpus=8, hours=24)
+def tries_again(s: Stage) -> None:
+    """A time limit that loses a day, a job that runs out of memory again and again, and what looks like them."""
+    one, two = s.node(A100, gpus=4, leaf=s.tag, every=2), s.node(A100, gpus=4, leaf=s.tag, every=2)
+    limit = s.job(one.devices[:1], s.ago(23.5), s.ago(2.5), "train-lean", "simulate", state="TIMEOUT")
+    s.plant("time-limit", "21 hours, then its time limit, and nothing goes on from it", limit)
+    number = int(limit.number) + 50
+    tried = [
+        s.job(one.devices[1:3], s.ago(start), s.ago(end), "train-lean", "embed", state=state, number=number)
+        for start, end, state in (
+            (22, 19.5, "OUT_OF_MEMORY"),
+            (19.3, 16.8, "OUT_OF_MEMORY"),
+            (16.6, 13.9, "OUT_OF_MEMORY"),
+            (13.7, 4, "COMPLETED"),
+        )
+    ]
+    s.plant("out-of-memory-again", "three tries of five GPU-hours without memory", tried[0], until_s=s.ago(13.9))
+    once = s.job(one.devices[3:], s.ago(20), s.ago(14), "train-lean", "trial", state="OUT_OF_MEMORY")
+    s.decoy("once-without-memory", "six GPU-hours, once", once)
+    saves = s.labelled(SAVES)
+    broken = s.job(two.devices[:2], s.ago(23), s.ago(12), "train-lean", "tune", owner=saves, state="NODE_FAIL")
+    s.job(two.devices[:2], s.ago(11.8), s.ago(1.5), "train-lean", "tune", owner=saves)
+    s.decoy("node-failed-after-a-checkpoint", "half an hour lost at most, the rest was saved", broken)
+    often = (("train-lean", 40 * MINUTE), ("saving", 5 * MINUTE))
+    paused = s.job(two.devices[2:3], s.ago(22), s.ago(3), often, "label", state="FAILED")
+    s.decoy("saves-in-its-pauses", "saves every 45 minutes, as its pauses show", paused, needs=("SM_ACTIVE",))
+    s.allow("checkpoint-stall", paused, "five minutes of every 45 are for saving")
+    shell = s.job(two.devices[3:], s.ago(21), s.ago(5), "notebook", "jupyter", state="TIMEOUT")
+    s.decoy("session", "a session at its time limit", shell)
