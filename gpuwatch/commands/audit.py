@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.backfill import (
+    CaFileOption,
+    InsecureOption,
+    MatchOption,
+    PasswordFileOption,
+    TenantOption,
+    TokenFileOption,
+    UsernameOption,
+)
 from gpuwatch.commands.queries import NO
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
@@ -80,15 +89,13 @@ def audit(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the input.")
     ] = None,
-    match: Annotated[
-        str, typer.Option("--match", metavar="SELECTOR", help="With --prometheus: only series with these labels.")
-    ] = "",
-    bearer_token_file: Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")] = None,
-    username: Annotated[str, typer.Option("--username", metavar="U")] = "",
-    password_file: Annotated[Path | None, typer.Option("--password-file", metavar="F")] = None,
-    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="Tenant (X-Scope-OrgID) for Mimir.")] = "",
-    ca_file: Annotated[Path | None, typer.Option("--ca-file", metavar="F")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Do not verify TLS certificates.")] = False,
+    match: MatchOption = "",
+    bearer_token_file: TokenFileOption = None,
+    username: UsernameOption = "",
+    password_file: PasswordFileOption = None,
+    tenant: TenantOption = "",
+    ca_file: CaFileOption = None,
+    insecure: InsecureOption = False,
     paper: Annotated[
         str | None,
         typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
@@ -109,7 +116,7 @@ def audit(
     if paper not in (None, "a4", "letter"):
         raise UsageError(f"--paper {paper}: use a4 or letter")
     _one_source(bundle, url, data, since)
-    _writable(out)
+    writable(out)
     span = None if window is None else window_of(window, context)
     if bundle is not None:
         card, source = _of_bundle(context, bundle, cluster, span, config), f"the bundle {bundle.name or bundle}"
@@ -126,7 +133,7 @@ def audit(
     _answer(card, fail_on)
 
 
-def _writable(out: Path) -> None:
+def writable(out: Path) -> None:
     """Checks that the output can be written, before hours of work."""
     there = next(place for place in (out.absolute(), *out.absolute().parents) if place.exists())
     if not there.is_dir():

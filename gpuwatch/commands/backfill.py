@@ -27,6 +27,15 @@ from gpuwatch.output.listing import Listing, choose
 
 DEFAULT_CLUSTER = "default"
 _AGO = re.compile(r"([1-9]\d{0,5})([mhdw])")
+MatchOption = Annotated[
+    str, typer.Option("--match", metavar="SELECTOR", help="Only series with these labels: '{cluster=\"c1\"}'.")
+]
+TokenFileOption = Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")]
+UsernameOption = Annotated[str, typer.Option("--username", metavar="U")]
+PasswordFileOption = Annotated[Path | None, typer.Option("--password-file", metavar="F")]
+TenantOption = Annotated[str, typer.Option("--tenant", metavar="ID", help="Tenant (X-Scope-OrgID) for Mimir.")]
+CaFileOption = Annotated[Path | None, typer.Option("--ca-file", metavar="F")]
+InsecureOption = Annotated[bool, typer.Option("--insecure-skip-verify", help="Do not verify TLS certificates.")]
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -41,17 +50,15 @@ def backfill(
     cluster: Annotated[
         str, typer.Option("--cluster", metavar="NAME", help="Cluster name for the metrics.")
     ] = DEFAULT_CLUSTER,
-    match: Annotated[
-        str, typer.Option("--match", metavar="SELECTOR", help="Only series with these labels: '{cluster=\"c1\"}'.")
-    ] = "",
-    bearer_token_file: Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")] = None,
-    username: Annotated[str, typer.Option("--username", metavar="U")] = "",
-    password_file: Annotated[Path | None, typer.Option("--password-file", metavar="F")] = None,
-    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="Tenant (X-Scope-OrgID) for Mimir.")] = "",
-    ca_file: Annotated[Path | None, typer.Option("--ca-file", metavar="F")] = None,
+    match: MatchOption = "",
+    bearer_token_file: TokenFileOption = None,
+    username: UsernameOption = "",
+    password_file: PasswordFileOption = None,
+    tenant: TenantOption = "",
+    ca_file: CaFileOption = None,
     cert_file: Annotated[Path | None, typer.Option("--cert-file", metavar="F", help="Client certificate file.")] = None,
     key_file: Annotated[Path | None, typer.Option("--key-file", metavar="F", help="Client key file.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Do not verify TLS certificates.")] = False,
+    insecure: InsecureOption = False,
     timeout_s: Annotated[float, typer.Option("--timeout", metavar="S", help="Seconds to wait for a response.")] = 120,
     max_samples: Annotated[
         int, typer.Option("--max-samples", metavar="N", help="Maximum samples per query.")

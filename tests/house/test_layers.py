@@ -11,7 +11,7 @@ from tests.house.source_tree import ROOT, SOURCES, below, imported, importers_of
 ROOMS = (
     ("core", "hardware", "settings", "store", "output", "state", "rules", "rates", "policy", "imports", "topology")
     + ("capacity", "ledger", "billing", "advisor", "detectors", "findings", "jobs", "analysis", "audit", "quality")
-    + ("report", "alerts", "reclaim", "service", "simulate", "api", "commands", "cli")
+    + ("report", "scan", "alerts", "reclaim", "service", "simulate", "api", "commands", "cli")
 )
 """Packages of gpuwatch/ in order: a module imports only from its own room and earlier ones."""
 COLLECTOR_ROOMS = (

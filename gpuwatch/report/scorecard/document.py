@@ -50,7 +50,7 @@ Json = Mapping[str, Any]
 
 def document(card: Json, source: str = "") -> Document:
     """The document of a scorecard. `source` names what was audited."""
-    sections = [*([_where(card)] if card["window"] else [])]
+    sections = [*([where_section(card)] if card["window"] else [])]
     sections += [layer_section(card, layer) for layer in card["layers"]]
     sections += [plan_section(card), unknown_section(card), method_section(card)]
     return Document(
@@ -86,14 +86,14 @@ def lead(card: Json) -> str:
         return f"There is no data{window}, so no layer has a grade. The list below shows what to do."
     if not Fraction(card["gpu_hours"]):
         return "The fleet owned no GPU time in this window."
-    sentence = _avoidable(card)
+    sentence = avoidable_sentence(card)
     top = next((layer for layer in card["layers"] if layer["id"] == card["costliest"]), None)
     if top is None:
         return f"{sentence} No finding shows which layer causes it."
     return f"{sentence} By its findings, {top['name'].lower()} costs the most: {_lost(card, top)}."
 
 
-def _avoidable(card: Json) -> str:
+def avoidable_sentence(card: Json) -> str:
     """The waste in a sentence; what was not measured comes first where that is most of the held time."""
     waste, currency = card["waste"], card["currency"]
     before = "" if waste["ratio"] is not None else f"{_mostly_unmeasured(card).capitalize()}. "
@@ -197,7 +197,7 @@ def _decimal(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
-def _where(card: Json) -> Section:
+def where_section(card: Json) -> Section:
     """The buckets of the ledger, with the total waste below."""
     parts, waste = _bucket_parts(card), card["waste"]
     places = report_text.places_of([_decimal(one["cost"]) for one in waste["buckets"]])

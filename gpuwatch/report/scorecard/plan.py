@@ -66,32 +66,36 @@ def unknown_section(card: Json) -> Section:
     return Section(f"Not evaluated: {count}", (Table(columns, tuple(rows), "plain"),), "quality")
 
 
+METHOD = (
+    (
+        "Avoidable",
+        "Waste: GPU time that was held but idle, waiting, or busy without work; free GPUs that no usual request fits; and work "
+        + "below the peak as far as findings claim it. Other free GPUs, work below the peak, unmeasured time and GPUs out of "
+        + "service are not waste.",
+    ),
+    (
+        "Cost of findings",
+        "The GPU time that a finding claims within the window, at the price of that device and hour. No microsecond "
+        + "is claimed twice. Its remedy saves at most that amount.",
+    ),
+    ("A month", "The cost in the window, scaled to 30 days. Not shown for windows shorter than one day."),
+    ("Savings", "From another GPU size, spot capacity, owning or renting. Savings are not waste and are in no total."),
+)
+"""Terms that the scorecard and the scan share."""
+
+
 def method_section(card: Json) -> Section:
-    terms = [
+    """How grades, waste, costs and the order of actions were computed."""
+    terms = (
         ("Grades", " ".join(card["rule"])),
-        (
-            "Avoidable",
-            "Waste: GPU time that was held but idle, waiting, or busy without work; free GPUs that no usual request fits; and work "
-            + "below the peak as far as findings claim it. Other free GPUs, work below the peak, unmeasured time and GPUs out of "
-            + "service are not waste.",
-        ),
-        (
-            "Cost of findings",
-            "The GPU time that a finding claims within the window, at the price of that device and hour. No microsecond "
-            + "is claimed twice. Its remedy saves at most that amount.",
-        ),
-        ("A month", "The cost in the window, scaled to 30 days. Not shown for windows shorter than one day."),
-        (
-            "Savings",
-            "From another GPU size, spot capacity, owning or renting. Savings are not waste and are in no total.",
-        ),
+        *METHOD,
         ("Effort", "hours: a setting, or a talk with the owner. days: a change to roll out. weeks: a project."),
         (
             "Order of actions",
             "Monthly cost, then severity. Decisions left to defaults come last: their cost is that of the findings they cause.",
         ),
-    ]
-    return Section("How this was computed", (Terms(tuple(terms)),), "how")
+    )
+    return Section("How this was computed", (Terms(terms),), "how")
 
 
 def left_out(card: Json) -> list[Block]:

@@ -1,0 +1,271 @@
+"""The `gpuwatch scan` command: where the money of a Prometheus server's or a bundle's fleet went, as a page to forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuwatch.commands.audit import writable
+from gpuwatch.commands.backfill import (
+    DEFAULT_CLUSTER,
+    CaFileOption,
+    InsecureOption,
+    MatchOption,
+    PasswordFileOption,
+    TenantOption,
+    TokenFileOption,
+    UsernameOption,
+)
+from gpuwatch.commands.registry import command
+from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
+from gpuwatch.commands.shared import (
+    ConfigOption,
+    FormatOption,
+    Step,
+    actor,
+    file_content,
+    now_us,
+    opened,
+    print_stderr,
+    program,
+    progress,
+    settings_of,
+    show,
+    write,
+)
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.output.listing import Listing, choose
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from gpuwatch.imports.files import ImportReport
+    from gpuwatch.scan.facts import Source
+    from gpuwatch.state import State
+    from gpuwatch.store.database import Store
+
+OUT = Path("gpuwatch-scan")
+COLUMNS = ("rank", "action", "ask", "cost_a_month", "currency", "gpu_hours", "findings", "remedy")
+SHOWN = ("rank", "action", "ask", "worth")
+RATES_BYTES_MAX = 10_000_000
+DAYS_MAX = 3660
+
+
+def scan(
+    context: typer.Context,
+    url: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="A server that scrapes dcgm-exporter.")
+    ] = None,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", metavar="DIR", help="A directory of metrics and scheduler dumps.")
+    ] = None,
+    days: Annotated[float, typer.Option("--days", metavar="D", help="Days of history.")] = 14,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Directory of the page, the PDF and the data.")
+    ] = OUT,
+    rates: Annotated[
+        Path | None, typer.Option("--rates", metavar="FILE", help="Your rates.csv; default: list prices.")
+    ] = None,
+    max_load: Annotated[
+        int, typer.Option("--max-load", metavar="N", min=1, max=16, help="Queries at a time on the Prometheus server.")
+    ] = 2,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the dashboard on the result.")] = False,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the data.")] = None,
+    match: MatchOption = "",
+    bearer_token_file: TokenFileOption = None,
+    username: UsernameOption = "",
+    password_file: PasswordFileOption = None,
+    tenant: TenantOption = "",
+    ca_file: CaFileOption = None,
+    insecure: InsecureOption = False,
+    host: HostOption = HOST,
+    port: PortOption = PORT,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Find the waste of a fleet in one command. Writes a page and a PDF to forward; nothing needs to be configured.
+
+    Example: gpuwatch scan --prometheus http://prometheus:9090
+    """
+    choose(form, True)
+    if (url is None) == (bundle is None):
+        raise UsageError("scan: give either --prometheus URL or --bundle DIR")
+    if not 0 < days <= DAYS_MAX:
+        raise UsageError(f"--days {days:g}: use more than 0 and at most {DAYS_MAX}")
+    if bundle is not None and not bundle.is_dir():
+        problem = "is a file" if bundle.exists() else "no such directory"
+        raise UnreadableInput(f"--bundle {bundle}: {problem}; a bundle is a directory")
+    writable(out)
+    bound = bind(host, port) if serve else None
+    files = {"bearer_token_file": bearer_token_file, "password_file": password_file, "ca_file": ca_file}
+    options: dict[str, Any] = {"url": url, "match": match, "username": username, "tenant": tenant}
+    options |= {"insecure_skip_verify": insecure}
+    options |= {name: str(path) for name, path in files.items() if path is not None}
+    since_us = now_us(context) - int(days * 86_400) * 1_000_000
+    data = out / "data"
+    with opened(data, config, create=True) as (store, state, settings), progress("scan") as step:
+        if bundle is not None:
+            report = _bundle(context, store, state, bundle, cluster, step)
+        else:
+            report = _prometheus(context, store, options, cluster, since_us, max_load, step)
+        prices = _priced(state, rates, now_us(context))
+        card = _analyzed(context, store, state, settings, days, step)
+        source = _source(store, state, bundle, url, prices, data)
+    if prices:  # the bundle's note that costs are missing is not true here
+        report.notes = [text for text in report.notes if "missing rates.csv" not in text]
+    _print_notes(report)
+    _write(card, source, out, settings_of(config).report_paper, form)
+    if bound is not None:
+        _serve(context, data, config, host, port, bound)
+
+
+def _bundle(
+    context: typer.Context, store: Store, state: State, bundle: Path, cluster: str | None, step: Step
+) -> ImportReport:
+    from gpuwatch.imports.files import import_paths
+
+    report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
+    if report.failed:
+        _print_notes(report)
+        raise UnreadableInput(f"--bundle {bundle}: no valid row was found; the reasons are above")
+    return report
+
+
+def _prometheus(
+    context: typer.Context,
+    store: Store,
+    options: Mapping[str, Any],
+    cluster: str | None,
+    since_us: int,
+    max_load: int,
+    step: Step,
+) -> ImportReport:
+    from gpuwatch.imports.backfill import backfill, plan_backfill
+    from gpuwatch.imports.history import open_history
+
+    at_us, named = now_us(context), cluster or DEFAULT_CLUSTER
+    history = open_history(options, named)
+    try:
+        plan = plan_backfill(history, since_us, at_us, at_us)
+        return backfill(store, history, plan, cluster=named, jobs=max_load, progress=step)
+    finally:
+        history.close()
+
+
+def _print_notes(report: ImportReport) -> None:
+    from gpuwatch.commands.data import print_report
+
+    print_report(report)
+
+
+def _priced(state: State, rates: Path | None, at_us: int) -> bool:
+    """Sets the prices: the given ones, else those already there, else list prices. True for list prices."""
+    from gpuwatch.core.model import Rejects
+    from gpuwatch.rates.card import parse_rates
+    from gpuwatch.rates.in_force import set_rates
+    from gpuwatch.rates.list_prices import list_prices
+    from gpuwatch.rates.repository import load_rates
+
+    if rates is not None:
+        rejects = Rejects()
+        given = parse_rates(file_content(rates, RATES_BYTES_MAX), str(rates), rejects)
+        if not given:
+            raise UnreadableInput(
+                f"--rates {rates}: no valid row; {'; '.join(list(rejects.counts)[:3]) or 'it is empty'}"
+            )
+        for reason, count in rejects.counts.items():
+            print_stderr(f"gpuwatch: --rates {rates}: left out {count}: {reason}")
+        set_rates(state, given, actor(), rates.name, at_us)
+    elif not load_rates(state):
+        set_rates(state, list_prices(), actor(), "list prices", at_us)
+    return set(load_rates(state)) == set(list_prices())
+
+
+def _analyzed(
+    context: typer.Context, store: Store, state: State, settings: Any, days: float, step: Step
+) -> dict[str, Any]:
+    """Analyzes what is new and returns the scan of the last `days` that are known."""
+    from gpuwatch.analysis.pipeline import analyze
+    from gpuwatch.audit.summary import whole_window
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.core.clock import Window
+    from gpuwatch.scan.facts import read_scan
+
+    at_us = now_us(context)
+    report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
+    for text in report.failed_rules:
+        print_stderr(f"gpuwatch: rule failed, the others ran: {text}")
+    price_all(store, state)
+    known = whole_window(store)
+    if known is not None:
+        known = Window(max(known.start_us, known.end_us - int(days * 86_400) * 1_000_000), known.end_us)
+    return read_scan(store, state, known, at_us)
+
+
+def _source(store: Store, state: State, bundle: Path | None, url: str | None, listed: bool, data: Path) -> Source:
+    from gpuwatch.rates.list_prices import SOURCE
+    from gpuwatch.scan.facts import Source, prices_used
+
+    where, name = quote(str(data)), program()
+    live = f"{name} serve --data {where}"
+    commands = [
+        ("Open the dashboard on this data", live),
+        ("Charges by team", f"{name} chargeback --data {where} --window 7d --by team,user"),
+        ("What lacks, and how to add it", f"{name} doctor --data {where}"),
+    ]
+    if url is not None:
+        commands.insert(
+            1,
+            (
+                "Read on every minute",
+                f'a [[prometheus]] table with url = "{url}" in gpuwatch.toml, then {live} --config gpuwatch.toml',
+            ),
+        )
+    shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
+    return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
+
+
+def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form: str | None) -> None:
+    """Writes the files and prints the headline and the actions."""
+    from gpuwatch.report import text as report_text
+    from gpuwatch.report.files import write as write_files
+    from gpuwatch.report.scorecard.plan import worth
+    from gpuwatch.scan.document import headline
+    from gpuwatch.scan.facts import top_actions
+    from gpuwatch.scan.files import files
+
+    written = [str(path) for path in write_files(files(card, source, paper), out)]
+    rows = [
+        {"action": one["title"], "worth": worth(one).replace(report_text.GAP, " ")}
+        | {
+            name: one.get(name)
+            for name in ("rank", "ask", "cost_a_month", "currency", "gpu_hours", "findings", "remedy")
+        }
+        for one in top_actions(card)
+    ]
+    prices = [f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []
+    unknown = [f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"][:3]]
+    foot = [headline(card).replace(report_text.GAP, " "), *prices, *unknown, f"Written: {', '.join(written)}"]
+    foot += [f"{purpose}: {line}" for purpose, line in source.commands[:1]]
+    extra = {"window": card["window"], "waste": card["waste"], "teams": card["teams"], "files": written}
+    show(Listing(COLUMNS, rows, extra, SHOWN, foot), form)
+
+
+def _serve(context: typer.Context, data: Path, config: Path | None, host: str, port: int, bound: socket | None) -> None:
+    """Serves the result until Ctrl-C."""
+    import os
+
+    from gpuwatch.service.config import load
+    from gpuwatch.service.service import Service
+    from gpuwatch.service.uptime import machine_uptime
+
+    plan = load(config, os.environ)
+    service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj, uptime=machine_uptime())
+    run(service, host, port, lambda url: write(f"\nOpen {url}  (Ctrl-C to stop)\n"), bound)
+
+
+command("scan", scan, place=15)

@@ -1,0 +1,218 @@
+"""A scan as a document: the waste in a sentence, where it went, whose it was, what to do, and what is not known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.core.clock import Window, parse_rfc3339
+from gpuwatch.ledger.measures import WORDS
+from gpuwatch.report import text as report_text
+from gpuwatch.report.document import (
+    SIZE,
+    Bar,
+    Block,
+    Card,
+    Cell,
+    Column,
+    Document,
+    Heading,
+    Numbers,
+    Row,
+    Section,
+    Table,
+    Terms,
+    Text,
+    row,
+)
+from gpuwatch.report.facts import PLATFORM, UNOWNED
+from gpuwatch.report.headlines import Headline
+from gpuwatch.report.html.markup import name, owner_name
+from gpuwatch.report.scorecard.document import avoidable_sentence, where_section
+from gpuwatch.report.scorecard.plan import METHOD, left_out, unknown_section, worth
+from gpuwatch.scan.facts import Source, top_actions
+
+FIRST = 3
+"""Actions before the first section."""
+TEAMS_MAX = 20
+MOST_SHARE = Fraction(1, 2)
+"""The headline names the teams that have at least this much of the waste, if they are few."""
+NAMED_MAX = 3
+OWNERS = {PLATFORM: "the platform (free GPUs that fit no request)", UNOWNED: "jobs without a team"}
+"""Whose waste it is, in the headline."""
+
+Json = Mapping[str, Any]
+
+
+def document(card: Json, source: Source) -> Document:
+    """The document of scan.facts.read_scan."""
+    sections = [where_section(card), _teams(card)] if card["window"] else []
+    sections += [_actions(card), unknown_section(card), _next(source), _method(source)]
+    return Document(
+        title="Where the GPU money went",
+        window=_window(card),
+        head=tuple(_head(card, source)),
+        sections=tuple(sections),
+        keywords=("GPU", "waste", "cost"),
+    )
+
+
+def headline(card: Json) -> str:
+    """The waste in a sentence, and the teams that have most of it."""
+    if card["window"] is None:
+        return "No GPU time was found in this window; the list below says what is missing."
+    if not Fraction(card["gpu_hours"]):
+        return "The fleet owned no GPU time in this window."
+    return f"{avoidable_sentence(card)} {_most_of_it(card)}".strip()
+
+
+def _most_of_it(card: Json) -> str:
+    """`63 % of it is with vision and nlp.`: at most NAMED_MAX teams; empty where the waste is spread, or not known by team."""
+    field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
+    parts = [(Fraction(one[field]), one["team"]) for one in card["teams"] if one[field] is not None]
+    if len(parts) < len(card["teams"]) or len(parts) < 2 or not (whole := sum(part for part, _ in parts)):
+        return ""
+    parts.sort(key=lambda part: (-part[0], part[1]))
+    named, sum_of_named = [], Fraction(0)
+    for part, team in parts[:NAMED_MAX]:
+        named.append(OWNERS.get(team) or owner_name(team))
+        sum_of_named += part
+        if sum_of_named >= MOST_SHARE * whole:
+            return f"{report_text.percent(sum_of_named / whole)} of it is with {_listed(named)}."
+    return ""
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _window(card: Json) -> str:
+    if card["window"] is None:
+        return "No data"
+    span = Window(parse_rfc3339(card["window"]["start"]), parse_rfc3339(card["window"]["end"]))
+    return f"{report_text.days(span)}, UTC"
+
+
+def _head(card: Json, source: Source) -> list[Block]:
+    prices = f" Priced at list prices: {source.prices}." if source.prices else ""
+    blocks: list[Block] = [
+        Text(f"{_window(card)}. Source: {source.name}.{prices}", "soft"),
+        Text(headline(card), "lead"),
+    ]
+    blocks.append(Numbers(tuple(_numbers(card))))
+    if first := [one for one in top_actions(card)[:FIRST] if one["kind"] != "decision"]:
+        blocks.append(Heading("Do first"))
+        blocks += [_card(action) for action in first]
+    return blocks + left_out(card)
+
+
+def _numbers(card: Json) -> list[Headline]:
+    waste, currency = card["waste"], card["currency"]
+    return [
+        _number("Cost of the GPUs", card["cost"], card["gpu_hours"], currency, "whole fleet, in this window"),
+        _number(WORDS["avoidable"], waste["cost"], waste["gpu_hours"], currency, _a_month(card)),
+        Headline(
+            "Measured part of held time",
+            report_text.percent(None if waste["measured_ratio"] is None else Fraction(str(waste["measured_ratio"]))),
+            str(waste["measured_ratio"]),
+            "the rest is not judged",
+        ),
+    ]
+
+
+def _number(label: str, cost: str | None, hours: str | None, currency: str | None, note: str) -> Headline:
+    if cost is not None and currency is not None:
+        return Headline(label, report_text.money(Decimal(cost), currency), f"{cost} {currency}", note)
+    if hours is None:
+        return Headline(label, report_text.MISSING, "not measured", note)
+    return Headline(label, report_text.hours(Fraction(hours)), f"{hours} GPU-hours", note)
+
+
+def _a_month(card: Json) -> str:
+    monthly = card["waste"]["cost_a_month"]
+    return "" if monthly is None else f"{report_text.money(Decimal(monthly), card['currency'])} a month"
+
+
+def _card(action: Json) -> Card:
+    count = f"{action['findings']:,} {'finding' if action['findings'] == 1 else 'findings'}"
+    largest = f"{name(action['largest'])}: " if action["largest"] else ""
+    summary = f"{count}, {action['open']:,} still open. The largest: {largest}{action['summary']}"
+    about = f"Ask {action['ask']} · {action['effort']} of work"
+    return Card(action["severity"] or "info", name(action["title"]), worth(action), summary, about, action["remedy"])
+
+
+def _teams(card: Json) -> Section:
+    """What each team held, and the avoidable part."""
+    priced = card["waste"]["cost"] is not None
+    field = "avoidable_cost" if priced else "avoidable_gpu_hours"
+    known = [Fraction(one[field]) for one in card["teams"] if one[field] is not None]
+    largest = max(known, default=Fraction(0))
+    rows = [_team_row(one, card["currency"], field, largest) for one in card["teams"][:TEAMS_MAX]]
+    columns = (
+        Column("Team", label=True, part=2.2),
+        Column("", chart=True, part=2),
+        Column(WORDS["avoidable"], number=True, part=1.2),
+        Column("Of its time", number=True, part=1),
+        Column("GPU-hours held", number=True, wide=True, part=1.3),
+        Column("Cost", number=True, wide=True, part=1.2),
+    )
+    blocks: list[Block] = [Table(columns, tuple(rows), "plain")]
+    if (more := len(card["teams"]) - len(rows)) > 0:
+        blocks.append(Text(f"{more} more are in scan.json.", "soft"))
+    return Section("Waste by team", tuple(blocks))
+
+
+def _team_row(one: Json, currency: str | None, field: str, largest: Fraction) -> Row:
+    lost = None if one[field] is None else Fraction(one[field])
+    bar = Cell(bar=Bar(SIZE, Fraction(0), lost / largest if lost and largest else Fraction(0)))
+    ratio = None if one["avoidable_ratio"] is None else Fraction(str(one["avoidable_ratio"]))
+    shown = _money(one["avoidable_cost"], currency) if field == "avoidable_cost" else _hours(one["avoidable_gpu_hours"])
+    share = "not measured" if ratio is None else report_text.percent(ratio)
+    return row([owner_name(one["team"]), bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
+
+
+def _money(cost: str | None, currency: str | None) -> str:
+    return report_text.NO_PRICE if cost is None else report_text.money(Decimal(cost), currency)
+
+
+def _hours(hours: str | None) -> str:
+    return report_text.MISSING if hours is None else report_text.count(Fraction(hours))
+
+
+def _actions(card: Json) -> Section:
+    """The top actions with their worth and whom to ask."""
+    acts = top_actions(card)
+    if not acts:
+        return Section("What to do: nothing was found", (Text("No finding needs action."), *left_out(card)))
+    rows = []
+    for action in acts:
+        decision = action["kind"] == "decision"
+        text = f"{'Decide: ' if decision else ''}{name(action['title'])}. {action['remedy']}"
+        rows.append(row([str(action["rank"]), text, action["ask"] or "the platform team", worth(action)]))
+    columns = (
+        Column("", number=True, part=0.4),
+        Column("Action", part=4.6),
+        Column("Ask", label=True, part=1.4),
+        Column("Worth", number=True, part=1.3),
+    )
+    title = f"What to do: the {'first ' if len(card['actions']) > len(acts) else ''}{len(acts)} actions"
+    return Section(title if len(acts) > 1 else "What to do", (Table(columns, tuple(rows), "plain"),))
+
+
+def _next(source: Source) -> Section:
+    return Section("Keep it running", (Terms(source.commands),))
+
+
+def _method(source: Source) -> Section:
+    terms = [*METHOD, ("Teams", "Named by team rules, else by Slurm account or Kubernetes namespace.")]
+    if source.prices:
+        listed = "; ".join(source.listed) or "none of the fleet's models has one"
+        terms.append(
+            (
+                "Prices",
+                f"List prices, not yours: {source.prices}. {listed}. Scan again with --rates FILE for your own prices.",
+            )
+        )
+    return Section("How this was computed", (Terms(tuple(terms)),), "how")

@@ -1,0 +1,129 @@
+"""gpuwatch scan: one command from a bundle to a page with prices, teams and actions; wrong questions are named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from gpuwatch.cli import app
+from gpuwatch.rates.list_prices import SOURCE, list_prices
+from gpuwatch.simulate import simulate
+
+RUNNER = CliRunner()
+
+
+def scan(*arguments: str | Path) -> Result:
+    return RUNNER.invoke(app, ["scan", *(str(a) for a in arguments)])
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small fleet without rates and teams."""
+    out = tmp_path_factory.mktemp("scan") / "bundle"
+    simulate(out, gpus=8, days=0.5, seed=1, step_s=120, scenes="idle-hoarding")
+    for name in ("rates.csv", "teams.csv"):
+        (out / name).unlink()
+    return out
+
+
+@pytest.fixture(scope="module")
+def scanned(bundle: Path) -> tuple[Path, dict[str, Any]]:
+    """The output directory of a scan, and what the command printed as JSON."""
+    out = bundle.parent / "out"
+    done = scan("--bundle", bundle, "--out", out, "--format", "json")
+    assert 0 == done.exit_code, done.output
+    return out, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        pytest.param([], "give either --prometheus URL or --bundle DIR", id="no source"),
+        pytest.param(["--bundle", ".", "--prometheus", "http://p"], "give either", id="two sources"),
+        pytest.param(["--bundle", "nowhere"], "--bundle nowhere: no such directory", id="no bundle"),
+        pytest.param(["--bundle", ".", "--days", "0"], "--days 0: use more than 0", id="no days"),
+        pytest.param(["--bundle", "."], "nothing to import", id="an empty bundle"),
+        pytest.param(["--bundle", ".", "--rates", "empty.csv"], "empty.csv", id="rates without a row"),
+    ],
+)
+def test_a_wrong_question_is_named(
+    arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundle: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.csv").write_text("gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\n", "utf-8")
+    chosen = [str(bundle) if one == "." and "--rates" in arguments else one for one in arguments]
+
+    result = scan(*chosen, "--out", tmp_path / "out")
+
+    assert 2 == result.exit_code, result.output
+    assert problem in result.stderr
+    assert not (tmp_path / "out/scan.html").exists()
+
+
+def test_the_page_has_money_without_a_rate_card(scanned: tuple[Path, dict[str, Any]]) -> None:
+    """List prices are used and named as such; costs are the ledger's at these prices."""
+    out, shown = scanned
+    card = json.loads((out / "scan.json").read_text("utf-8"))
+    page = (out / "scan.html").read_text("utf-8")
+
+    assert "USD" == card["currency"]
+    assert Decimal(card["waste"]["cost"]) > 0
+    assert SOURCE in page
+    assert "List prices, not yours" in page
+    assert "NVIDIA H100 80GB HBM3: 6.88 USD a GPU-hour (AWS p5.48xlarge)" in page
+    assert len(page) < 2_000_000
+    assert (out / "scan.pdf").read_bytes().startswith(b"%PDF-")
+    assert card["waste"] == shown["waste"]
+
+
+def test_waste_of_teams_is_the_fleets(scanned: tuple[Path, dict[str, Any]]) -> None:
+    out, _ = scanned
+    card = json.loads((out / "scan.json").read_text("utf-8"))
+
+    hours = sum(Decimal(one["avoidable_gpu_hours"] or 0) for one in card["teams"])
+    held = sum(Decimal(one["gpu_hours"]) for one in card["teams"])
+
+    assert abs(hours - Decimal(card["waste"]["gpu_hours"])) <= Decimal("0.001") * len(card["teams"])
+    assert abs(held - Decimal(card["gpu_hours"])) <= Decimal("0.001") * len(card["teams"])
+
+
+def test_each_finding_has_somebody_to_ask(scanned: tuple[Path, dict[str, Any]]) -> None:
+    _, shown = scanned
+    acts = [one for one in shown["items"] if one["findings"]]
+
+    assert "GPUs held and idle" in {one["action"] for one in acts}
+    assert all(one["ask"] and one["remedy"] for one in acts)
+
+
+def test_a_second_scan_takes_own_rates_and_imports_nothing_twice(
+    bundle: Path, scanned: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    first = scanned[1]
+    out = tmp_path / "out"
+    shutil.copytree(scanned[0], out)
+    rates = tmp_path / "rates.csv"
+    rates.write_text(
+        "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\n*,owned,1.00,1970-01-01T00:00:00Z,\n", "utf-8"
+    )
+
+    done = scan("--bundle", bundle, "--out", out, "--rates", rates, "--format", "json")
+    card = json.loads((out / "scan.json").read_text("utf-8"))
+
+    assert 0 == done.exit_code, done.output
+    assert first["waste"]["gpu_hours"] == card["waste"]["gpu_hours"]
+    assert Decimal(card["gpu_hours"]).quantize(Decimal("0.01")) == Decimal(card["cost"])
+    assert "List prices" not in (out / "scan.html").read_text("utf-8")
+
+
+def test_list_prices_are_per_gpu() -> None:
+    """An instance's price divided by its GPUs, exactly."""
+    prices = {rate.gpu_model: rate.usd_per_gpu_hour for rate in list_prices()}
+
+    assert (Decimal("6.88"), Decimal("2.74470525"), Decimal("0.526")) == (prices["H100"], prices["A100"], prices["T4"])

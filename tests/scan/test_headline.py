@@ -1,0 +1,115 @@
+"""The first sentence of a scan: what was avoidable, and whose it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.report.text import GAP
+from gpuwatch.scan.document import document, headline
+from gpuwatch.scan.facts import Source, top_actions
+
+WINDOW = {"start": "2026-11-02T00:00:00Z", "end": "2026-11-16T00:00:00Z"}
+WASTE: dict[str, Any] = {
+    "gpu_hours": "400.000",
+    "cost": "1000.00",
+    "cost_a_month": "2142.86",
+    "ratio": 0.4,
+    "measured_ratio": 0.9,
+    "roofline_efficiency": None,
+    "explained_gpu_hours": "10",
+    "buckets": [],
+}
+SOURCE = Source("a Prometheus server", "", (), (("Open the dashboard", "gpuwatch serve"),))
+
+
+def team(name: str, avoidable: str | None, cost: str = "1500.00") -> dict[str, Any]:
+    return {
+        "team": name,
+        "gpu_hours": "500.000",
+        "cost": cost,
+        "avoidable_gpu_hours": None if avoidable is None else "200.000",
+        "avoidable_cost": avoidable,
+        "avoidable_ratio": None if avoidable is None else 0.4,
+        "measured_ratio": 0.9,
+    }
+
+
+def action(id: str, kind: str = "finding", **more: Any) -> dict[str, Any]:
+    blank = {"title": id, "remedy": "Do it.", "ask": "", "largest": "", "summary": "", "effort": "hours", "findings": 1}
+    blank |= {
+        "open": 1,
+        "severity": "low",
+        "cost_a_month": None,
+        "saves_a_month": None,
+        "cost": None,
+        "gpu_hours": None,
+    }
+    return {"id": id, "kind": kind, "currency": "USD", "layer": "scheduling", "rank": 1} | blank | more
+
+
+def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
+    found = {"window": WINDOW, "known": WINDOW, "currency": "USD", "gpu_hours": "1000.000", "cost": "2500.00"}
+    return found | {
+        "waste": WASTE, "teams": teams, "actions": [], "left_out": 0, "unknown": [], "layers": [],
+    } | changed  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("teams", "expected"),
+    [
+        pytest.param(
+            [team("vision", "400.00"), team("nlp", "300.00"), team("ops", "300.00")],
+            "70 % of it is with vision and nlp.",
+            id="the fewest teams that have half of it",
+        ),
+        pytest.param(
+            [team("__platform__", "900.00"), team("nlp", "100.00")],
+            "90 % of it is with the platform (free GPUs that fit no request).",
+            id="the platform is named as what it is",
+        ),
+        pytest.param(
+            [team("__unallocated__", "900.00"), team("nlp", "100.00")],
+            "90 % of it is with jobs without a team.",
+            id="time without a team",
+        ),
+        pytest.param([team("vision", "1000.00")], "", id="one team alone needs no share"),
+        pytest.param([team("vision", "900.00"), team("nlp", None)], "", id="a team that is not measured may have more"),
+        pytest.param([team(f"t{n}", "100.00") for n in range(10)], "", id="spread over many teams"),
+    ],
+)
+def test_teams_with_most_of_the_waste_are_named(teams: list[dict[str, Any]], expected: str) -> None:
+    found = headline(card(teams)).replace(GAP, " ")
+
+    assert (
+        f"This fleet wastes $1.00 k of the $2.50 k paid: 40 % of its GPU time, $2.14 k a month. {expected}".strip()
+        == found
+    )
+
+
+def test_nothing_is_claimed_without_data() -> None:
+    assert headline(card([], window=None)).startswith("No GPU time was found")
+    assert "The fleet owned no GPU time in this window." == headline(card([], gpu_hours="0.000"))
+
+
+def test_decisions_follow_the_findings_and_ten_are_shown() -> None:
+    acts = [action("layout", "decision", severity=None), *(action(f"f{n}", cost_a_month="10.00") for n in range(11))]
+
+    shown = top_actions(card([], actions=acts))
+
+    assert [f"f{n}" for n in range(10)] == [one["id"] for one in shown]
+    assert list(range(1, 11)) == [one["rank"] for one in shown]
+
+
+def test_names_of_users_are_text_in_the_page() -> None:
+    """A job may be called anything; the page shows it and runs nothing."""
+    from gpuwatch.report.html.page import page
+
+    hostile = action("idle", largest="job <script>alert(1)</script>", ask="<b>t</b>", cost_a_month="10.00")
+
+    html = page(document(card([team("<i>", "1.00"), team("b", "2.00")], actions=[hostile]), SOURCE))
+
+    assert "<script>" not in html
+    assert "<i>" not in html
+    assert "&lt;script&gt;" in html
