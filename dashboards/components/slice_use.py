@@ -28,7 +28,8 @@ METHODS = {
 """What a slice's share of a GPU is measured by."""
 SPLITS = {
     "bound": "split evenly among the pods bound to it",
-    "replica": "split by time-slicing replicas",
+    "replica": "split by replicas",
+    "share": "split by Slurm shards",
     "claim": "split by resource claims",
     "process": "split by process usage",
     "fraction": "split by requested fractions",
@@ -42,6 +43,7 @@ class Slice:
 
     ident: str
     gpu: str
+    """Its GPU; of a slice that only a scheduler reports, its node."""
     cluster: str
     profile: str
     share: str
@@ -95,14 +97,19 @@ class Slice:
 
 
 def slices(rows: Iterable[Row]) -> dict[str, list[Slice]]:
-    """Slices by GPU, in memory order."""
+    """Slices by GPU (by node, where no source gives the GPU), in memory order."""
     by_slice: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        by_slice.setdefault((str(row.get("gpu")), str(row.get("slice"))), []).append(row)
+        by_slice.setdefault((place(row), str(row.get("slice"))), []).append(row)
     found: dict[str, list[Slice]] = {}
     for (gpu, _), tenancies in by_slice.items():
         found.setdefault(gpu, []).append(one(tenancies))
     return {gpu: sorted(list_, key=lambda part: (part.start, part.ident)) for gpu, list_ in found.items()}
+
+
+def place(row: Row) -> str:
+    """What a slice is listed under: its GPU, or its node if the GPU is not known."""
+    return str(row.get("gpu") or row.get("node"))
 
 
 def one(rows: Sequence[Row]) -> Slice:
@@ -122,7 +129,7 @@ def one(rows: Sequence[Row]) -> Slice:
     placement = last.get("placement")
     return Slice(
         ident=str(last.get("slice")),
-        gpu=str(last.get("gpu")),
+        gpu=place(last),
         cluster=text(last, "cluster"),
         profile=text(last, "profile", formats.MISSING),
         share=text(last, "share", formats.MISSING),

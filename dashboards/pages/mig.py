@@ -60,10 +60,11 @@ async def load(api: Api, query: Query) -> Data:
 @page("/mig", "MIG", load, icon="mig", order=3, filters=("window", "cluster", "team"))
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Totals, then one card per GPU."""
-    if not data.gpus:
+    if not data.rows:
         return html.Div([parts.heading("How MIG GPUs are used"), nothing(query)])
     held, sort = slice_use.slices(data.rows), query.get("sort", "idle")
-    gpus = sorted(data.gpus, key=lambda gpu: gpu_order(gpu, held, sort))
+    unseen = unmeasured(data.rows)
+    gpus = sorted([*data.gpus, *unseen], key=lambda gpu: gpu_order(gpu, held, sort))
     shown, links = parts.numbered(gpus, GPUS_A_PAGE, query)
     choices = [(word, query.link(sort=name, page=None), sort == name) for name, word in SORTS.items()]
     count = sum(len(of) for of in held.values())
@@ -71,7 +72,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         [
             parts.heading(
                 "How MIG GPUs are used",
-                [f"{len(gpus)} GPUs, {count} slices {query.window_words}", *counted(held)],
+                [f"{len(data.gpus)} GPUs, {count} slices {query.window_words}", *counted(held)],
             ),
             numbers(data, [part for of in held.values() for part in of]),
             key(),
@@ -92,6 +93,15 @@ def nothing(query: Query) -> Component:
     )
 
 
+def unmeasured(rows: list[Row]) -> list[Row]:
+    """The nodes with slices that only a scheduler reports, each in place of their GPUs, which are not known."""
+    nodes = {slice_use.place(row): row for row in rows if row.get("gpu") is None}
+    return [
+        {name: row.get(name) for name in ("node", "cluster", "gpu_model")} | {"gpu": node, "node_only": True}
+        for node, row in nodes.items()
+    ]
+
+
 def gpu_order(gpu: Row, held: dict[str, list[Slice]], sort: str) -> tuple[Decimal, str]:
     """Sort key: most idle seconds first, or node and id."""
     name = f"{gpu.get('node')}/{gpu.get('gpu')}"
@@ -105,6 +115,7 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
     """Cost of the slices, idle and unallocated time, remainder, and how many were measured."""
     currency = next((part.currency for part in slices if part.currency), "")
     held = sum((part.held_s for part in slices), Decimal(0))
+    known = sum((part.held_s for part in slices if part.idle_s is not None), Decimal(0))
     free = sum((part.free_s for part in slices), Decimal(0))
     idle = formats.total(part.idle_s for part in slices)
     taken = [part for part in slices if part.owner]
@@ -113,7 +124,7 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
     return parts.headlines(
         [
             parts.Headline("Cost of held slices", parts.money(formats.total(part.cost for part in slices), currency)),
-            parts.Headline("Held idle", parts.percent(ledger_math.ratio(idle, held)), note="of the held slice time"),
+            parts.Headline("Held idle", parts.percent(ledger_math.ratio(idle, known)), note="of the held slice time"),
             parts.Headline(
                 "Unallocated", parts.percent(ledger_math.ratio(free, free + held)), note="of all slice time"
             ),
@@ -164,6 +175,8 @@ def key() -> Component:
 def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
     """One GPU: the drawing and the list of its slices."""
     ident, model = str(gpu.get("gpu")), str(gpu.get("gpu_model") or "").removeprefix("NVIDIA ")
+    if gpu.get("node_only"):
+        return node_card(ident, model, slices, query)
     newest = {str(name) for name in gpu.get("slices") or []}
     now = [part for part in slices if part.ident in newest] if newest else slices
     placed = [part for part in now if part.placement is not None]
@@ -192,6 +205,23 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
                 className="tenants",
             ),
             older if gone else None,
+        ],
+        className="card gpu",
+    )
+
+
+def node_card(node: str, model: str, slices: list[Slice], query: Query) -> Component:
+    """The slices of a node that only a scheduler reports."""
+    words = (
+        f"{formats.clip(model, 30)}, {len(slices)} slices, not measured"
+        if model
+        else f"{len(slices)} slices, not measured"
+    )
+    return html.Section(
+        [
+            html.Header([html.H2(formats.clip(node, 44), title=node), html.Div(words, className="note")]),
+            html.P("No exporter reports these slices: which GPU each is on is not known", className="soft small"),
+            html.Ul([names(), *(line(part, query) for part in slices)], className="tenants"),
         ],
         className="card gpu",
     )

@@ -50,11 +50,12 @@ def slices(
     `gpu_seconds` and `cost` add up to the chargeback by slice and team; `device_seconds` is the slice's own time,
     `idle_seconds` its hoarded part. Unallocated time belongs to `__platform__`. `teams` filters rows, and then hides the
     remainder of each GPU, which is the platform's. Prices and teams are those of the last pricing (price_all).
+    A slice that only its scheduler reports has no `gpu`, `gi` and `idle_seconds`, and its GPU is not among `gpus`.
     `share_method` is how the slice counts as a part of its GPU, `split` how it was divided among several owners (None: it
     had one).
     """
     with working_tables(store):
-        if not store.sql("select 1 from device where gi >= 0 limit 1"):
+        if not store.sql("select 1 from device where gi >= 0 or profile is not null limit 1"):
             return {"items": [], "gpus": [], "next_offset": None}
         scale = scale_of(store, window)
         asked = question(window, BY, cluster, teams, scale, pool=pool) | {
@@ -111,7 +112,7 @@ def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
         "device_seconds": _seconds(row["device_us"]),
         "cost": None if row["cents"] is None else f"{units_to_decimal(int(row['cents']), CENT_PLACES):f}",
         "currency": row["currency"],
-        "idle_seconds": _seconds(0 if use is None else use["hoarded_us"]),
+        "idle_seconds": _seconds(0 if use is None else use["hoarded_us"]) if row["measured"] else None,
         "utilisation": _utilisation(use, profile),
         "placement": _placement(row, profile, layout),
     }
@@ -133,7 +134,7 @@ def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | 
 
 def _placement(row: Row, profile: Profile | None, layout: Sequence[Row]) -> dict[str, Any] | None:
     """Where the slice lies on its GPU. No source prints it: derived from what fits, None where more than one place does."""
-    if profile is None:
+    if profile is None or not row["measured"]:
         return None
     starts = packing(row["gpu_model"], tuple(slice_["profile"] for slice_ in layout))
     place = next(
@@ -207,6 +208,8 @@ def _gpus(
     """One a GPU: the newest of its layouts among the rows, with the slices that may be seen."""
     seen: dict[tuple[str, int], dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
+        if not row["measured"]:
+            continue
         names = seen[(row["cluster"], row["parent_id"])][row["layout_us"]]
         if row["slice"] not in names:
             names.append(row["slice"])

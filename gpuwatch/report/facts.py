@@ -160,7 +160,8 @@ class SliceHold:
     end: str
     amount: Amount
     device_seconds: Decimal
-    idle_seconds: Decimal
+    idle_seconds: Decimal | None
+    """None where no exporter measures the slice."""
     busy_ratio: float | None
 
 

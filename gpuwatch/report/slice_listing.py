@@ -39,6 +39,6 @@ def _hold(item: Mapping[str, Any]) -> SliceHold:
         if priced
         else Amount(seconds, (), seconds),
         device_seconds=Decimal(item["device_seconds"]),
-        idle_seconds=Decimal(item["idle_seconds"]),
+        idle_seconds=None if item["idle_seconds"] is None else Decimal(item["idle_seconds"]),
         busy_ratio=busy,
     )

@@ -234,11 +234,15 @@ def _slices_title(facts: Facts) -> str:
         return "MIG slices: none held"
     total = added(hold.amount for hold in facts.slices)
     slices_ = len({(hold.cluster, hold.slice) for hold in facts.slices})
-    device = sum((hold.device_seconds for hold in facts.slices), Decimal(0))
-    idle = sum((hold.idle_seconds for hold in facts.slices), Decimal(0))
     word = "slice" if slices_ == 1 else "slices"
     paid = f"for {report_text.amount_money(total, facts.currency)}" if total.costs else "without a price"
-    return f"MIG: {slices_} {word} held {paid}, idle {report_text.percent(report_text.ratio(idle, device))} of the time"
+    return f"MIG: {slices_} {word} held {paid}, idle {report_text.percent(_idle(facts.slices))} of the time"
+
+
+def _idle(holds: Sequence[SliceHold]) -> Fraction | None:
+    """The idle part of the measured slices' time, None without any."""
+    known = [(hold.idle_seconds, hold.device_seconds) for hold in holds if hold.idle_seconds is not None]
+    return report_text.ratio(sum((idle for idle, _ in known), Decimal(0)), sum((held for _, held in known), Decimal(0)))
 
 
 class _Line:
@@ -247,8 +251,6 @@ class _Line:
     def __init__(self, key: tuple[str | None, str, str], holds: Sequence[SliceHold]) -> None:
         self.key, self.holds = key, holds
         self.amount = added(hold.amount for hold in holds)
-        self.device_seconds = sum((hold.device_seconds for hold in holds), Decimal(0))
-        self.idle_seconds = sum((hold.idle_seconds for hold in holds), Decimal(0))
 
     def busy(self) -> float | None:
         """Mean over the measured time, None without any."""
@@ -269,7 +271,7 @@ class _Line:
                 str(len({(hold.cluster, hold.slice) for hold in self.holds})),
                 cost,
                 report_text.count(self.amount.gpu_hours),
-                report_text.percent(report_text.ratio(self.idle_seconds, self.device_seconds)),
+                report_text.percent(_idle(self.holds)),
                 report_text.percent(self.busy()),
             ]
         )

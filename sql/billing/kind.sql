@@ -75,7 +75,11 @@ with known as (
 )
 select
     k.*,
-    case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
+    -- A slice that only its scheduler reports has a name of its own: which GPU it is on is not known.
+    case
+        when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi
+        when $by_slice and d.profile is not null then d.gpu
+    end as slice,
     case
         when class_id is null then (hash(k.cluster, k.device_id, k.profile) >> 1)::bigint
         when slice is not null then (hash(class_id, k.device_id) >> 1)::bigint

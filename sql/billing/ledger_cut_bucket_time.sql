@@ -20,7 +20,7 @@ with cut_stranded as (
         and t.hour_us = s.from_us // 3600000000 * 3600000000
         and t.place = case when d.gi >= 0 then d.gpu else coalesce(d.node, d.gpu) end
         and t.model is not distinct from nullif(d.model, '')
-        and t.partitioned = (d.gi >= 0)
+        and t.partitioned = (d.gi >= 0) and (d.gi >= 0 or d.profile is null)
         and t.milli = case when d.gi >= 0 then 0 else 1000 * s.share_num // s.share_den end
         and t.start_us < s.to_us and t.end_us > s.from_us
     where s.run_id is null and s.free_bucket = 'schedulable' and t.lost > 0

@@ -1,4 +1,4 @@
--- A row is a GPU and a layout epoch that the page of slices touches, and one slice in it, whoever holds it.
+-- A row is a GPU and a layout epoch that the page of slices touches, and one slice in it, whoever holds it. An unmeasured slice is alone.
 -- remainder_num / remainder_den: what no slice covers, NULL where slices cover all.
 with epoch as (
     select distinct y.*
@@ -27,6 +27,7 @@ select
     d.node,
     d.model as gpu_model,
     d.gi,
+    d.measured,
     l.profile,
     m.remainder_num,
     m.remainder_den

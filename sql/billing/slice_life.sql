@@ -13,7 +13,7 @@ with slice_span as (
         least(s.end_us, $end_us) as end_us
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
-    where d.gi >= 0 and s.start_us < $end_us and s.end_us > $start_us
+    where (d.gi >= 0 or d.profile is not null) and s.start_us < $end_us and s.end_us > $start_us
         and ($cluster is null or s.cluster = $cluster)
         and ($pool is null or d.pool = $pool)
 ),

@@ -19,7 +19,7 @@ from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn, priced, rate
 from tests.ledger.test_ledger_properties import few_seeds, steady
 from tests.worlds.templates import computed_once
-from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, one_hour, samples, us
+from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, node, one_hour, samples, us
 
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb")
 HOURS = Window(us(0), us(2 * HOUR))
@@ -218,7 +218,7 @@ def test_slices_add_up_to_the_bill_by_slice_and_team(seed: int, filtered: bool) 
         amount[1] += Decimal(item["cost"] or 0)
         share = Fraction(item["share"])
         assert abs(Fraction(item["device_seconds"]) * share - Fraction(item["gpu_seconds"])) < Fraction(2, 10**6)
-        assert 0 <= Decimal(item["idle_seconds"]) <= Decimal(item["device_seconds"])
+        assert 0 <= Decimal(item["idle_seconds"] or 0) <= Decimal(item["device_seconds"])
     assert expected == {key: tuple(amount) for key, amount in found.items()}
     page = slices(world.store, state, window, teams, limit=2)
     assert whole["items"][:2] == page["items"]
@@ -243,3 +243,79 @@ def test_idle_time_is_what_the_ledger_calls_hoarded(seed: int) -> None:
         idle[(item["slice"], item["team"])] += Fraction(item["idle_seconds"]) * Fraction(item["share"])
     for key in hoarded.keys() | idle.keys():
         assert abs(hoarded[key] - idle[key]) < Fraction(1, 10**5)
+
+
+# Slices that only a scheduler reports.
+
+
+@computed_once
+def unmeasured() -> tuple[World, State]:
+    """A node without an exporter, two whole GPUs and seven slices: job 1 of team a holds two slices for half an hour of two
+    days, next to a measured node. A GPU-hour is 28 USD."""
+    dark = {"": 2, "1g.10gb": 7}
+    world = World().add(
+        samples(Gpu(), minutes(0, HOUR)),
+        node("dark", dark, at=0, gpu_model=H100),
+        node("dark", dark, at=26 * HOUR, gpu_model=H100),
+        claim("1", 1800, 3600, "dark", 2, profile="1g.10gb", account="acct-a", user_name="ann"),
+        claim("2", 25 * HOUR, 26 * HOUR, "dark", 1, profile="1g.10gb", account="acct-b"),
+    )
+    return world, priced(world.book(), rate("28"))
+
+
+def test_whole_gpus_that_nobody_measures_are_no_slices() -> None:
+    world = World().add(node("dark", {"": 2}, at=0), node("dark", {"": 2}, at=HOUR), claim("1", 0, HOUR, "dark", 2))
+
+    assert [] == slices(world.book().store, priced(world, rate("2")), HOURS)["items"]
+
+
+def test_an_unmeasured_slice_has_owner_and_cost_but_no_gpu_and_no_use() -> None:
+    world, state = unmeasured()
+    found = slices(world.store, state, HOURS)
+    held = [item for item in found["items"] if item["team"] == "a"]
+
+    assert [f"dark/1g.10gb/{n}" for n in range(7)] == list(dict.fromkeys(item["slice"] for item in found["items"]))
+    assert [] == found["gpus"]
+    assert {
+        "slice": "dark/1g.10gb/0",
+        "gpu": None,
+        "gi": None,
+        "cluster": "c1",
+        "node": "dark",
+        "profile": "1g.10gb",
+        "gpu_model": H100,
+        "team": "a",
+        "user": "ann",
+        "job": "1",
+        "start": rfc3339(us(1800)),
+        "end": rfc3339(us(3600)),
+        "share": "1/7",
+        "share_method": "dominant",
+        "split": None,
+        "gpu_seconds": "257.142857",
+        "device_seconds": "1800.000000",
+        "cost": "2.00",
+        "currency": "USD",
+        "idle_seconds": None,
+        "placement": None,
+        "utilisation": dict.fromkeys(held[0]["utilisation"]),
+    } == held[0]
+    assert {None} == {item["idle_seconds"] for item in found["items"]}
+    assert [("dark/1g.10gb/0", "2.00"), ("dark/1g.10gb/1", "2.00")] == [(i["slice"], i["cost"]) for i in held]
+    assert ["dark/1g.10gb/0", "dark/1g.10gb/1"] == [
+        i["slice"] for i in slices(world.store, state, HOURS, ["a"])["items"]
+    ]
+    assert [] == slices(world.store, state, HOURS, ["c"])["items"]
+
+
+@pytest.mark.parametrize("window", [HOURS, Window(us(0), us(26 * HOUR)), Window(us(-17 * HOUR), us(31 * HOUR))])
+def test_unmeasured_slices_cost_what_the_chargeback_says(window: Window) -> None:
+    """Of hours, and of whole days from their sums."""
+    world, state = unmeasured()
+    billed = chargeback.chargeback(world.store, state, window, ("slice", "team")).items
+    listed: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    for item in slices(world.store, state, window)["items"]:
+        listed[item["slice"], item["team"]] += Decimal(item["cost"])
+
+    assert listed == {(c.group["slice"], c.group["team"]): c.cost for c in billed if c.group["slice"] is not None}
+    assert 7 == len({name for name, _ in listed})

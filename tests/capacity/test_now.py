@@ -190,6 +190,15 @@ def test_a_gpu_that_nobody_measures_is_free_while_its_scheduler_lists_its_node()
     assert 3.0 == found["total"]["free_gpus"]
 
 
+def test_slices_whose_gpu_is_not_known_are_no_gpus() -> None:
+    """Of a node without an exporter: one slice is held, six are free, and one whole GPU is free."""
+    dark = [node("dark", {"": 1, "1g.10gb": 7}, at=at, gpu_model=H100) for at in (0, END)]
+    held = claim("s", 0, None, "dark", profile="1g.10gb", evidence=END)
+    found = look(machine("n1", 1, [0]), *dark, held, asked("pair", 2))
+
+    assert {"free_gpus": 1.0, "stranded_gpus": 1.0} == {k: found["total"][k] for k in ("free_gpus", "stranded_gpus")}
+
+
 def test_links_that_nobody_tells_are_unknown_and_not_none() -> None:
     found = look(machine("n1", 2), machine("n2", 1))
 

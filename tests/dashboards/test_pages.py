@@ -401,6 +401,21 @@ def test_a_page_in_the_navigation_has_an_icon_and_a_parent_that_exist(page: regi
     assert page.under in top | {""}
 
 
+def test_slices_that_no_exporter_reports_stand_under_their_node() -> None:
+    """Their GPU is not known: they are no GPU, and are neither idle nor drawn on one."""
+    shape = next(item for item in fake_api.slices()["items"] if item["profile"] == "1g.10gb")
+    unknown = {"gpu": None, "gi": None, "node": "dark", "team": "vision", "idle_seconds": None, "placement": None}
+    use = {"utilisation": dict.fromkeys(shape["utilisation"])}
+    items = [shape | unknown | use | {"slice": f"dark/1g.10gb/{n}"} for n in range(2)]
+    said = text(shown("/mig", source=answering({"slices": {"items": items, "gpus": [], "next": None}})))
+
+    assert "0 GPUs, 2 slices" in said
+    assert "2 slices, not measured" in said
+    assert "which GPU each is on is not known" in said
+    assert "0 of 2" in said
+    assert "None" not in said
+
+
 def test_slices_whose_place_nobody_knows_are_drawn_by_size() -> None:
     """Side by side by their share, with what is left over."""
     parts_ = slice_use.slices([row for row in fake_api.slices()["items"] if row["placement"] is None])

@@ -85,6 +85,21 @@ def test_stand_in_nodes_are_never_stranded(known: list[Any], expected: tuple[flo
     assert expected == free(made)
 
 
+def test_free_slices_whose_gpu_is_not_known_are_never_stranded() -> None:
+    """Which slices share a GPU decides whether a larger request could have been served there."""
+    dark = node("x", {"1g.10gb": 7, "": 1}, gpu_model=H100)
+    big = [asked("big", 1), asked("whole", 1, profile="7g.80gb"), asked("gang", 4)]
+    made = world(dark, claim("a", DAY, END, "x", profile="1g.10gb"), requests=big).book()
+
+    rows = made.store.sql(
+        """select d.profile is not null, sum(schedulable_us) / 3.6e9, sum(stranded_us) / 3.6e9
+        from ledger_hour join device d using (device_id) where run_id is null and d.node = 'x' and hour_us = $hour
+        group by all order by all""",
+        hour=us(DAY),
+    )
+    assert [(False, 0.333, 0.667), (True, 6.0, 0.0)] == [(kind, round(s, 3), round(t, 3)) for kind, s, t in rows]
+
+
 def test_requests_of_the_day_itself_do_not_judge_it() -> None:
     made = world(machine("n1", 4, held=1), requests=[asked("big", 4, at=DAY + 60)]).book()
 

@@ -140,12 +140,12 @@ def _models(facts: Facts) -> Iterable[Cells]:
 def _slices(facts: Facts) -> Iterable[Cells]:
     for h in facts.slices[:ROWS_MAX]:
         words = (h.team, h.user, h.cluster, h.job, h.slice, h.profile, h.gpu_model, h.share, h.start, h.end)
-        times = (h.device_seconds / HOUR_S, h.idle_seconds / HOUR_S, h.busy_ratio)
+        times = (h.device_seconds / HOUR_S, None if h.idle_seconds is None else h.idle_seconds / HOUR_S, h.busy_ratio)
         for paid in _paid(h.amount):
             yield *words, *times, *paid
     if rest := facts.slices[ROWS_MAX:]:
         held = sum((h.device_seconds for h in rest), Decimal(0)) / HOUR_S
-        idle = sum((h.idle_seconds for h in rest), Decimal(0)) / HOUR_S
+        idle = sum((h.idle_seconds or Decimal(0) for h in rest), Decimal(0)) / HOUR_S
         for paid in _paid(added(h.amount for h in rest)):
             yield None, None, None, _more(len(rest)), *[None] * 6, held, idle, None, *paid
 

@@ -105,7 +105,7 @@ lost as (
         on t.cluster = u.cluster
         and t.place = case when d.gi >= 0 then d.gpu else coalesce(d.node, d.gpu) end
         and t.model is not distinct from nullif(d.model, '')
-        and t.partitioned = (d.gi >= 0)
+        and t.partitioned = (d.gi >= 0) and (d.gi >= 0 or d.profile is null)
         and t.milli = case when d.gi >= 0 then 0 else 1000 * c.share_num // c.share_den end
         and t.start_us < c.end_us and t.end_us > c.start_us
     where c.run_id is null and c.free_bucket = 'schedulable'

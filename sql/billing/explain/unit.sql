@@ -44,7 +44,7 @@ select
     ) as measured,
     d.pool,
     d.model,
-    case when d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice
+    case when d.gi >= 0 then d.gpu || '/GI-' || d.gi when d.profile is not null then d.gpu end as slice
 from known k
 left join device d on d.device_id = k.device_id and d.cluster = k.cluster
 where ($cluster is null or k.cluster = $cluster)

@@ -50,7 +50,7 @@ focus_stranded as materialized (
         on t.cluster = f.cluster
         and t.place = case when d.gi >= 0 then d.gpu else coalesce(d.node, d.gpu) end
         and t.model is not distinct from nullif(d.model, '')
-        and t.partitioned = (d.gi >= 0)
+        and t.partitioned = (d.gi >= 0) and (d.gi >= 0 or d.profile is null)
         and t.milli = case when d.gi >= 0 then 0 else 1000 * f.share // $scale end
         and t.start_us < f.b_us and t.end_us > f.a_us
     where f.free_bucket = 'schedulable'

@@ -5,7 +5,7 @@ delete from book_day where cluster = $cluster and day_us = $day_us;
 
 insert into book_day by name
 with unit as (
-    select c.device_id, c.profile, c.class_id, case when d.gi >= 0 then c.device_id end as slice_id
+    select c.device_id, c.profile, c.class_id, case when d.gi >= 0 or d.profile is not null then c.device_id end as slice_id
     from device_class c
     left join device d on d.device_id = c.device_id and d.cluster = c.cluster
     where c.cluster = $cluster

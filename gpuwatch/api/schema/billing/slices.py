@@ -9,8 +9,8 @@ from gpuwatch.api.schema.common import Money, Quantity, Shape, Time
 
 class SliceRow(Shape):
     slice: str
-    gpu: str
-    gi: int
+    gpu: str | None
+    gi: int | None
     cluster: str
     node: str | None
     profile: str | None
