@@ -18,9 +18,11 @@ from gpuwatch.collectors.slurm.text import (
     comment_labels,
     expand_hostlist,
     gres_gpus,
+    gres_held,
     known,
     task_ids,
     tres_gpus,
+    tres_held,
 )
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.core.clock import DAY_US, SECOND_US
@@ -65,10 +67,10 @@ def _allocations(job: Object, run: dict[str, Any], nodes: str) -> list[Row]:
     labels = comment_labels(string(job, "comment"))
     if located := _located(job, nodes):
         return located_allocation_rows(run | {"kind": "scontrol"}, located, labels)
-    if total := _detail_total(job) or tres_gpus(string(job, "tres_alloc_str") or ""):
+    if total := _detail_total(job) or tres_held(string(job, "tres_alloc_str") or ""):
         return allocation_rows(run, total, nodes, labels)
     # At a site that does not account for GPUs, an ended job only has what it requested.
-    requested = _requested_by_options(job)
+    requested = _requested_by_options(job) or _requested_shares(job)
     return allocation_rows(run, requested, nodes, labels | {"gpus": "requested"}) if requested else []
 
 
@@ -215,6 +217,14 @@ def _requested_by_options(job: Object) -> tuple[Gpus, ...]:
     return ()
 
 
+def _requested_shares(job: Object) -> tuple[Gpus, ...]:
+    """The shares of GPUs that a job asked for on each node."""
+    nodes = count_of(job, "node_count") or 1
+    found = [group for group in gres_held(string(job, "tres_per_node") or "") if group.shares is not None]
+    _check_count(max((group.shares or 0 for group in found), default=0) * nodes)
+    return tuple(group._replace(shares=(group.shares or 0) * nodes) for group in found)
+
+
 def _located(job: Object, nodes: str) -> list[tuple[str, Gpus]]:
     """Devices by node: `gres_detail` has one text per allocated node. Empty when their numbers differ."""
     details = texts(job, "gres_detail", empty=True)
@@ -225,18 +235,21 @@ def _located(job: Object, nodes: str) -> list[tuple[str, Gpus]]:
         names = list(expand_hostlist(nodes))
     if len(names) != len(details):
         return []
-    return [(name, group) for name, text in zip(names, details, strict=True) for group in gres_gpus(text)]
+    return [(name, group) for name, text in zip(names, details, strict=True) for group in gres_held(text)]
 
 
 def _detail_total(job: Object) -> tuple[Gpus, ...]:
     """All devices of `gres_detail` by type, for when they cannot be assigned to nodes."""
-    total: dict[tuple[str | None, str | None], int] = {}
+    total: dict[tuple[str | None, str | None, bool], int] = {}
     for text in texts(job, "gres_detail"):
-        for group in gres_gpus(text):
-            key = group.gpu_type, group.profile
-            total[key] = total.get(key, 0) + group.number
+        for group in gres_held(text):
+            key = group.gpu_type, group.profile, group.shares is not None
+            total[key] = total.get(key, 0) + (group.number if group.shares is None else group.shares)
     _check_count(max(total.values(), default=0))
-    return tuple(Gpus(*key, number) for key, number in total.items())
+    return tuple(
+        Gpus(kind, profile, 1, None, number) if shared else Gpus(kind, profile, number)
+        for (kind, profile, shared), number in total.items()
+    )
 
 
 def _check_count(gpus: int) -> None:

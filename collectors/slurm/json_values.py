@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
+from gpuwatch.collectors.slurm.text import SHARING_GRES
 from gpuwatch.core.clock import SECOND_US
 
+GPU_GRES = SHARING_GRES | {"gpu"}
 MAX_NUMBER = 99_999_999_999
 """Eleven digits: the latest second since the epoch, and larger than any other supported value."""
 NO_VALUE = frozenset(size - less for size in (1 << 32, 1 << 64) for less in (1, 2))
@@ -71,10 +73,14 @@ def texts(parent: Object, key: str, empty: bool = False) -> list[str]:
 
 
 def tres_text(tres: Object, key: str) -> str:
-    """The GPUs of a list of {type, name, id, count}, in the format of `sacct -P`."""
+    """The GPUs (and shares of GPUs) of a list of {type, name, id, count}, in the format of `sacct -P`."""
     gpus = []
     for item in mappings(tres, key):
         name = string(item, "name") or ""
-        if string(item, "type") == "gres" and name.split(":")[0] == "gpu" and (count := number_of(item.get("count"))):
+        if (
+            string(item, "type") == "gres"
+            and name.split(":")[0] in GPU_GRES
+            and (count := number_of(item.get("count")))
+        ):
             gpus.append(f"gres/{name}={count}")
     return ",".join(gpus)

@@ -37,7 +37,7 @@ _SUFFIXES = {
 """The character that Slurm's short form appends to a state."""
 
 _SET_BY = re.compile(r"\s*\[[^\[\]@]*@([^\[\]]+)\]\s*$")
-_SHARD = re.compile(r"shard(?::[^:(]+)?:(\d{1,9})")
+_SHARED = re.compile(r"(?:shard|mps)(?::[^:(,]+)?:(\d{1,9})")
 
 
 def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
@@ -115,13 +115,13 @@ def _flags(text: str) -> set[str]:
 
 
 def _sharing(gres: str | None, whole_gpus: int) -> tuple[str | None, int | None]:
-    """How a node's GPUs are shared and the number of shares per GPU; shards have no isolation, like time slices."""
+    """How a node's GPUs are shared and the number of shares per GPU (None unknown, or not equal on all).
+
+    Shards have no isolation, like time slices.
+    """
     if gres is None:
         return None, None
     kinds = {item.split(":")[0] for item in split_outside(gres, "()")}
-    if "mps" in kinds:
-        return "mps", None
-    shards = sum(int(count) for count in _SHARD.findall(gres))
-    if shards and whole_gpus and shards % whole_gpus == 0:
-        return "time-slicing", shards // whole_gpus
-    return ("time-slicing", None) if shards else ("none", None)
+    way = "mps" if "mps" in kinds else "time-slicing" if "shard" in kinds else "none"
+    shares = sum(int(count) for count in _SHARED.findall(gres)) if way != "none" else 0
+    return way, shares // whole_gpus if shares and whole_gpus and shares % whole_gpus == 0 else None

@@ -11,6 +11,7 @@ from typing import Any
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.text import expand_hostlist
+from gpuwatch.core.model import SHARES_LABEL
 
 Devices = Mapping[str, Mapping[str, int]]
 """Devices by node and MIG profile."""
@@ -44,6 +45,8 @@ def usage_by_queue(rows: Iterable[Row]) -> dict[QueueKey, Usage]:
 
 
 def _add_allocation(usage: defaultdict[QueueKey, Usage], row: dict[str, Any]) -> None:
+    if SHARES_LABEL in row["labels"]:
+        return
     for key in (("partition", row["queue"] or ""), ("qos", row["qos"] or "")):
         used = usage[key].used
         used[row["profile"] or ""] = used.get(row["profile"] or "", 0) + row["device_count"]

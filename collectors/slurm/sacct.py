@@ -23,10 +23,11 @@ from gpuwatch.collectors.slurm.text import (
     spread,
     task_ids,
     tres_gpus,
+    tres_held,
 )
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.core.model import Rejects, Source
+from gpuwatch.core.model import SHARES_LABEL, Rejects, Source
 
 FIELDS = (
     "JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"
@@ -112,7 +113,7 @@ def job_rows(fields: Fields, cluster: str, tz: ZoneInfo) -> list[Row]:
     state = (fields["state"].split() or [""])[0]
     if state == "PENDING":
         return _pending(fields, printed, match, cluster, tz)
-    gpus = tres_gpus(fields["alloctres"])
+    gpus = tres_held(fields["alloctres"])
     if not gpus or known(fields["start"]) is None:
         return []
     return allocation_rows(
@@ -131,34 +132,33 @@ def allocation_rows(run: dict[str, Any], gpus: tuple[Gpus, ...], nodelist: str, 
         raise ValueError("GPUs allocated but no node in NodeList")
     rows: list[Row] = []
     for group in gpus:
-        counts = spread(group, len(nodes))
+        counts = spread(group.number if group.shares is None else group.shares, len(nodes))
         marked = labels | {"spread": "estimated"} if counts[0] != counts[-1] else labels
-        shared = run | {"gpu_type": group.gpu_type, "profile": group.profile, "labels": compact_json(marked)}
-        rows.extend(
-            ("claim", shared | {"node": node, "device_count": count})
-            for node, count in zip(nodes, counts, strict=True)
-            if count
-        )
+        for node, count in zip(nodes, counts, strict=True):
+            here = group._replace(number=count) if group.shares is None else group._replace(number=1, shares=count)
+            if count:
+                rows.append(_claim(run, node, here, marked))
     return rows
 
 
 def located_allocation_rows(run: dict[str, Any], located: list[tuple[str, Gpus]], labels: dict[str, Any]) -> list[Row]:
     """One `claim` row per node and device type, for GPUs whose nodes are known."""
-    shared = run | {"labels": compact_json(labels)}
-    return [
-        (
-            "claim",
-            shared
-            | {
-                "node": node,
-                "gpu_type": gpus.gpu_type,
-                "profile": gpus.profile,
-                "device_count": gpus.number,
-                "device_indexes": gpus.indexes,
-            },
-        )
-        for node, gpus in located
-    ]
+    return [_claim(run, node, gpus, labels) for node, gpus in located]
+
+
+def _claim(run: dict[str, Any], node: str, gpus: Gpus, labels: dict[str, Any]) -> Row:
+    """A `claim` row; the label SHARES_LABEL has the shares that are held of devices that others hold too."""
+    # A comment of the user cannot make shares of whole devices.
+    kept = {name: value for name, value in labels.items() if name != SHARES_LABEL}
+    shared = {} if gpus.shares is None else {SHARES_LABEL: gpus.shares}
+    return "claim", run | {
+        "node": node,
+        "gpu_type": gpus.gpu_type,
+        "profile": gpus.profile,
+        "device_count": gpus.number,
+        "device_indexes": gpus.indexes,
+        "labels": compact_json(kept | shared),
+    }
 
 
 def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:

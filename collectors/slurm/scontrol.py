@@ -22,6 +22,7 @@ from gpuwatch.collectors.slurm.text import (
     duration_us,
     expand_hostlist,
     gres_gpus,
+    gres_held,
     instant,
     integer,
     known,
@@ -29,6 +30,7 @@ from gpuwatch.collectors.slurm.text import (
     run_span,
     task_ids,
     tres_gpus,
+    tres_held,
 )
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.core.clock import SECOND_US, zone
@@ -81,8 +83,10 @@ def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
     if not _has_run(fields, state):
         return []
     located = _located(pairs)
-    total = tres_gpus(first_word(fields, "AllocTRES") or first_word(fields, "TRES") or "") or gres_gpus(
-        fields.get("JOB_GRES", "")
+    total = (
+        tres_held(first_word(fields, "AllocTRES") or first_word(fields, "TRES") or "")
+        or gres_held(fields.get("JOB_GRES", ""))
+        or _requested_shares(fields)
     )
     if not located and not total:
         return []
@@ -119,8 +123,15 @@ def _located(pairs: Pairs) -> list[tuple[str, Gpus]]:
         if key == "Nodes":
             nodes = expand_hostlist(value)
         elif key == "GRES":
-            found.extend((node, group) for node in nodes for group in gres_gpus(value))
+            found.extend((node, group) for node in nodes for group in gres_held(value))
     return found
+
+
+def _requested_shares(fields: dict[str, str]) -> tuple[Gpus, ...]:
+    """The shares of GPUs that a job asked for on each node, where the site does not account for them."""
+    nodes = least_count(first_word(fields, "NumNodes")) or 1
+    found = gres_held(first_word(fields, "TresPerNode") or "")
+    return tuple(group._replace(shares=group.shares * nodes) for group in found if group.shares is not None)
 
 
 def _run(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:

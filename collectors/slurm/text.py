@@ -18,6 +18,8 @@ MAX_HOSTS = 100_000
 MAX_DEVICES = 1_000_000
 MAX_ARRAY_TASKS = 1000
 CACHED_TEXTS = 1024
+SHARING_GRES = frozenset({"shard", "mps"})
+"""Gres that are shares of a GPU."""
 CACHED_TIMES = 1 << 16
 """Most times of a poll were already parsed in the previous one."""
 
@@ -35,6 +37,8 @@ class Gpus(NamedTuple):
     number: int
     indexes: str | None = None
     """Device indexes on the node such as `0,1,2`, None when unknown."""
+    shares: int | None = None
+    """Shares (shards, or MPS percents) of these devices together; None for devices that are held whole."""
 
 
 def known(text: str | None) -> str | None:
@@ -99,6 +103,52 @@ def tres_gpus(text: str) -> tuple[Gpus, ...]:
 
 
 @lru_cache(CACHED_TEXTS)
+def tres_held(text: str) -> tuple[Gpus, ...]:
+    """What a job holds by AllocTRES or TRES: its GPUs, or else its shares of one (`gres/shard=4`, `gres/mps:h100=50`).
+
+    Slurm refuses jobs that ask for both. Raises ValueError.
+    """
+    if gpus := tres_gpus(text):
+        return gpus
+    total, typed = 0, dict[str, int]()
+    for item in text.split(","):
+        name, _, count = item.partition("=")
+        gres, _, kind = name.removeprefix("gres/").partition(":")
+        if not name.startswith("gres/") or gres not in SHARING_GRES:
+            continue
+        if kind:
+            typed[kind] = max(typed.get(kind, 0), _count(count))
+        else:
+            total = max(total, _count(count))
+    found = [Gpus(kind, None, 1, None, count) for kind, count in sorted(typed.items()) if count]
+    rest = total - sum(typed.values())
+    return (*found, Gpus(None, None, 1, None, rest)) if rest > 0 else tuple(found)
+
+
+@lru_cache(CACHED_TEXTS)
+def gres_held(text: str) -> tuple[Gpus, ...]:
+    """What a job holds by its GRES: its GPUs, or else its shares of those of `shard:h100:4(IDX:1)` or `mps:50(0/100,50/100)`.
+
+    Without indexes the shares are taken to be of one GPU, Slurm's default. Raises ValueError.
+    """
+    if gpus := gres_gpus(text):
+        return gpus
+    found = []
+    for item in split_outside(text, "()"):
+        body, _, note = item.partition("(")
+        words = re.split("[:=]", body.removeprefix("gres/").removeprefix("gres:"))
+        if words[0] not in SHARING_GRES:
+            continue
+        if len(words) == 1 or (len(words) == 2 and not words[1].isdigit()):
+            words.append("1")
+        if shares := _count(words[-1]):
+            indexes = _shared_indexes(note)
+            number = indexes.count(",") + 1 if indexes else 1
+            found.append(Gpus(":".join(words[1:-1]) or None, None, number, indexes, shares))
+    return tuple(found)
+
+
+@lru_cache(CACHED_TEXTS)
 def gres_gpus(text: str) -> tuple[Gpus, ...]:
     """GPUs of `gpu:h100:4(IDX:0-3),gpu:1g.10gb:1(IDX:2)`, in the printed order, without other gres and zero counts.
 
@@ -128,9 +178,9 @@ def gpu_type_of(name: str) -> tuple[str | None, str | None]:
     return (None if not kind or kind.lower() == "mig" else kind), match[2].lower()
 
 
-def spread(gpus: Gpus, nodes: int) -> list[int]:
-    """Devices per node when only the total is known: spread evenly, the first nodes get the remainder."""
-    each, rest = divmod(gpus.number, nodes)
+def spread(total: int, nodes: int) -> list[int]:
+    """Devices or shares per node when only the total is known: spread evenly, the first nodes get the remainder."""
+    each, rest = divmod(total, nodes)
     return [each + (1 if i < rest else 0) for i in range(nodes)]
 
 
@@ -265,14 +315,27 @@ def _numbers(text: str, limit: int) -> list[str]:
 
 def _indexes(note: str, count: int) -> str | None:
     """`IDX:0-1,4)` -> `0,1,4`; None without indexes or when there are not `count` of them."""
+    numbers = _printed_indexes(note)
+    return ",".join(numbers) if len(numbers) == count else None
+
+
+def _shared_indexes(note: str) -> str | None:
+    """The GPUs of shares: `IDX:0-1)` -> `0,1`, and `0/8,4/8)` (what is held of each GPU's shares) -> `1`."""
+    numbers = _printed_indexes(note)
+    if not numbers:
+        parts = [part.partition("/") for part in note.rstrip(")").split(",")]
+        if all(held.isdigit() and all_.isdigit() for held, _, all_ in parts):
+            numbers = [str(n) for n, (held, _, _) in enumerate(parts) if int(held)]
+    return ",".join(numbers) or None
+
+
+def _printed_indexes(note: str) -> list[str]:
+    """`IDX:0-1,4)` -> 0, 1, 4; none where there are no indexes or they cannot be read."""
     match = re.search(r"IDX:([0-9,-]+)", note)
-    if not match:
-        return None
     try:
-        numbers = _numbers(match[1], MAX_HOSTS)
+        return [str(int(number)) for number in _numbers(match[1], MAX_HOSTS)] if match else []
     except ValueError:
-        return None
-    return ",".join(str(int(number)) for number in numbers) if len(numbers) == count else None
+        return []
 
 
 def _count(text: str) -> int:

@@ -9,6 +9,7 @@ from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
 from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile
+from gpuwatch.core.model import SHARES_LABEL
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 EVICTED_STATES = PENDING_STATES - {"PENDING"}
@@ -61,6 +62,8 @@ def workload_rows(
     `rows` are its allocations or requests; `requested` is used when it never had any (cancelled while it waited).
     """
     allocations = [row for table, row in rows if table == "claim"]
+    if any(SHARES_LABEL in row["labels"] for row in allocations):
+        return []  # shares of GPUs are no requests for GPUs
     gpus = _gpus(allocations or _first_request(rows)) or (list(requested) if facts.start_us is None else [])
     if not gpus:
         return []

@@ -37,7 +37,8 @@ join nearer n
     and n.start_us < s.end_us and n.end_us > s.start_us
 where s.pod_uid is null or n.pod_uid is null;
 
--- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged.
+-- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged. Where it held
+-- shares of devices only (Slurm's shards, MPS), these are as many devices as have so many shares.
 create or replace temp table wanted as
 with typed as (
     select
@@ -53,6 +54,12 @@ with typed as (
         gpu_type,
         max(device_count) as device_count,
         max(coalesce(fraction, device_count)) as amount,
+        max(
+            case
+                when scheduler = 'slurm' and contains(labels, '"gpuwatch.io/shares"')
+                    then try_cast(json_extract_string(labels, '$."gpuwatch.io/shares"') as bigint)
+            end
+        ) as shares,
         max(device_indexes) as device_indexes,
         max(gpus) as gpus
     from claim c
@@ -78,6 +85,7 @@ by_kind as (
         profile,
         sum(device_count)::integer as device_count,
         sum(amount) as amount,
+        sum(shares)::bigint as shares,
         string_agg(device_indexes, ',') as device_indexes,
         string_agg(gpus, ',') as gpus,
         max(gpu_type) as gpu_type
@@ -150,9 +158,21 @@ select
     k.node,
     k.profile,
     max(k.gpu_type) as gpu_type,
-    max(k.device_count) as device_count,
-    -- Ten-thousandths of a device that each of them is held: Ray shares a GPU by fractions.
-    any_value(least(10000, greatest(1, round(10000 * k.amount / k.device_count))))::bigint as units,
+    any_value(greatest(k.device_count, (k.shares + n.replicas - 1) // n.replicas))::integer as device_count,
+    max(k.shares) as shares,
+    max(n.replicas) filter (where k.shares is not null) as replicas,
+    -- Ten-thousandths of a device that each of them is held: Ray shares a GPU by fractions. Shares of a device that has
+    -- an unknown number of them fit on one.
+    any_value(
+        case
+            when k.shares is null then least(10000, greatest(1, round(10000 * k.amount / k.device_count)))
+            when n.replicas is null then 1
+            else least(
+                10000,
+                10000 * k.shares // (n.replicas * greatest(k.device_count, (k.shares + n.replicas - 1) // n.replicas))
+            )
+        end
+    )::bigint as units,
     any_value(k.kind) = 'dra' as drawn,
     false as nested,
     max(k.device_indexes) as device_indexes,
@@ -185,6 +205,7 @@ join timed t
 join last_report s
     on s.scheduler = k.scheduler
     and s.session is not distinct from case when k.scheduler = 'ray' then split_part(k.run_key, '@', -1) end
+left join site n on n.node = k.node
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
 
@@ -259,9 +280,10 @@ create or replace temp table nested (
     outer_end_us bigint
 );
 
--- A row of fraction_unit is a run (and pod) that holds a part of each of its devices, in ten-thousandths.
+-- A row of fraction_unit is a run (and pod) that holds a part of each of its devices, in ten-thousandths; `shared` if it holds
+-- shares of them.
 create or replace temp table fraction_unit as
-select run_id, pod_uid, min(units) as units
+select run_id, pod_uid, min(units) as units, bool_or(shares is not null) as shared
 from wanted
 where units < 10000
 group by run_id, pod_uid;

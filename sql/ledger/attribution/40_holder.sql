@@ -1,3 +1,35 @@
+-- A row of held_share is a run that holds shares of a device (Slurm's shards, MPS), and how many: those on several devices of a
+-- node are spread evenly. `sure`: how many shares the device has is known.
+create or replace temp table held_share as
+with held as (
+    select distinct h.run_id, h.device_id, w.node, w.shares, w.replicas is not null as sure, d.gpu_index
+    from hold h
+    join new_device d using (device_id)
+    join wanted w on w.run_id = h.run_id and w.shares is not null and coalesce(w.node = d.node, true)
+),
+numbered as (
+    select
+        *,
+        count(*) over (partition by run_id, node) as devices,
+        row_number() over (partition by run_id, node order by gpu_index, device_id) as place
+    from held
+)
+select
+    run_id,
+    device_id,
+    greatest(max(shares // devices + case when place <= shares % devices then 1 else 0 end), 1)::bigint as shares,
+    bool_and(sure) as sure
+from numbered
+group by run_id, device_id;
+
+-- A row of share_count is a node of Slurm's on which a GPU has so many shares: who holds it whole holds all of them.
+create or replace temp table share_count as
+select node, replicas
+from site
+where replicas > 1
+    and node in (select node from node_record where scheduler = 'slurm')
+    and node not in (select node from node_record where scheduler = 'kubernetes');
+
 -- A row of placed_hold is a hold cut to what the fleet owned of its device.
 create or replace temp table placed_hold as
 select
@@ -5,13 +37,18 @@ select
     h.device_id,
     h.pod_uid,
     h.declared,
-    h.estimated,
-    coalesce(f.units, 10000) as units,
+    h.estimated or not coalesce(k.sure, true) as estimated,
+    case when f.shared then 10000 else coalesce(f.units, 10000) end as units,
+    coalesce(k.shares, r.replicas, 1) as parts,
+    k.shares is not null as shares,
     h.start_us as held_us,
     greatest(h.start_us, c.start_us) as start_us,
     least(h.end_us, c.end_us) as end_us
 from hold h
 left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid
+left join held_share k on k.run_id = h.run_id and k.device_id = h.device_id
+left join new_device d on d.device_id = h.device_id
+left join share_count r on r.node = d.node
 join capacity_span c
     on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
 
@@ -87,7 +124,9 @@ with present as (
         e.start_us,
         h.run_id,
         h.declared,
-        count(*) as parts,
+        count(*) as holds,
+        sum(h.parts)::bigint as parts,
+        bool_or(h.shares) as by_shares,
         sum(h.units)::bigint as units,
         max(h.held_us) as held_us,
         bool_or(h.estimated) as estimated
@@ -131,13 +170,19 @@ shared_span as (
         )
     group by all
     having count(*) > 1
+    union
+    select e.device_id, e.start_us, false
+    from elementary e
+    join placed_hold h
+        on h.device_id = e.device_id and h.shares and h.start_us <= e.start_us and h.end_us >= e.end_us
+    group by all
 ),
 shared_once as (
     select device_id, start_us, bool_or(drawn) as drawn
     from shared_span
     group by all
 ),
--- Under MPS a pod has one of R replicas; the others are free. Time slices are divided among those bound.
+-- Under MPS a pod has one of R replicas; the others are free. Time slices and Slurm's shards are divided among those bound.
 replica as (
     select d.device_id, s.replicas
     from new_device d
@@ -146,14 +191,15 @@ replica as (
 ),
 counted as (
     select
-        c.*,
+        c.* exclude (by_shares),
         r.replicas,
         s.drawn,
         greatest(sum(parts) over (partition by c.device_id, c.start_us), r.replicas) as all_parts,
         count(*) over (partition by c.device_id, c.start_us) as owners,
         -- A device held only in fractions is shared as requested; the unrequested rest is free.
         greatest(sum(units) over (partition by c.device_id, c.start_us), 10000) as all_units,
-        bool_and(units < 10000 * parts) over (partition by c.device_id, c.start_us) as fractional,
+        bool_and(units < 10000 * holds) over (partition by c.device_id, c.start_us) as fractional,
+        bool_or(by_shares) over (partition by c.device_id, c.start_us) as by_shares,
         row_number() over (partition by c.device_id, c.start_us order by held_us desc, run_id) as newest,
         s.device_id is not null as shared
     from chosen c
@@ -164,14 +210,16 @@ select
     device_id,
     start_us,
     run_id,
-    case when shared then parts when fractional then units else 1 end::bigint as parts,
-    case when shared then all_parts when fractional then all_units else 1 end::bigint as all_parts,
+    case when shared and parts < all_parts then parts when fractional and not shared then units else 1 end::bigint as parts,
+    case when shared and parts < all_parts then all_parts when fractional and not shared then all_units else 1 end::bigint
+        as all_parts,
     estimated,
     owners > 1 and not shared and (not fractional or all_units > 10000) as conflict,
     case
         when shared and parts = all_parts then null
         when shared and drawn then 'claim'
         when shared and replicas is not null then 'replica'
+        when shared and by_shares then 'share'
         when shared then 'bound'
         when fractional then 'fraction'
     end as split,

@@ -4,7 +4,7 @@ create or replace temp table process_share as
 with divided as (
     select device_id, start_us, sum(parts) as bound
     from holder
-    where split in ('bound', 'replica')
+    where split in ('bound', 'replica', 'share')
         and device_id in (select device_id from process_use where cluster = $cluster and units is not null)
     group by device_id, start_us
     having count(*) > 1

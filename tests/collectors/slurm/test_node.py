@@ -110,7 +110,9 @@ def test_a_node_was_there_since_it_booted(tmp_path: Path, printed: str, expected
         pytest.param("Gres=(null)", ("{}", None, "none", None), id="a node without GPUs"),
         pytest.param("Other=1", (None, None, None, None), id="a node that does not say"),
         pytest.param("Gres=gpu:h100:8,shard:h100:32", ('{"":8}', "h100", "time-slicing", 4), id="shards"),
-        pytest.param("Gres=gpu:8,mps:800", ('{"":8}', None, "mps", None), id="MPS"),
+        pytest.param("Gres=gpu:8,mps:800", ('{"":8}', None, "mps", 100), id="MPS"),
+        pytest.param("Gres=gpu:8,mps:8:100", ('{"":8}', None, "mps", None), id="MPS that does not divide"),
+        pytest.param("Gres=gpu:2,shard:0", ('{"":2}', None, "time-slicing", None), id="no shard"),
         pytest.param(
             "Gres=gpu:a100:2(S:0),gpu:a100:2(S:1)", ('{"":4}', "a100", "none", None), id="two lines of gres.conf"
         ),

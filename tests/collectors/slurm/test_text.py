@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,11 +18,13 @@ from gpuwatch.collectors.slurm.text import (
     expand_hostlist,
     gpu_type_of,
     gres_gpus,
+    gres_held,
     possible_times,
     run_span,
     spread,
     task_ids,
     tres_gpus,
+    tres_held,
 )
 from gpuwatch.core.clock import HOUR_US, parse_rfc3339
 
@@ -178,7 +181,42 @@ def test_every_recorded_alloctres_gives_its_gpus() -> None:
     ],
 )
 def test_gres_says_which_gpus_and_where(text: str, gpus: list[tuple[str | None, str | None, int, str | None]]) -> None:
-    assert gpus == [tuple(found) for found in gres_gpus(text)]
+    assert gpus == [found[:4] for found in gres_gpus(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        pytest.param("gres/gpu=1,gres/shard=4", [(None, None, 1, None, None)], id="GPUs are held whole"),
+        pytest.param("cpu=1,gres/shard=0,gres/mps=0", [], id="zeros"),
+        pytest.param("gres/gpumem=80G,gres/nic=2", [], id="other gres"),
+        pytest.param("gres/shard=4,gres/shard:h100=4", [("h100", None, 1, None, 4)], id="one type, counted twice"),
+        pytest.param("cpu=1,gres/mps=50", [(None, None, 1, None, 50)], id="MPS"),
+        pytest.param(
+            "gres/shard=6,gres/shard:a100=2", [("a100", None, 1, None, 2), (None, None, 1, None, 4)], id="a rest"
+        ),
+    ],
+)
+def test_tres_says_what_is_held(text: str, held: list[tuple[Any, ...]]) -> None:
+    assert held == [tuple(found) for found in tres_held(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        pytest.param("gpu:h100:2(IDX:0-1)", [("h100", None, 2, "0,1", None)], id="GPUs"),
+        pytest.param("shard:0(IDX:N/A),craynetwork:1", [], id="none"),
+        pytest.param("shard:h100:4(IDX:2)", [("h100", None, 1, "2", 4)], id="shards of the third GPU"),
+        pytest.param("shard:8(IDX:0-1)", [(None, None, 2, "0,1", 8)], id="shards of two GPUs"),
+        pytest.param("mps:50(0/100,50/100)", [(None, None, 1, "1", 50)], id="what is used of each"),
+        pytest.param("gres:shard:4", [(None, None, 1, None, 4)], id="the option of the job"),
+        pytest.param("gres/shard=2", [(None, None, 1, None, 2)], id="the option as TRES"),
+        pytest.param("shard", [(None, None, 1, None, 1)], id="without a count it is one"),
+        pytest.param("shard:4(CNT:4)", [(None, None, 1, None, 4)], id="without indexes"),
+    ],
+)
+def test_gres_says_what_is_held(text: str, held: list[tuple[Any, ...]]) -> None:
+    assert held == [tuple(found) for found in gres_held(text)]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +235,9 @@ def test_a_gres_type_splits_into_type_and_profile(name: str, split: tuple[str | 
 
 
 def test_a_total_spreads_and_loses_nothing() -> None:
-    assert [4, 4] == spread(Gpus("h100", None, 8), 2)
-    assert [3, 2, 2] == spread(Gpus("h100", None, 7), 3)
-    assert [1, 0] == spread(Gpus("h100", None, 1), 2)
+    assert [4, 4] == spread(8, 2)
+    assert [3, 2, 2] == spread(7, 3)
+    assert [1, 0] == spread(1, 2)
 
 
 @pytest.mark.parametrize(
