@@ -45,7 +45,7 @@ def usage_by_queue(rows: Iterable[Row]) -> dict[QueueKey, Usage]:
 
 
 def _add_allocation(usage: defaultdict[QueueKey, Usage], row: dict[str, Any]) -> None:
-    if SHARES_LABEL in row["labels"]:
+    if SHARES_LABEL in (row.get("labels") or ""):
         return
     for key in (("partition", row["queue"] or ""), ("qos", row["qos"] or "")):
         used = usage[key].used

@@ -62,7 +62,7 @@ def workload_rows(
     `rows` are its allocations or requests; `requested` is used when it never had any (cancelled while it waited).
     """
     allocations = [row for table, row in rows if table == "claim"]
-    if any(SHARES_LABEL in row["labels"] for row in allocations):
+    if any(SHARES_LABEL in (row.get("labels") or "") for row in allocations):
         return []  # shares of GPUs are no requests for GPUs
     gpus = _gpus(allocations or _first_request(rows)) or (list(requested) if facts.start_us is None else [])
     if not gpus:

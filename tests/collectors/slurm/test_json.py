@@ -140,7 +140,7 @@ def held(tables: Tables) -> list[tuple[str, str | None, str | None, int]]:
             id="requeued, with an end guessed in 136 years",
         ),
         pytest.param(sacct(gpus={"cpu": 8}), id="an accounted job without GPUs"),
-        pytest.param(sacct(gpus={"gres/gpu": -2, "gres/mps": 4}), id="a count that is not set, another gres"),
+        pytest.param(sacct(gpus={"gres/gpu": -2, "gres/nic": 4}), id="a count that is not set, another gres"),
         pytest.param(sacct(time={"start": 0, "end": 0}, gpus={}), id="accounted, cancelled while it waited"),
     ],
 )
