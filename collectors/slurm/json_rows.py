@@ -10,6 +10,7 @@ from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import count_of, job_number, moment_us, states_of, texts
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
+from gpuwatch.collectors.slurm.shares import gres_held, tres_held
 from gpuwatch.collectors.slurm.text import (
     MAX_DEVICES,
     Gpus,
@@ -18,11 +19,9 @@ from gpuwatch.collectors.slurm.text import (
     comment_labels,
     expand_hostlist,
     gres_gpus,
-    gres_held,
     known,
     task_ids,
     tres_gpus,
-    tres_held,
 )
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.core.clock import DAY_US, SECOND_US

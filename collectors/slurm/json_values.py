@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
-from gpuwatch.collectors.slurm.text import SHARING_GRES
+from gpuwatch.collectors.slurm.shares import SHARING_GRES
 from gpuwatch.core.clock import SECOND_US
 
 GPU_GRES = SHARING_GRES | {"gpu"}

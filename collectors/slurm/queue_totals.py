@@ -10,8 +10,8 @@ from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL
 from gpuwatch.collectors.slurm.text import expand_hostlist
-from gpuwatch.core.model import SHARES_LABEL
 
 Devices = Mapping[str, Mapping[str, int]]
 """Devices by node and MIG profile."""

@@ -11,6 +11,7 @@ from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.printed_times import as_printed
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     comment_labels,
@@ -23,11 +24,10 @@ from gpuwatch.collectors.slurm.text import (
     spread,
     task_ids,
     tres_gpus,
-    tres_held,
 )
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.core.model import SHARES_LABEL, Rejects, Source
+from gpuwatch.core.model import Rejects, Source
 
 FIELDS = (
     "JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"

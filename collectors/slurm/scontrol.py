@@ -15,6 +15,7 @@ from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
 from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
+from gpuwatch.collectors.slurm.shares import gres_held, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     array_size,
@@ -22,7 +23,6 @@ from gpuwatch.collectors.slurm.text import (
     duration_us,
     expand_hostlist,
     gres_gpus,
-    gres_held,
     instant,
     integer,
     known,
@@ -30,7 +30,6 @@ from gpuwatch.collectors.slurm.text import (
     run_span,
     task_ids,
     tres_gpus,
-    tres_held,
 )
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.core.clock import SECOND_US, zone

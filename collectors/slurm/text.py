@@ -18,8 +18,6 @@ MAX_HOSTS = 100_000
 MAX_DEVICES = 1_000_000
 MAX_ARRAY_TASKS = 1000
 CACHED_TEXTS = 1024
-SHARING_GRES = frozenset({"shard", "mps"})
-"""Gres that are shares of a GPU."""
 CACHED_TIMES = 1 << 16
 """Most times of a poll were already parsed in the previous one."""
 
@@ -93,59 +91,13 @@ def tres_gpus(text: str) -> tuple[Gpus, ...]:
     for item in text.split(","):
         name, _, count = item.partition("=")
         if name == "gres/gpu":
-            total = max(total, _count(count))
+            total = max(total, device_count(count))
         elif name.startswith("gres/gpu:"):
             kind = name.removeprefix("gres/gpu:")
-            typed[kind] = max(typed.get(kind, 0), _count(count))
+            typed[kind] = max(typed.get(kind, 0), device_count(count))
     found = [Gpus(*gpu_type_of(kind), count) for kind, count in sorted(typed.items()) if count]
     rest = total - sum(gpus.number for gpus in found)
     return (*found, Gpus(None, None, rest)) if rest > 0 else tuple(found)
-
-
-@lru_cache(CACHED_TEXTS)
-def tres_held(text: str) -> tuple[Gpus, ...]:
-    """What a job holds by AllocTRES or TRES: its GPUs, or else its shares of one (`gres/shard=4`, `gres/mps:h100=50`).
-
-    Slurm refuses jobs that ask for both. Raises ValueError.
-    """
-    if gpus := tres_gpus(text):
-        return gpus
-    total, typed = 0, dict[str, int]()
-    for item in text.split(","):
-        name, _, count = item.partition("=")
-        gres, _, kind = name.removeprefix("gres/").partition(":")
-        if not name.startswith("gres/") or gres not in SHARING_GRES:
-            continue
-        if kind:
-            typed[kind] = max(typed.get(kind, 0), _count(count))
-        else:
-            total = max(total, _count(count))
-    found = [Gpus(kind, None, 1, None, count) for kind, count in sorted(typed.items()) if count]
-    rest = total - sum(typed.values())
-    return (*found, Gpus(None, None, 1, None, rest)) if rest > 0 else tuple(found)
-
-
-@lru_cache(CACHED_TEXTS)
-def gres_held(text: str) -> tuple[Gpus, ...]:
-    """What a job holds by its GRES: its GPUs, or else its shares of those of `shard:h100:4(IDX:1)` or `mps:50(0/100,50/100)`.
-
-    Without indexes the shares are taken to be of one GPU, Slurm's default. Raises ValueError.
-    """
-    if gpus := gres_gpus(text):
-        return gpus
-    found = []
-    for item in split_outside(text, "()"):
-        body, _, note = item.partition("(")
-        words = re.split("[:=]", body.removeprefix("gres/").removeprefix("gres:"))
-        if words[0] not in SHARING_GRES:
-            continue
-        if len(words) == 1 or (len(words) == 2 and not words[1].isdigit()):
-            words.append("1")
-        if shares := _count(words[-1]):
-            indexes = _shared_indexes(note)
-            number = indexes.count(",") + 1 if indexes else 1
-            found.append(Gpus(":".join(words[1:-1]) or None, None, number, indexes, shares))
-    return tuple(found)
 
 
 @lru_cache(CACHED_TEXTS)
@@ -162,7 +114,7 @@ def gres_gpus(text: str) -> tuple[Gpus, ...]:
             continue
         if len(words) == 1 or (len(words) == 2 and not words[1].isdigit()):
             words.append("1")  # a gres without a count is one device
-        count, kind = _count(words[-1]), ":".join(words[1:-1])
+        count, kind = device_count(words[-1]), ":".join(words[1:-1])
         if count:
             gpu_type, profile = gpu_type_of(kind) if kind else (None, None)
             found.append(Gpus(gpu_type, profile, count, _indexes(note, count)))
@@ -315,21 +267,11 @@ def _numbers(text: str, limit: int) -> list[str]:
 
 def _indexes(note: str, count: int) -> str | None:
     """`IDX:0-1,4)` -> `0,1,4`; None without indexes or when there are not `count` of them."""
-    numbers = _printed_indexes(note)
+    numbers = printed_indexes(note)
     return ",".join(numbers) if len(numbers) == count else None
 
 
-def _shared_indexes(note: str) -> str | None:
-    """The GPUs of shares: `IDX:0-1)` -> `0,1`, and `0/8,4/8)` (what is held of each GPU's shares) -> `1`."""
-    numbers = _printed_indexes(note)
-    if not numbers:
-        parts = [part.partition("/") for part in note.rstrip(")").split(",")]
-        if all(held.isdigit() and all_.isdigit() for held, _, all_ in parts):
-            numbers = [str(n) for n, (held, _, _) in enumerate(parts) if int(held)]
-    return ",".join(numbers) or None
-
-
-def _printed_indexes(note: str) -> list[str]:
+def printed_indexes(note: str) -> list[str]:
     """`IDX:0-1,4)` -> 0, 1, 4; none where there are no indexes or they cannot be read."""
     match = re.search(r"IDX:([0-9,-]+)", note)
     try:
@@ -338,7 +280,8 @@ def _printed_indexes(note: str) -> list[str]:
         return []
 
 
-def _count(text: str) -> int:
+def device_count(text: str) -> int:
+    """A printed number of devices or shares. Raises ValueError."""
     if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > MAX_DEVICES:
         raise ValueError(f"GPU count is not a number up to {MAX_DEVICES}")
     return int(text)

@@ -8,8 +8,8 @@ from typing import Any
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL
 from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile
-from gpuwatch.core.model import SHARES_LABEL
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 EVICTED_STATES = PENDING_STATES - {"PENDING"}

@@ -18,9 +18,6 @@ WHOLE_GPU = -1
 RUN_US_MAX = 5 * 366 * 86_400_000_000
 """A record of a run longer than five years is invalid: its hours would flood the ledger."""
 
-SHARES_LABEL = "gpuwatch.io/shares"
-"""Label of a claim on shares of devices: how many of them it holds on its node (Slurm's shards, MPS percents)."""
-
 CONTEXT = pa.schema(
     [
         ("context_id", pa.int64()),  # hash of all the other columns: see context_key

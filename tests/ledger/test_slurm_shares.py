@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from gpuwatch.core.model import SHARES_LABEL
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL
 from tests.ledger.test_ledger_properties import seeds, steady
 from tests.worlds.templates import computed_once
 from tests.worlds.world import CLUSTER, HOUR, T0_US, Gpu, World, claim, minutes, node, pod, samples

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.core.model import SHARES_LABEL
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL
 from tests.collectors.slurm import test_accounting, test_control, test_json
 from tests.collectors.slurm.test_control import job
 from tests.collectors.slurm.test_json import answer, sacct, squeue

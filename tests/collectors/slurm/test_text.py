@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.collectors.slurm.shares import gres_held, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     comment_labels,
@@ -18,13 +19,11 @@ from gpuwatch.collectors.slurm.text import (
     expand_hostlist,
     gpu_type_of,
     gres_gpus,
-    gres_held,
     possible_times,
     run_span,
     spread,
     task_ids,
     tres_gpus,
-    tres_held,
 )
 from gpuwatch.core.clock import HOUR_US, parse_rfc3339
 
