@@ -23,7 +23,7 @@ from gpuwatch.collectors.kubernetes.pods import (
 )
 from gpuwatch.collectors.kubernetes.request_changes import RequestChanges
 from gpuwatch.collectors.shared.changes import HEARTBEAT_US, differs
-from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, moment, string
 from gpuwatch.collectors.shared.records import Columns
 
 MAX_PODS = 500_000
@@ -109,6 +109,8 @@ class ClusterChanges:
         pod = known or TrackedPod(string(metadata, "namespace"), string(metadata, "name"))
         if rows:
             self._set_claims(pod, rows)
+        if deleted is not None and pod.deletion_us is None and integer(metadata, "deletionGracePeriodSeconds") == 0:
+            alive_us = min(alive_us, deleted)  # it went at once, whenever the connection brought this
         pod.deletion_us = deleted
         self._close(uid, pod, alive_us, at_us)  # as last written, if no container reports its end
 

@@ -150,6 +150,37 @@ def test_a_deletion_that_comes_as_it_happens_ends_the_pod_now() -> None:
     assert "gpuwatch.io/ended-by" not in labels_of_end(sink)
 
 
+def test_deletions_that_a_silent_connection_brings_late_end_the_pods_when_they_went() -> None:
+    """The watch is current, then nothing passes for 50 s. Pods that were deleted without a grace period ended at their deletion; a pod
+    whose deletion was known before ends when it is gone."""
+    at_once = {"deletionTimestamp": at(70), "deletionGracePeriodSeconds": 0}
+    asked = {"deletionTimestamp": at(65), "deletionGracePeriodSeconds": 5}
+    gone = {"deletionTimestamp": at(60), "deletionGracePeriodSeconds": 0}
+
+    async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
+        async def stalls(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            clock.at(60)
+            for change in (bookmark("20"), event("MODIFIED", pod("b", **asked))):
+                await response.write(json.dumps(change).encode() + b"\n")
+            await asyncio.sleep(0.05)
+            clock.at(110)
+            for change in (event("DELETED", pod("a", **at_once)), event("DELETED", pod("b", **gone))):
+                await response.write(json.dumps(change).encode() + b"\n")
+            await api.closing.wait()
+            return response
+
+        api.on("list", "pods", items(pod("a"), pod("b")))
+        api.on("watch", "pods", stalls)
+        await sink.until(lambda: len(sink.ends()) == 2)
+
+    sink = script.run(scenario)
+
+    assert {"a": 70.0, "b": 110.0} == sink.ends()
+    assert "gpuwatch.io/ended-by" not in labels_of_end(sink)
+
+
 def test_a_watch_that_is_open_for_long_replays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_watch, "REPLAY_S", 0.0)
 
