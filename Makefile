@@ -22,7 +22,7 @@ TEST_ARGS ?=
 # One more than there are cores: tests of real servers wait more than they compute.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -lt 8 ] || n=7; echo $$((n + 1)))
 OLDEST_DUCKDB ?= 1.5.5
-ACCURACY_SEEDS ?= 301-320
+ACCURACY_SEEDS ?= 1003-1022
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
 TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client munge \

@@ -9,10 +9,9 @@ from typing import Protocol
 
 Z = 1.959963984540054
 """Standard deviations of a two-sided 95 % interval."""
-HEADLINE = ("false-utilization", "idle-hoarding", "topology-blind-placement", "fragmentation")
 WRONG_MAX = 12
 """False findings listed per variant."""
-PRECISION_GOAL, RECALL_GOAL = 0.95, 0.90
+PRECISION_GOAL, RECALL_GOAL = 0.97, 0.95
 
 
 class Summed(Protocol):
@@ -29,9 +28,9 @@ class Summed(Protocol):
 
 @dataclass(frozen=True)
 class Counts:
-    """Sums over `fleets` fleets; `failed` of them had a failing rule."""
+    """Sums over the fleets of `seeds`; on `failed` of them a rule failed."""
 
-    fleets: int
+    seeds: Sequence[int]
     failed: int
     detectors: Mapping[str, Summed]
 
@@ -49,13 +48,11 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def report(
-    counts: Mapping[str, Counts], titles: Mapping[str, str], seeds: Sequence[int], shapes: Sequence[str] = ()
-) -> str:
+def report(counts: Mapping[str, Counts], titles: Mapping[str, str], shapes: Sequence[str] = ()) -> str:
     """docs/understand/accuracy.md as text; `shapes` are the rows of the table of planted cases."""
-    parts = [_HEAD.format(seeds=_range(seeds))]
+    parts = [_HEAD]
     for variant, summed in counts.items():
-        parts.append(f"## {titles[variant]} (`{variant}`)\n\n{summed.fleets} fleets.{_failed(summed.failed)}\n")
+        parts.append(f"## {titles[variant]} (`{variant}`)\n\n{_measured(summed)}\n")
         parts.append(_table(summed))
         parts.extend(_wrong(summed))
     parts.append(_LIMITS.format(shapes="\n".join(shapes)))
@@ -91,13 +88,15 @@ def _rate(hits: int, of: int, goal: float) -> str:
     return f"{hits / of:.3f} ({low:.3f}-{high:.3f}){mark}"
 
 
-def _range(seeds: Sequence[int]) -> str:
+def _measured(counts: Counts) -> str:
+    """How many seeds were measured, and which."""
+    seeds = counts.seeds
+    if not seeds:
+        return "Not measured."
     whole = list(range(min(seeds), max(seeds) + 1)) == list(seeds)
-    return f"{min(seeds)}-{max(seeds)}" if whole and len(seeds) > 1 else ", ".join(map(str, seeds))
-
-
-def _failed(failed: int) -> str:
-    return f" On {failed} of them a rule failed or a file could not be read." if failed else ""
+    shown = f"{min(seeds)}-{max(seeds)}" if whole and len(seeds) > 1 else ", ".join(map(str, seeds))
+    failed = f" On {counts.failed} of them a rule failed or a file could not be read." if counts.failed else ""
+    return f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}: {shown}.{failed}"
 
 
 _HEAD = """# Accuracy
@@ -112,16 +111,19 @@ fleets: one of three days, and a small one of eight days for scenes that need mo
 
 Seeds 1-10 were used while detectors and scenes were written. Seeds 101-113, not used before, gave two false recommendations of
 right-sizing. Seeds 201-214 gave one false finding of checkpoint-stall, and, with lost samples, one of small-batch and another
-of checkpoint-stall. The detectors were changed because of these. The seeds below, {seeds}, were not used before those changes,
-and no detector was changed after them.
+of checkpoint-stall. The detectors were changed because of these. On seeds 301-320, 911, 921 and 922 later changes were tried. Seed 2 with
+new scenes of waiting pods gave seven false findings of fragmentation and eight of partial-island, because pods counted as waiting for
+nodes of Slurm; that was changed. Seed 1002 without SM_ACTIVE gave one of failed-work, about a job whose checkpoints only its pauses show;
+such a decoy now counts only where SM_ACTIVE is there. The seeds below were not used before those changes, and no detector was changed
+after them.
 
 - **Found**: planted cases with a finding of that detector about that subject at an overlapping time.
 - **False**: findings about anything that was not planted for that detector, on the whole fleet.
 - **Hit**: decoys among the false findings.
 
 Not counted: findings suppressed by another finding, and findings that a case allows either way (`allowed` in truth.json).
-Rates have 95 % Wilson intervals. Goals: precision 0.95, recall 0.90, and no decoy hit by false-utilization, idle-hoarding,
-topology-blind-placement and fragmentation.
+Decoys that only a missing metric could show are not counted in the variant without it. Rates have 95 % Wilson intervals. Goals for
+each detector: precision 0.97, recall 0.95, and no decoy hit. Without SM_ACTIVE, the goal of recall applies to detectors that do not need it.
 """
 
 _LIMITS = """## The fleets
@@ -153,12 +155,14 @@ A scene is a few nodes with their own pool, jobs, loads and scheduler objects, d
   pool, a Slurm job that tolerates being spread says so in its comment, a dump contains the times of its nodes' heartbeats. Sites
   without such records miss cases that this page does not show.
 - There are few kinds of cases. A seed changes noise, times (by up to 6 %), activity (by up to 4 %), owners and
-  surroundings, not the physics. Twenty fleets are not twenty independent sites, and the true uncertainty is larger than the
+  surroundings, not the physics. Several fleets are not as many independent sites, and the true uncertainty is larger than the
   intervals.
 - Healthy work is simulated too. Real fleets have workloads that no scene contains. Expect lower precision until you have read
   your owners' feedback, which is shown per detector next to its back-test.
 - Without SM_ACTIVE, detectors that need it report nothing. Their recall falls; their precision must not.
 - Lost samples (30 %) are random in time and affect the scrapes of a node together. An exporter that fails for hours is a
   different case: that time is `unobserved`.
+- Every seed has the same scenes, so a case that the detectors read rightly on one seed is mostly read rightly on the next. More
+  seeds test noise, times and surroundings; they do not add kinds of cases.
 - Money is not measured here. Other tests check exactly that the ledger adds up.
 """

@@ -101,9 +101,9 @@ def test_wilson_intervals_are_those_of_the_literature() -> None:
 
 def test_the_page_names_seeds_rates_and_what_is_below_its_goal() -> None:
     told = {"straggler": Outcome(planted=20, found=17, right=17, false=0, decoys=40, decoys_hit=0)}
-    text = report({"base": Counts(20, 0, told)}, {"base": "All fields"}, list(range(101, 121)))
+    text = report({"base": Counts(range(101, 121), 1, told)}, {"base": "All fields"})
 
-    assert "The seeds below, 101-120, were not used before those changes" in text
+    assert "20 seeds: 101-120. On 1 of them a rule failed" in text
     assert "False findings" not in text
     line = next(line for line in text.splitlines() if line.startswith("| `straggler`"))
     assert (
@@ -113,7 +113,9 @@ def test_the_page_names_seeds_rates_and_what_is_below_its_goal() -> None:
 
 def test_every_false_finding_is_listed_with_its_summary() -> None:
     told = {"straggler": Outcome(false=14, wrong=[f"seed {n}, hot: job 7: slow" for n in range(14)])}
-    text = report({"base": Counts(20, 0, told)}, {"base": "All fields"}, [101])
+    text = report({"base": Counts([101, 104], 0, told)}, {"base": "All fields"})
+
+    assert "2 seeds: 101, 104.\n" in text
 
     assert "False findings:\n\n- `straggler`, seed 0, hot: job 7: slow\n" in text
     assert 12 == text.count("hot: job 7")
