@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sqlite3
@@ -89,6 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder in MARKED_FOLDERS:
             item.add_marker(folder)
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """What collecting made lives until the end: the garbage collector need not search it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

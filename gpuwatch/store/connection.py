@@ -18,6 +18,10 @@ OutOfMemory = duckdb.OutOfMemoryException
 """What a query raises that needs more than memory_limit and cannot spill."""
 INTERRUPTED = "Query interrupted"
 """DuckDB's error message when a query is interrupted: a plain RuntimeError."""
+PARSED_MAX = 2048
+"""Parsed statements that are kept; gpuwatch has fewer than half as many of its own: 20 MB."""
+_parsed: dict[str, duckdb.Statement] = {}
+"""Statements by their text. Parsing one takes as long as planning it, and the same few hundred run in every pass."""
 
 
 def was_interrupted(error: BaseException) -> bool:
@@ -77,8 +81,20 @@ class Connection:
         self.close()
 
     def _execute(self, text: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
-        """Every statement goes through here."""
-        return self._connection.execute(text, parameters)
+        """Every statement goes through here, apart from those of `_arrow`."""
+        return self._connection.execute(self._parse(text), parameters)
+
+    def _parse(self, text: str) -> duckdb.Statement | str:
+        """The parsed statement, or the text where it holds several. Executing a statement copies it, so all connections share it."""
+        found = _parsed.get(text)
+        if found is None:
+            statements = self._connection.extract_statements(text)
+            if len(statements) != 1:
+                return text
+            if len(_parsed) >= PARSED_MAX:
+                _parsed.clear()
+            found = _parsed[text] = statements[0]
+        return found
 
     def run(self, name: str, /, **parameters: object) -> int:
         """Runs every statement of a SQL file; returns the rows that the last one changed or returned."""
@@ -147,7 +163,7 @@ class Connection:
         return rows
 
     def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
-        table: pa.Table = self._connection.sql(text, params=parameters or None).to_arrow_table()
+        table: pa.Table = self._connection.sql(self._parse(text), params=parameters or None).to_arrow_table()
         return table
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,35 +24,35 @@ from tests.worlds.detectors import (
     printed_thresholds,
     us,
 )
-from tests.worlds.subjects import hour_by_hour, offer, said
+from tests.worlds.subjects import Said, hour_by_hour, offer, said
 
 RULE = "own-vs-cloud"
+A100 = "NVIDIA A100-SXM4-80GB"
 HOURS = 50
 LENGTH = 60 * HOURS
-Scene = Callable[[World], object]
 
 
 def rate(pricing: str, price: str, pool: str | None = None, currency: str = "USD") -> Rate:
     return Rate(H100, pricing, Decimal(price), us(-60 * 24), None, None, pool, None, currency)
 
 
-def pool(world: World, *rates: Rate, used: float, hours: int = HOURS) -> World:
-    """Two GPUs of a pool, of whose time a part is held."""
-    offer(world, "n1", "p", {"": 2}, None)
-    for gpu in ("a", "b"):
+def pool(world: World, *rates: Rate, used: float, hours: int = HOURS, name: str = "p", model: str = H100) -> World:
+    """Two GPUs of a pool, of whose time a part is held; `rates` become all rates."""
+    offer(world, f"node of {name}", name, {"": 2}, None)
+    for gpu in (f"{name} a", f"{name} b"):
         held = round(60 * hours * used)
-        world.gpu(gpu, (held, WORK), (60 * hours - held, IDLE), step_s=1200)
+        world.gpu(gpu, (held, WORK), (60 * hours - held, IDLE), step_s=1200, model=model, node=f"node of {name}")
         if held:
-            world.job(f"job-{gpu}", [gpu], 0, held)
+            world.job(f"job of {gpu}", [gpu], 0, held, node=f"node of {name}")
     replace_rates(world.state, list(rates), "test", "test", 0)
     return world
 
 
-def bought(world: World) -> World:
-    """Hardware of this model that may be owned: 2.163 dollars a GPU-hour."""
+def buy(world: World) -> None:
+    """A100 hardware that may be owned: 2.163 dollars a GPU-hour."""
     hardware = Owned(
         name="dgx",
-        gpu_model=H100,
+        gpu_model=A100,
         gpus=8,
         capex=Decimal(400_000),
         residual=Decimal("0.2"),
@@ -64,69 +64,98 @@ def bought(world: World) -> World:
         valid_from_us=us(-60 * 24),
     )
     set_owned(world.state, [hardware], "test", "test", 0)
-    return world
 
 
 OWNED, CLOUD = rate("owned", "2"), rate("on_demand", "3.50")
 
-MUST_NOT_FIRE: dict[str, Scene] = {
-    "owned GPUs that are used above the break-even": lambda w: pool(w, OWNED, CLOUD, used=0.9),
-    "owned GPUs that are used a little less than the break-even": lambda w: pool(w, OWNED, CLOUD, used=0.5),
-    "nobody says what the cloud costs": lambda w: pool(w, OWNED, used=0.1),
-    "nobody says what the owned GPUs cost": lambda w: pool(w, rate("on_demand", "3.50", "elsewhere"), used=0.1),
-    "rented GPUs, and no hardware to compare with": lambda w: pool(w, CLOUD, used=0.9),
-    "rented GPUs that are used little": lambda w: bought(pool(w, rate("on_demand", "3.50", "p"), CLOUD, used=0.2)),
-    "two currencies without an exchange rate": lambda w: pool(
-        w, OWNED, rate("on_demand", "3.50", currency="EUR"), used=0.1
-    ),
-    "not yet two days of books": lambda w: pool(w, OWNED, CLOUD, used=0.1, hours=40),
+
+@dataclass(frozen=True)
+class Pool:
+    """The rates of a pool, and the part of its time that is held. GPUs that could be bought are A100s."""
+
+    rates: tuple[Rate, ...]
+    used: float
+    model: str = H100
+
+
+SILENT = {
+    "owned GPUs that are used above the break-even": Pool((OWNED, CLOUD), 0.9),
+    "owned GPUs that are used a little less than the break-even": Pool((OWNED, CLOUD), 0.5),
+    "nobody says what the cloud costs": Pool((OWNED,), 0.1),
+    "nobody says what the owned GPUs cost": Pool((rate("on_demand", "3.50", "elsewhere"),), 0.1),
+    "rented GPUs, and no hardware to compare with": Pool((CLOUD,), 0.9),
+    "rented GPUs that are used little": Pool((CLOUD,), 0.2, A100),
+    "two currencies without an exchange rate": Pool((OWNED, rate("on_demand", "3.50", currency="EUR")), 0.1),
+}
+REPORTED = {
+    "owned": Pool((OWNED, CLOUD), 0.25),
+    "reserved": Pool((rate("reserved", "2"), CLOUD), 0.25),
+    "rented": Pool((rate("on_demand", "6.88"),), 1.0, A100),
 }
 
 
-@pytest.mark.parametrize("case", MUST_NOT_FIRE)
-def test_says_nothing_of(tmp_path: Path, case: str) -> None:
-    world = World(tmp_path)
-    MUST_NOT_FIRE[case](world)
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+    """What the rule reports of all pools above, which are one cluster, by pool."""
+    world = World(tmp_path_factory.mktemp("pools"))
+    rates = []
+    for name, one in (SILENT | REPORTED).items():
+        pool(world, used=one.used, name=name, model=one.model)
+        rates += [replace(listed, gpu_model=one.model, pool=listed.pool or name) for listed in one.rates]
+    replace_rates(world.state, rates, "test", "test", 0)
+    buy(world)
+    report = world.analyze(LENGTH, detectors=[RULE])
+    found = said(world, RULE)
+
+    assert ([], len(found)) == (report.failed_rules, len({one.subject for one in found}))
+    return {one.subject: one for one in found}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_says_nothing_of(findings: dict[str, Said], case: str) -> None:
+    assert case not in findings
+
+
+def test_says_nothing_where_two_days_are_not_yet_known(tmp_path: Path) -> None:
+    world = pool(World(tmp_path), OWNED, CLOUD, used=0.1, hours=40)
     report = world.analyze(LENGTH, detectors=[RULE])
 
     assert ([], []) == (report.failed_rules, said(world, RULE))
 
 
-def test_owned_gpus_that_are_hardly_used(tmp_path: Path) -> None:
-    world = pool(World(tmp_path), OWNED, CLOUD, used=0.25)
-    world.analyze(LENGTH, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_nothing_else_is_reported(findings: dict[str, Said]) -> None:
+    assert set(REPORTED) == set(findings)
 
-    assert ("pool", "p", "info", "open", 0) == (one.kind, one.subject, one.severity, one.state, one.wasted_s)
+
+def test_owned_gpus_that_are_hardly_used(findings: dict[str, Said]) -> None:
+    one = findings["owned"]
+
+    assert ("pool", "info", "open", 0) == (one.kind, one.severity, one.state, one.wasted_s)
     # 2 / 3.50 is 57 %. Of 48 hours 12.5 were held; the cloud would cost 2 x 730 x 0.26 x 3.50 a month, owning 2,920.
-    told = ("cheaper", "gpus", "break_even_ratio", "utilisation_ratio", "owned_price", "cloud_price", "currency")
-    assert ("cloud", 2, 0.5714, 0.2604, "2.000000", "3.500000", "USD") == tuple(one.evidence[name] for name in told)
+    names = ("cheaper", "gpus", "break_even_ratio", "utilisation_ratio", "owned_price", "cloud_price", "currency")
+    assert ("cloud", 2, 0.5714, 0.2604, "2.000000", "3.500000", "USD") == tuple(one.evidence[name] for name in names)
     assert "1589.27" == one.evidence["saved_a_month"]
     assert "break-even at 57 % use, measured 26 %" in OWN_VS_CLOUD.summary(one.evidence)
     assert "Rent what is used" in OWN_VS_CLOUD.remedy(one.evidence)
 
 
-def test_a_reservation_that_is_hardly_used_is_called_reserved(tmp_path: Path) -> None:
-    world = pool(World(tmp_path), rate("reserved", "2"), CLOUD, used=0.25)
-    world.analyze(LENGTH, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_a_reservation_that_is_hardly_used_is_called_reserved(findings: dict[str, Said]) -> None:
+    one = findings["reserved"]
 
     assert ("reserved", "cloud") == (one.evidence["paid"], one.evidence["cheaper"])
     assert OWN_VS_CLOUD.summary(one.evidence).startswith("Reserved 2.00 against cloud 3.50 USD")
     assert "Let the reservation end" in OWN_VS_CLOUD.remedy(one.evidence)
 
 
-def test_rented_gpus_that_are_used_all_the_time(tmp_path: Path) -> None:
-    world = bought(pool(World(tmp_path), rate("on_demand", "6.88", "p"), used=1.0))
-    world.analyze(LENGTH, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_rented_gpus_that_are_used_all_the_time(findings: dict[str, Said]) -> None:
+    one = findings["rented"]
 
-    assert ("p", "owned", "2.163467") == (one.subject, one.evidence["cheaper"], one.evidence["owned_price"])
+    assert ("owned", "2.163467") == (one.evidence["cheaper"], one.evidence["owned_price"])
     assert one.evidence["payback_months"] is not None
     assert "owning these GPUs costs less" in OWN_VS_CLOUD.remedy(one.evidence)
 
 
-def test_it_is_reckoned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_computed_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuwatch.advisor import fleet as advisor_fleet
 
     reckoned: list[int] = []
