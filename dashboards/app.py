@@ -24,6 +24,7 @@ from gpuwatch.dashboards.shell.login import login_routes
 from gpuwatch.dashboards.shell.page import Page, find
 from gpuwatch.dashboards.shell.query import ROOT, Query
 from gpuwatch.dashboards.shell.responses import Guarded, policy
+from gpuwatch.dashboards.shell.short_addresses import ShortAddresses
 from gpuwatch.dashboards.shell.theme import Scheme
 
 INDEX = """<!DOCTYPE html>
@@ -35,6 +36,12 @@ GROUND_SCRIPT = "function() { return document.documentElement.getAttribute('data
 """The toggle reports light until it is used, even on a system set to dark."""
 
 TITLE_SCRIPT = "function(title) { if (title) { document.title = title; } return ''; }"
+
+WANTED_SCRIPT = """function(wanted) {
+  const at = window.location.pathname + window.location.search;
+  return wanted && wanted.at === at ? wanted.search : window.dash_clientside.no_update;
+}"""
+"""A chosen filter takes effect at the address where it was chosen: after a Back meanwhile, the address bar wins."""
 
 FOCUS_SCRIPT = """function(digest, done) {
   const at = window.location.pathname + window.location.search;
@@ -69,6 +76,7 @@ def mount(app: FastAPI, client: Client | None = None) -> None:
     guarded = Guarded(inner, policy(dash))
     app.router.routes.append(Route(f"{ROOT}/{{path:path}}", guarded, include_in_schema=False))
     app.router.routes.append(Route(ROOT, guarded, include_in_schema=False))
+    app.router.routes.append(ShortAddresses())
 
 
 def create(server: Any, client: Client) -> Dash:
@@ -163,7 +171,7 @@ def _register(dash: Dash, client: Client) -> None:
         return (no_update, no_update) if fresh == digest and not acted else (content, fresh)
 
     @dash.callback(
-        Output("url", "search"),
+        Output("wanted", "data"),
         Input({"filter": ALL}, "value"),
         State("url", "pathname"),
         State("url", "search"),
@@ -176,7 +184,7 @@ def _register(dash: Dash, client: Client) -> None:
             return no_update  # these controls belong to the previous address: do not undo the Back button
         values = {entry["id"]["filter"]: entry.get("value") for entry in ctx.inputs_list[0]}
         wanted = filters.changed(Query.parse(pathname, search), values)
-        return no_update if wanted is None else wanted
+        return no_update if wanted is None else {"at": f"{pathname}{search}", "search": wanted}
 
     @dash.callback(
         Output("message", "children", allow_duplicate=True),
@@ -221,6 +229,7 @@ def _register(dash: Dash, client: Client) -> None:
         return rule_trial.trial_search(Query.parse(pathname, search), dict(zip(names, values, strict=True)))
 
     scripted: Any = dash.clientside_callback  # without types of its own
+    scripted(WANTED_SCRIPT, Output("url", "search"), Input("wanted", "data"), prevent_initial_call=True)
     scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
     scripted(FOCUS_SCRIPT, Output("focused", "data"), Input("digest", "data"), State("focused", "data"))
     scripted(TITLE_SCRIPT, Output("title", "modified_timestamp"), Input("title", "data"))

@@ -170,6 +170,10 @@ class Api:
         """GPUs and slices now, by cluster, pool and model."""
         return await self.get("fleet")
 
+    async def overview(self, window: str, **scope: str) -> Row:
+        """What was avoidable in the window and in the one before, by team, and what to do first."""
+        return await self.get("overview", window=window, **scope)
+
     async def ledger(self, window: str, by: str, step: str | None = None, **scope: str) -> Row:
         """GPU-seconds and cost by bucket, and the funnel."""
         return await self.get("ledger", window=window, by=by, step=step, limit=MAX_LIMIT, **scope)

@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components import columns, formats, parts
 from gpuwatch.dashboards.components.charge_lines import cause_word
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell.query import Query, job_link
@@ -67,12 +67,14 @@ def every(opened: dict[tuple[str, str], list[Row]], name: str) -> list[Row]:
     return [row for kind in KINDS for row in opened.get((name, kind), [])]
 
 
-def amount_cell(charges: Sequence[Row], name: str, view: str, currency: str, query: Query) -> Component:
-    """A cost, linked to how it was computed or, if it sums several charges, to the rows by cause."""
+def amount_cell(
+    charges: Sequence[Row], name: str, view: str, currency: str, query: Query, places: int = 2
+) -> Component:
+    """A cost with `places` decimals, linked to how it was computed or, if it sums several charges, to the rows by cause."""
     if not charges:
         return html.Span()
     costs = [cost for row in charges if (cost := formats.number(row.get("cost"))) is not None]
-    amount = parts.money(sum(costs, Decimal(0)) if costs else None, currency)
+    amount = columns.amount(sum(costs, Decimal(0)) if costs else None, places, currency)
     if len(charges) == 1:
         if not charges[0].get("charge"):
             return amount
@@ -81,14 +83,6 @@ def amount_cell(charges: Sequence[Row], name: str, view: str, currency: str, que
     if view == "cause" or name in ("None", "") or view not in (*NARROWING, "team", "cluster"):
         return amount
     return parts.link(amount, query.link(**{view: name, "by": "cause", "sort": None}), "why", "Show the parts")
-
-
-def place(name: str, part: Sum, sort: str) -> tuple[Decimal, str]:
-    """Sort key: largest first, unknown cost last; or by name."""
-    if sort == "name":
-        return Decimal(0), name.lower()
-    size = part.seconds if sort == "gpu_seconds" else part.cost
-    return (Decimal(1) if size is None else -size), name.lower()
 
 
 def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:

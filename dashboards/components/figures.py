@@ -117,6 +117,41 @@ def stack(
     }
 
 
+def waste(
+    times: Sequence[str],
+    amounts: Mapping[str, Sequence[float | None]],
+    before: Sequence[float | None],
+    step_s: int,
+    scheme: Scheme,
+    sign: str,
+    cut: Collection[int] = (),
+) -> Figure:
+    """What was avoidable per step by bucket, and all of it in the period before as dashes. `sign` of a currency; empty:
+    GPU-hours.
+    """
+    ink = INK[scheme]
+    text = f"{sign}%{{y:,.2f}}" if sign else "%{y:,.1f} GPU-h"
+    found = stack(times, amounts, step_s, scheme, cut)
+    for bars in found["data"]:
+        bars["hovertemplate"] = text
+    if any(value is not None for value in before):
+        found["data"].append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if len(times) == 1 else "lines",
+                "name": "The period before",
+                "x": list(times),
+                "y": list(before),
+                "line": {"color": ink.text, "width": 1.6, "dash": "dash", "shape": "hv"},
+                "connectgaps": False,
+                "hovertemplate": text,
+            }
+        )
+    if sign:
+        found["layout"]["yaxis"] |= {"title": {"text": ""}, "tickprefix": sign}
+    return found
+
+
 def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str, float] | None = None) -> Figure | None:
     """Readings over the window with the rule's thresholds; None if there is nothing to draw."""
     points = [point for point in series.get("points") or [] if isinstance(point, dict)]

@@ -18,6 +18,8 @@ OWNERS = {
     "__shared__": "Shared",
 }
 HOUR_S = 3600
+SIGNIFICANT = 6
+"""Digits of an exact value in a tooltip."""
 PERIOD = re.compile(r"(\d{4})-(?:W(\d\d)|(0[1-9]|1[0-2]))", re.ASCII)
 """Names of weeks and months."""
 
@@ -53,6 +55,39 @@ def short(value: Decimal) -> str:
     return f"{value:.1f}" if size >= 1 else f"{value:.2g}" if size < Decimal("0.1") else f"{value:.2f}"
 
 
+def exact(value: object, unit: str = "") -> str:
+    """A number for a tooltip: at most six significant digits, or all of its whole part, with its unit."""
+    amount = number(value)
+    if amount is None:
+        return ""
+    whole = len(str(abs(int(amount)))) if abs(amount) >= 1 else amount.adjusted() + 1 if amount else 0
+    text = f"{amount:,.{max(0, min(SIGNIFICANT - whole, 12))}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text} {unit}".strip()
+
+
+def money_places(values: Iterable[object]) -> int:
+    """The decimals of a column of money: cents only if every amount is below 1,000."""
+    known = [abs(found) for value in values if (found := number(value)) is not None]
+    return 2 if max(known, default=Decimal(0)) < 1000 else 0
+
+
+def fixed(value: object, places: int) -> str:
+    """A number of a column whose numbers all have as many decimals: `1,284.50`, or `< 1` for what would round to zero."""
+    amount = number(value)
+    if amount is None:
+        return MISSING
+    least = Decimal(1).scaleb(-places)
+    if amount and abs(amount) * 2 < least:
+        return f"< {least:f}" if amount > 0 else f"> -{least:f}"
+    return f"{amount:,.{places}f}"
+
+
+def sign_of(currency: str | None) -> str:
+    """The sign of a currency for a header: `$`, or its code."""
+    return SIGNS.get(currency or "", currency or "").strip()
+
+
 def money(value: object, currency: str | None) -> str:
     """`$48.2 k`; with cents below 1,000."""
     amount = number(value)
@@ -62,6 +97,14 @@ def money(value: object, currency: str | None) -> str:
     size = abs(amount)
     text = f"{size:,.2f}" if 0 < size < 1000 else short(size.quantize(Decimal(1)))
     return f"{'-' if amount < 0 else ''}{sign}{text}"
+
+
+def rounded(value: object, currency: str | None) -> str:
+    """Money as a person would say it: `$399`, `$3.20`, `$48.2 k`."""
+    amount = number(value)
+    if amount is None or abs(amount) < 10 or abs(amount) >= 1000:
+        return money(value, currency)
+    return money(amount.quantize(Decimal(1)), currency).removesuffix(".00")
 
 
 def gpu_time(seconds: object) -> str:

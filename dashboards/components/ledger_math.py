@@ -19,8 +19,6 @@ HEAD_PARTS = 24
 UNSEEN_MAX = Decimal("0.9")
 """With a larger unmeasured share than this, a job's effective share is unknown."""
 
-HOURLY_UP_TO = timedelta(hours=72)
-HOURLY = ("24h", "48h", "72h", "1d", "2d", "3d", "today", "yesterday")
 MAX_STEPS = 400
 
 
@@ -44,16 +42,6 @@ def by_key(rows: Iterable[Row], key: str) -> dict[str, Sum]:
         name = str(row.get(key))
         seconds = formats.number(row.get("gpu_seconds")) or Decimal(0)
         found[name] = found.get(name, Sum()).plus(seconds, formats.number(row.get("cost")))
-    return found
-
-
-def mixes(rows: Iterable[Row], key: str) -> dict[str, dict[str, Decimal]]:
-    """GPU-seconds by bucket for each value of a column."""
-    found: dict[str, dict[str, Decimal]] = {}
-    for row in rows:
-        mix = found.setdefault(str(row.get(key)), {})
-        bucket = str(row.get("bucket"))
-        mix[bucket] = mix.get(bucket, Decimal(0)) + (formats.number(row.get("gpu_seconds")) or Decimal(0))
     return found
 
 
@@ -103,11 +91,6 @@ def window_of(answer: Row) -> tuple[datetime, datetime] | None:
 def text_of(start: datetime, end: datetime) -> str:
     """A window as the API takes it."""
     return ",".join(at.astimezone(UTC).isoformat().replace("+00:00", "Z") for at in (start, end))
-
-
-def step_of(start: datetime, end: datetime) -> str:
-    """Hourly steps for short windows, daily steps otherwise."""
-    return "1h" if end - start <= HOURLY_UP_TO else "1d"
 
 
 STEP_S = {"1h": 3600, "1d": 86400}
@@ -165,44 +148,6 @@ def cut_by(window: tuple[datetime, datetime] | None, starts: Sequence[str], step
     return frozenset(at for at, time in enumerate(times) if time and (time < window[0] or time + step > window[1]))
 
 
-def within(answer: Row | None, query: Query) -> list[Row]:
-    """Rows of a response, limited to the query's pool if it has one (see `dimensions`)."""
-    rows: list[Row] = (answer or {}).get("items") or []
-    pool = query.get("pool")
-    return [row for row in rows if str(row.get("pool")) == pool] if pool else rows
-
-
-def dimensions(by: str, query: Query) -> str:
-    """The dimensions to request, with the pool if `within` has to filter by it."""
-    return f"{by},pool" if query.get("pool") else by
-
-
-@dataclass(frozen=True)
-class History:
-    """The ledger by bucket for a window and the one before, the ledger by step, and the fleet. None: failed to load."""
-
-    now: Row
-    before: Row | None
-    stepped: Row | None
-    step: str
-    fleet: Row | None = None
-
-
-async def history(api: Api, query: Query) -> History:
-    """Loads the history. The window's totals are loaded separately: summed steps would add up rounding errors."""
-    by, step = dimensions("bucket", query), step_of_window(query.window)
-    scope = query.scope | ({"pool": query.get("pool")} if query.get("pool") else {})
-    now, stepped, fleet = await asyncio.gather(
-        api.ledger(query.window, by, **scope),
-        optional(api.ledger(query.window, by, step, **scope)),
-        optional(api.fleet()),
-    )
-    past = period_before(window_of(now), query.window, formats.moment((fleet or {}).get("as_of")))
-    before = await if_recorded(api, past, query, api.ledger(text_of(*past), by, **scope) if past else None)
-    # An incomplete list of steps would look as if the window ended early.
-    return History(now, before, None if stepped is None or stepped.get("next") else stepped, step, fleet)
-
-
 Period = tuple[datetime, datetime]
 
 
@@ -227,14 +172,6 @@ async def if_recorded(api: Api, past: Period | None, query: Query, call: Awaitab
     first = api.ledger(head, "bucket", **({"cluster": cluster} if cluster else {}))
     found, begun = await asyncio.gather(optional(call), optional(first))
     return found if formats.number((begun or {}).get("capacity_gpu_seconds")) else None
-
-
-def step_of_window(window: str) -> str:
-    """Hourly steps for short windows, named or custom, and daily steps otherwise."""
-    start, end = (formats.moment(part) for part in (window.split(",", 1) if "," in window else ("", "")))
-    if start and end:
-        return step_of(start, end)
-    return "1h" if window in HOURLY else "1d"
 
 
 async def optional(call: Awaitable[Row] | None) -> Row | None:

@@ -38,7 +38,7 @@ def num(text: str, exact: object = None, name: str = "num") -> Component:
 
 def money(value: object, currency: str | None, name: str = "num") -> Component:
     """Rounded money, exact on hover."""
-    exact = f"{value} {currency or ''}".strip() if value is not None else "No price for this"
+    exact = formats.exact(value, currency or "") if value is not None else "No price for this"
     return num(formats.money(value, currency), exact, name)
 
 
@@ -46,7 +46,7 @@ def more(value: object, currency: str | None) -> Component:
     """A difference in money, with its sign."""
     amount = formats.number(value)
     sign = "+" if amount is not None and amount > 0 else ""
-    return num(f"{sign}{formats.money(amount, currency)}", f"{value} {currency or ''}".strip())
+    return num(f"{sign}{formats.money(amount, currency)}", formats.exact(value, currency or ""))
 
 
 def lost(value: object, currency: str | None) -> Component:
@@ -57,17 +57,24 @@ def lost(value: object, currency: str | None) -> Component:
 
 def gpu_time(seconds: object) -> Component:
     """Rounded GPU time, exact on hover."""
-    return num(formats.gpu_time(seconds), f"{seconds} GPU-seconds" if seconds is not None else None)
+    return num(formats.gpu_time(seconds), exact_hours(seconds))
 
 
 def hours(seconds: object) -> Component:
-    """GPU-hours for a table column, exact seconds on hover."""
-    return num(formats.hours(seconds), f"{seconds} GPU-seconds" if seconds is not None else None)
+    """GPU-hours for a table column, more digits on hover."""
+    return num(formats.hours(seconds), exact_hours(seconds))
+
+
+def exact_hours(seconds: object) -> str | None:
+    """GPU-hours for a tooltip."""
+    found = formats.number(seconds)
+    return None if found is None else formats.exact(found / formats.HOUR_S, "GPU-h")
 
 
 def percent(ratio: object) -> Component:
-    """A rounded percentage, exact ratio on hover."""
-    return num(formats.percent(ratio), ratio)
+    """A rounded percentage, more digits on hover."""
+    found = formats.number(ratio)
+    return num(formats.percent(ratio), None if found is None else formats.exact(found * 100, "%"))
 
 
 def width(part: float) -> dict[str, str]:
@@ -127,11 +134,11 @@ def link(text: Node, href: str, name: str = "", title: str | None = None) -> Com
 
 
 def team_link(query: Query, name: object) -> Component:
-    """A team, linked to its charges."""
+    """A team, linked to its page."""
     label = formats.clip(formats.owner(name), 40)
     if not name:
         return html.Span(label, className="missing")
-    return link(label, query.link("/teams", team=str(name), by="user"), title=str(name))
+    return link(label, query.link(f"/team/{name}", team=None), title=str(name))
 
 
 @dataclass(frozen=True)

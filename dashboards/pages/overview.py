@@ -11,47 +11,53 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, formats, funnel, ledger_math, measures, parts
-from gpuwatch.dashboards.components.findings_list import card as finding_card
-from gpuwatch.dashboards.components.ledger_math import History, Sum
+from gpuwatch.dashboards.components import formats, funnel, ledger_math, measures, parts
+from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import BUCKET, MEASURE_WORDS, Scheme
+from gpuwatch.dashboards.waste import do_first, morning
+from gpuwatch.dashboards.waste import teams as team_waste
+from gpuwatch.dashboards.waste import trend as waste_trend
 
-TOP_FINDINGS = 4
 NOTHING_BEFORE = "no earlier data"
 
 
 @dataclass(frozen=True)
 class Data:
-    """The data of the overview. Optional parts are None if they failed to load."""
+    """The response of GET /overview, and the fleet now (None if it failed to load)."""
 
-    history: History
+    answer: Row
     fleet: Row | None
-    findings: Row | None
+
+    @property
+    def now(self) -> Row:
+        """The ledger of the window by bucket."""
+        found: Row = self.answer["now"]
+        return found
 
 
 async def load(api: Api, query: Query) -> Data:
-    """Loads everything at once; only the ledger is required."""
-    top = api.findings(limit=TOP_FINDINGS, state="open", sort="cost", pool=query.get("pool"), **query.scope)
-    history, findings = await asyncio.gather(ledger_math.history(api, query), ledger_math.optional(top))
-    return Data(history, history.fleet, findings)
+    """Both at once."""
+    answer, fleet = await asyncio.gather(
+        api.overview(query.window, pool=query.get("pool"), **query.scope), ledger_math.optional(api.fleet())
+    )
+    return Data(answer, fleet)
 
 
 @page("/", "Overview", load, icon="overview", order=1)
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
-    """Headline numbers, funnel and waterfall, top findings and trend."""
-    sums = ledger_math.by_key(ledger_math.within(data.history.now, query), "bucket")
+    """The answer in a sentence, what to do first, teams by waste; then the trend and where the time went."""
+    sums = ledger_math.by_key(data.now.get("items") or [], "bucket")
     whole = ledger_math.total(sums)
-    window = data.history.now.get("window") or {}
+    window = data.answer.get("window") or {}
     note = f"{formats.span(window.get('start'), window.get('end'))}" if window else query.window_words
-    top = parts.heading("Where the GPU-hours went", note)
     if not whole.seconds:
         return html.Div(
             [
-                top,
+                parts.heading("Where the GPU-hours went", note),
                 states.empty(
                     "No GPU time in this window",
                     "There is no data yet for this window. Choose another window, or check the data sources.",
@@ -60,23 +66,34 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 ),
             ]
         )
-    currency = str(data.history.now.get("currency") or "")
+    currency = str(data.now.get("currency") or "")
+    covered = morning.covered_words(data.answer)
     return html.Div(
         [
-            top,
+            html.Div(
+                [
+                    morning.answered(data.answer, query),
+                    html.Div(". ".join(filter(None, [note, covered.rstrip(".")])), className="note"),
+                ],
+                className="morning",
+            ),
+            html.Div(
+                [do_first.card(data.answer.get("actions") or [], query), team_waste.card(data.answer, query)],
+                className="halves",
+            ),
             headlines(data, sums, whole, currency, query),
             html.Div(
                 [
+                    html.Div([buckets(data.now, sums, currency, query)], className="column"),
                     html.Div(
                         [
-                            funnel.card(data.history.now, data.fleet, sums, query, currency),
-                            buckets(data.history.now, sums, currency, query),
+                            waste_trend.card(data.answer, query, scheme),
+                            funnel.card(data.now, data.fleet, sums, query, currency),
                         ],
                         className="column",
                     ),
-                    html.Div([top_findings(data, query), trend(data, query, scheme)], className="column"),
                 ],
-                className="halves",
+                className="halves even",
             ),
         ]
     )
@@ -94,62 +111,68 @@ def earlier(fleet: Row, query: Query) -> Component | None:
 
 
 def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, query: Query) -> Component:
-    """Cost and the measures, each against the previous window; what was not measured comes first where that is most."""
-    before = data.history.before
-    past = ledger_math.total(ledger_math.by_key(ledger_math.within(before, query), "bucket"))
-    known = ledger_math.comparable(past, whole)
-    alone = None if known else NOTHING_BEFORE
-    steps = ledger_math.trend(
-        ledger_math.within(data.history.stepped, query), data.history.step, ledger_math.window_of(data.history.now)
+    """Cost and the measures, each against the period before; what was not measured comes first where that is most."""
+    now, before = data.now, data.answer.get("before")
+    steps: Row = data.answer.get("steps") or {}
+    trend = ledger_math.trend(
+        steps.get("items") or [], str(steps.get("step") or "1d"), ledger_math.window_of(data.answer)
     )
-    now, partial = data.history.now, measures.measured_partly(data.history.now)
+    partial = measures.measured_partly(now)
+    alone = None if before else NOTHING_BEFORE
 
     def share(name: str, good_up: bool | None, href: str | None = None) -> parts.Headline:
-        part, then = measures.share(now, name), measures.share(before, name) if known else None
-        if name == "not_measured":
-            part = ledger_math.ratio(measures.measure(now, name).get("gpu_seconds"), whole.seconds)
-            then = (
-                ledger_math.ratio(measures.measure(before or {}, name).get("gpu_seconds"), past.seconds)
-                if known
-                else None
-            )
+        part, then = of_all(now, name), of_all(before or {}, name) if before else None
         good = None if good_up is None or part is None or then is None else (part >= then) is good_up
         return parts.Headline(
             MEASURE_WORDS[name],
             parts.percent(part),
             formats.points(part, then),
             good,
-            measures.shares_by_step(steps, name),
+            measures.shares_by_step(trend, name),
             funnel.not_measured(query) if part is None else alone,
             href,
         )
 
-    found = [share("working", True), avoidable(data, known, steps, currency, query), share("free", None)]
+    found = [share("working", True), avoidable(data, trend, currency, query), share("free", None)]
     unseen = share("not_measured", False, query.link("/quality"))
     cost = parts.Headline(
         "GPU cost",
         parts.money(whole.cost, currency),
-        formats.change(whole.cost, past.cost if known else None),
-        series=steps.sums(list(steps.hours)),
+        formats.change(*per_hour(now, before, "cost")),
+        series=trend.sums(list(trend.hours)),
         note=parts.gpu_time(whole.seconds),
         href=query.link("/teams"),
     )
     return parts.headlines([cost, unseen, *found] if partial else [cost, *found, unseen])
 
 
-def avoidable(data: Data, known: bool, steps: ledger_math.Trend, currency: str, query: Query) -> parts.Headline:
-    """The waste: its cost, or its GPU time without a price."""
-    now = measures.measure(data.history.now, "avoidable")
-    seconds = formats.number(now.get("gpu_seconds"))
-    then = (
-        formats.number(measures.measure(data.history.before or {}, "avoidable").get("gpu_seconds")) if known else None
+def of_all(side: Row, name: str) -> object:
+    """The share of a measure; what was not measured has one even where the others have none."""
+    if name != "not_measured":
+        return measures.share(side, name)
+    return ledger_math.ratio(measures.measure(side, name).get("gpu_seconds"), side.get("capacity_gpu_seconds"))
+
+
+def per_hour(now: Row, before: Row | None, name: str, of: str = "") -> tuple[object, object]:
+    """An amount of both windows for each second with data; None where it is unknown."""
+    sides = [measures.measure(side, of) if of else side for side in (now, before or {})]
+    return (
+        ledger_math.ratio(sides[0].get(name), now.get("covered_seconds")),
+        ledger_math.ratio(sides[1].get(name), (before or {}).get("covered_seconds")),
     )
+
+
+def avoidable(data: Data, trend: ledger_math.Trend, currency: str, query: Query) -> parts.Headline:
+    """The waste: its cost, or its GPU time without a price."""
+    now = measures.measure(data.now, "avoidable")
+    seconds = formats.number(now.get("gpu_seconds"))
+    ratio = morning.change(data.answer)
     return parts.Headline(
         MEASURE_WORDS["avoidable"],
         parts.money(now.get("cost"), currency),
-        formats.change(seconds, then),
-        None if seconds is None or then is None else seconds <= then,
-        measures.shares_by_step(steps, "avoidable"),
+        None if ratio is None else formats.change(ratio + 1, 1),
+        None if ratio is None else ratio <= 0,
+        measures.shares_by_step(trend, "avoidable"),
         note=funnel.not_measured(query) if seconds is None else parts.gpu_time(seconds),
         href=query.link("/findings"),
     )
@@ -179,40 +202,3 @@ def claimed_words(now: Row) -> str:
     claimed = formats.total(row.get("avoidable_gpu_seconds") for row in rows)
     more = f", and {formats.gpu_time(claimed)} of {BUCKET['below_roof'].word} that findings claim" if claimed else ""
     return f"Avoidable: the costs in red{more}."
-
-
-def trend(data: Data, query: Query, scheme: Scheme) -> Component:
-    """The buckets over time."""
-    steps = ledger_math.trend(
-        ledger_math.within(data.history.stepped, query), data.history.step, ledger_math.window_of(data.history.now)
-    )
-    unit = "hour" if data.history.step == "1h" else "day"
-    if not steps.starts:
-        return parts.card("Trend", states.advice("The ledger has no steps for this window yet."))
-    share = measures.shares_by_step(steps, "working")
-    known = [
-        (value, start)
-        for at, (value, start) in enumerate(zip(share, steps.starts, strict=True))
-        if value is not None and at not in steps.cut
-    ]
-    best = max(known, default=None)
-    title = (
-        f"Best {unit}: {formats.when(best[1]) if unit == 'hour' else formats.day(best[1])}, {formats.percent(best[0])} working"
-        if best and len(known) > 1
-        else f"GPU-hours by {unit}"
-    )
-    partial = "; pale columns are partial" if steps.cut else ""
-    graph = parts.graph(figures.stack(steps.starts, steps.hours, steps.step_s, scheme, steps.cut), figures.LOW)
-    return parts.card(title, graph, note=f"One column per {unit}, UTC{partial}")
-
-
-def top_findings(data: Data, query: Query) -> Component:
-    """The most expensive open findings."""
-    more = parts.link("All findings", query.link("/findings"), "more")
-    if data.findings is None:
-        return parts.card("What to do first", states.advice("Findings could not be loaded. Retrying."))
-    items: list[Row] = (data.findings.get("items") or [])[:TOP_FINDINGS]
-    if not items:
-        return parts.card("No open findings", note=more)
-    cards = [html.Div(finding_card(item, query)) for item in items]
-    return parts.card("What to do first", html.Div(cards, className="stack"), note=more)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from urllib.parse import urlencode
 
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import charge_cells, formats, ledger_math, parts
+from gpuwatch.dashboards.components import charge_cells, charge_tools, formats, ledger_math, parts
 from gpuwatch.dashboards.components.charge_cells import ALLOCATED, CORRECTION, PLATFORM, SHARED
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.filters import custom
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.waste import charges as charge_waste
 
-MIX_VIEWS = ("team", "user")
+UNMIXED_VIEWS = ("slice", "cause")
+"""Views without a dimension of the ledger that fits one answer."""
 MAX_ROWS = 200
-EXPORTS = {"csv": "CSV", "xlsx": "Excel", "parquet": "Parquet"}
-FOCUS = ("1.2", "1.4")
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,23 @@ async def load(api: Api, query: Query) -> Data:
     window = ledger_math.window_of(charges)
     past = ledger_math.period_before(window, query.window, formats.moment((fleet or {}).get("as_of")))
     earlier = api.chargeback(ledger_math.text_of(*past), by, **query.scope) if past else None
-    mixed = f"{','.join(dimensions(query))},bucket" if view in MIX_VIEWS else None
+    mixed = None if view in UNMIXED_VIEWS else f"{','.join(dimensions(query))},bucket"
     before, mixes = await asyncio.gather(
-        ledger_math.if_recorded(api, past, query, earlier),
+        compared(api, query, by, past, earlier),
         ledger_math.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
     )
     return Data(charges, before, mixes, policies)
+
+
+async def compared(
+    api: Api, query: Query, by: str, past: ledger_math.Period | None, earlier: Awaitable[Row] | None
+) -> Row | None:
+    """The charges to compare with: those of the chosen window, else those of the period before as far as it has data."""
+    if not query.get("vs"):
+        return await ledger_math.if_recorded(api, past, query, earlier)
+    if isinstance(earlier, Coroutine):
+        earlier.close()
+    return await ledger_math.optional(api.chargeback(query.get("vs"), by, **query.scope))
 
 
 def view_of(query: Query) -> str:
@@ -86,24 +97,19 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     rows = narrowed(data.charges, query)
     window = data.charges.get("window") or {}
     note = formats.span(window.get("start"), window.get("end")) if window else query.window_words
-    exports = html.Div(
-        [
-            html.Span("Export ", className="soft"),
-            *(export(word, query, by=",".join(dimensions(query)), format=form) for form, word in EXPORTS.items()),
-            *(export(f"FOCUS {version}", query, format="focus", focus_version=version) for version in FOCUS),
-        ],
-        className="exports",
-    )
     choices = [(word, query.link(by=name, sort=None), name == view) for name, word in charge_cells.VIEWS.items()]
     body = [listing(data, rows, view, query)] if rows else [empty(query)]
     if data.charges.get("next"):
         body.append(states.advice("There are more rows than shown; the export has all of them."))
     return html.Div(
         [
-            parts.heading("Charges", [note, *policy_words(data)], exports),
+            parts.heading(
+                "Charges", [note, *policy_words(data)], charge_tools.exports(query, ",".join(dimensions(query)))
+            ),
             crumbs(query),
             bill(data, rows, query) if rows else None,
             parts.picks(choices, "Rows by"),
+            charge_tools.versus(query),
             *body,
         ]
     )
@@ -130,13 +136,6 @@ def policies_between(items: Sequence[Row], start: str, end: str) -> list[Row]:
     held = [item for item in ordered if str(item.get("valid_from")) < end and start < str(item.get("valid_to") or "9")]
     later = [str(item.get("valid_from")) for item in held[1:]] + ["9"]
     return [item for item, until in zip(held, later, strict=False) if until > start]
-
-
-def export(word: str, query: Query, **form: str) -> Component:
-    """A link that downloads all rows of this view."""
-    pool = {"pool": query.get("pool")} if query.get("pool") else {}
-    params = {"window": query.window, **query.scope, **pool, **form}
-    return html.A(word, href=f"/api/v1/chargeback?{urlencode(params)}", download="", className="button small")
 
 
 def crumbs(query: Query) -> Component | None:
@@ -200,61 +199,73 @@ def currency_of(data: Data, rows: Sequence[Row]) -> str:
 
 
 def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Component:
-    """One row per value, sorted by cost, with share, change and buckets."""
+    """One row per value: cost, what was avoidable of it, the change and the buckets. Platform and unassigned time come last."""
     currency = currency_of(data, rows)
     sums = ledger_math.by_key(rows, view)
     before = ledger_math.by_key(narrowed(data.before, query), view)
-    mixes = ledger_math.mixes(narrowed(data.mixes, query), view)
-    whole = ledger_math.total(sums)
-    known = ledger_math.comparable(ledger_math.total(before), whole)
-    top = max((part.cost or Decimal(0) for part in sums.values()), default=Decimal(0))
+    wasted = charge_waste.of(data.mixes, fixed(query), view)
+    priced = all(part.cost is not None for part in sums.values() if part.seconds)
+    known = bool(query.get("vs")) or ledger_math.comparable(ledger_math.total(before), ledger_math.total(sums))
+    ordered = sorted(sums.items(), key=lambda entry: charge_waste.place(*entry, wasted, query.get("sort", "cost")))[
+        :MAX_ROWS
+    ]
+    kinds, opened = charge_cells.shown_kinds(rows), charge_cells.charges_of(rows, view)
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
-    ordered = sorted(sums.items(), key=lambda entry: charge_cells.place(entry[0], entry[1], query.get("sort", "cost")))
-    kinds = charge_cells.shown_kinds(rows)
-    opened = charge_cells.charges_of(rows, view)
+    whole = {name: (part.cost or Decimal(0)) if priced else part.seconds for name, part in ordered}
+    top = max(whole.values(), default=Decimal(0))
+    places = formats.money_places(part.cost for _, part in ordered)
+    lost_places = formats.money_places(waste.cost for waste in wasted.values())
+    shown = {bucket for name, _ in ordered for bucket in wasted.get(name, charge_waste.NOTHING).buckets}
     cells = [
         [
             charge_cells.name_cell(name, view, clusters.get(name), query),
             parts.hours(part.seconds),
-            *(charge_cells.amount_cell(opened.get((name, kind), []), name, view, currency, query) for kind in kinds),
-            charge_cells.amount_cell(charge_cells.every(opened, name), name, view, currency, query),
-            parts.bar(float(part.cost / top), "b-owner") if part.cost is not None and top > 0 else html.Span(),
-            parts.percent(ledger_math.ratio(part.cost, whole.cost)),
+            *(
+                charge_cells.amount_cell(opened.get((name, kind), []), name, view, currency, query, places)
+                for kind in kinds
+            ),
+            charge_cells.amount_cell(charge_cells.every(opened, name), name, view, currency, query, places),
+            *([*charge_waste.cells(wasted.get(name), currency, lost_places)] if wasted else []),
             charge_cells.change_cell(part, before.get(name), known),
-            *([parts.strip(mixes.get(name, {}), name)] if mixes else []),
+            *([charge_waste.bar(wasted.get(name), whole[name], priced, currency, top, name)] if wasted else []),
         ]
-        for name, part in ordered[:MAX_ROWS]
+        for name, part in ordered
     ]
-    note = f"Showing the {MAX_ROWS} largest of {len(ordered)}; the export has all." if len(ordered) > MAX_ROWS else None
-    shown = {bucket for mix in mixes.values() for bucket in mix}
+    note = f"Showing the {MAX_ROWS} largest of {len(sums)}; the export has all." if len(sums) > MAX_ROWS else None
+    columns = columns_of(view, kinds, bool(wasted), currency, query)
     return html.Section(
         [
-            parts.legend(shown) if mixes else None,
-            parts.table(
-                columns_of(view, kinds, bool(mixes)),
-                cells,
-                query,
-                f"Charges by {charge_cells.VIEWS[view].lower()}",
-                "cost",
-            ),
+            parts.legend(shown) if wasted else None,
+            parts.table(columns, cells, query, f"Charges by {charge_cells.VIEWS[view].lower()}", "cost"),
             html.P(note, className="soft") if note else None,
         ],
         className="card bare",
     )
 
 
-def columns_of(view: str, kinds: Sequence[str], mixed: bool) -> list[parts.Column]:
-    """The columns of the list: one per kind of charge, and the buckets if known."""
+def columns_of(view: str, kinds: Sequence[str], wasted: bool, currency: str, query: Query) -> list[parts.Column]:
+    """The columns of the list: one per kind of charge; what was avoidable and the buckets if known."""
+    sign = formats.sign_of(currency)
+    unit = f" ({sign})" if sign else ""
+    against = custom(query.get("vs")) if query.get("vs") else "the period before"
     columns = [
         parts.Column(charge_cells.VIEWS[view], "wide", "name"),
-        parts.Column("GPU-h", "r", "gpu_seconds"),
-        *(parts.Column(word, "r narrow-hide", hint=hint) for word, hint in map(charge_cells.KINDS.__getitem__, kinds)),
-        parts.Column("Cost", "r", "cost"),
-        parts.Column("", "grow narrow-hide"),
-        parts.Column("Share", "r narrow-hide"),
-        parts.Column("Change", "r", hint="Cost against the previous window"),
+        parts.Column("GPU-h", "r narrow-hide", "gpu_seconds"),
+        *(
+            parts.Column(f"{charge_cells.KINDS[kind][0]}{unit}", "r narrow-hide", hint=charge_cells.KINDS[kind][1])
+            for kind in kinds
+        ),
+        parts.Column(f"Cost{unit}", "r", "cost"),
     ]
-    return [*columns, parts.Column("Where it went", "mix narrow-hide")] if mixed else columns
+    if wasted:
+        columns += [
+            parts.Column(
+                f"Avoidable{unit}", "r", "avoidable", "Idle while held, busy without work, waiting, or stranded"
+            ),
+            parts.Column("%", "r", "avoidable_share", "Avoidable part of the GPU time held"),
+        ]
+    columns.append(parts.Column("Change", "r narrow-hide", hint=f"Cost against {against}"))
+    return [*columns, parts.Column("Where it went", "where narrow-hide")] if wasted else columns
 
 
 def empty(query: Query) -> Component:

@@ -24,6 +24,7 @@ def frame() -> Component:
                 dcc.Interval(id="tick", interval=REFRESH_S * 1000),
                 dcc.Store(id="digest"),
                 dcc.Store(id="filtered"),
+                dcc.Store(id="wanted"),
                 dcc.Store(id="acted"),
                 dcc.Store(id="title"),
                 dcc.Store(id="focused"),

@@ -65,7 +65,7 @@ class Query:
 
     @property
     def scope(self) -> dict[str, str]:
-        """The cluster and team filters as API parameters. The pool is a dimension there (see ledger_math.within)."""
+        """The cluster and team filters as API parameters. The pool is one of its own."""
         return {name: self.values[name] for name in ("cluster", "team") if name in self.values}
 
     def link(self, path: str | None = None, /, **changes: str | None) -> str:

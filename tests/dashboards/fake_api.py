@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from gpuwatch.dashboards.shell.theme import AT_ROOF, MEASURES
 from gpuwatch.ledger.hours import HELD_BUCKETS
-from tests.dashboards import fake_money, fake_rules
+from tests.dashboards import fake_money, fake_overview, fake_rules
 from tests.dashboards.fake_money import error
 from tests.dashboards.fake_names import ENDLESS, HOSTILE, NOW, Json, at
 
@@ -119,9 +119,13 @@ def ledger(window: str, by: str, step: str | None) -> Json:
             row(whole * share * (wobble if name == "hoarded" else 1), bucket=name) for name, share in SHARES.items()
         ]
     levels = {"total": 1.0, "reporting": 0.92, "allocated": 0.8, "active": 0.56, "effective": 0.32}
+    key = by.split(",")[0]
+    names = {} if step or key not in ("team", "user") else dict.fromkeys(str(one[key]) for one in items)
+    groups = [{key: name, **measures([one for one in items if one[key] == name])} for name in names]
     return {
         "items": items,
         **measures(items),
+        "groups": groups,
         "capacity_gpu_seconds": seconds(whole),
         "window": {"start": at(start), "end": at(end)},
         "funnel": {
@@ -421,6 +425,12 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
     def get_ledger(window: str, by: str, step: str | None = None) -> Json:
         found = ledger(window, by, step)
         return {**found, "items": [], "funnel": {}} if app.state.mode == "empty" else found
+
+    @app.get("/api/v1/overview")
+    def get_overview(window: str) -> Json:
+        step = "1h" if window in ("24h", "today", "yesterday") else "1d"
+        found = fake_overview.overview(window, step, ledger, window_of, measures, (*TEAMS, "__platform__"))
+        return fake_overview.empty(found) if app.state.mode == "empty" else found
 
     @app.get("/api/v1/chargeback")
     def get_chargeback(window: str, by: str) -> Json:

@@ -63,6 +63,54 @@ def test_every_address_opens_the_one_document() -> None:
         assert "_dash-renderer" in response.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "accept", "expected"),
+    [
+        pytest.param("GET", "/findings", "text/html,*/*;q=0.8", "/ui/findings", id="a page"),
+        pytest.param("HEAD", "/teams?team=a%20b&window=24h", "text/html", "/ui/teams?team=a%20b&window=24h", id="filters are kept"),
+        pytest.param("GET", "/jobs/sandbox/nb-4336", "text/html", "/ui/jobs/sandbox/nb-4336", id="a job"),
+        pytest.param("GET", "/findings//example.com", "text/html", "/ui/findings//example.com", id="never another site"),
+        pytest.param("GET", "/findings", "application/json", None, id="a program"),
+        pytest.param("GET", "/findings", "*/*", None, id="curl"),
+        pytest.param("GET", "/nowhere", "text/html", None, id="no page"),
+        pytest.param("GET", "/api/v1/nowhere", "text/html", None, id="a route that is none"),
+        pytest.param("POST", "/findings", "text/html", None, id="nothing is sent on"),
+    ],
+)  # fmt: skip
+def test_a_browser_without_ui_is_sent_to_the_page(method: str, path: str, accept: str, expected: str | None) -> None:
+    response = send(made(), method, path, headers={"accept": accept})
+
+    assert (404 if expected is None else 307) == response.status_code
+    assert expected == response.headers.get("location")
+
+
+def chosen(pathname: str, search: str, filtered: str, team: str | None) -> Any:
+    """What the filters' callback answers when a team is chosen at an address; None if nothing."""
+    control = {"id": {"filter": "team"}, "property": "value", "value": team}
+    body = {
+        "output": "wanted.data",
+        "outputs": {"id": "wanted", "property": "data"},
+        "inputs": [[control]],
+        "changedPropIds": ['{"filter":"team"}.value'],
+        "state": [
+            {"id": "url", "property": "pathname", "value": pathname},
+            {"id": "url", "property": "search", "value": search},
+            {"id": "filtered", "property": "data", "value": filtered},
+        ],
+    }
+    response = send(made(), "POST", UPDATE, json=body)
+    return response.json()["response"].get("wanted", {}).get("data")
+
+
+def test_a_chosen_filter_belongs_to_its_address() -> None:
+    """The browser compares `at` with its address bar: after a Back meanwhile, nothing is changed."""
+    assert {"at": "/ui/jobs?window=24h", "search": "?window=24h&team=nlp"} == chosen(
+        "/ui/jobs", "?window=24h", "/ui/jobs?window=24h", "nlp"
+    )
+    assert None is chosen("/ui/jobs", "?team=nlp", "/ui/jobs?team=nlp", "nlp")
+    assert None is chosen("/ui/jobs", "", "/ui/jobs?team=nlp", "nlp")
+
+
 def test_what_looks_like_a_file_and_is_none_is_not_there() -> None:
     app = made()
     for path in ("/ui/assets/nothing.css", "/ui/_dash-component-suites/os/nothing.js", "/ui/assets/%2e%2e/app.py"):
@@ -76,7 +124,7 @@ def test_the_policy_allows_this_site_only() -> None:
     assert "'none'" == rules["default-src"]
     assert "'self'" == rules["connect-src"]
     assert "unsafe" not in rules["script-src"]
-    assert 4 == rules["script-src"].count("sha256-")
+    assert 5 == rules["script-src"].count("sha256-")
     assert ("'none'", "'self'") == (rules["frame-ancestors"], rules["form-action"])
 
 
@@ -149,7 +197,7 @@ def test_other_methods_are_refused() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        pytest.param("/ui/", "Where the GPU-hours went", id="the overview"),
+        pytest.param("/ui/", "Do first", id="the overview"),
         pytest.param("/ui/findings/idle-hoarding-0002", "GPUs held", id="a finding"),
         pytest.param("/ui/jobs/sandbox/nb-4336", "sandbox/nb-4336", id="a job with a slash"),
         pytest.param("/ui/findings/nonsense", "Not found", id="a finding that is none"),

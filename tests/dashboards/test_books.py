@@ -29,20 +29,6 @@ def test_rows_add_up_by_a_column() -> None:
     assert Sum(Decimal(10), None) == ledger_math.total(sums, ["hoarded", "gap"])
 
 
-def test_a_mix_is_by_owner_and_bucket() -> None:
-    expected = {"a": {"compute": Decimal("3600.5")}, "b": {"compute": Decimal("0.5"), "hoarded": Decimal(10)}}
-
-    assert expected == ledger_math.mixes(ROWS, "team")
-
-
-def test_a_pool_is_told_apart_by_dimension() -> None:
-    query = Query("/", {"pool": "y"})
-
-    assert "bucket,pool" == ledger_math.dimensions("bucket", query)
-    assert ROWS[1:] == ledger_math.within({"items": ROWS}, query)
-    assert [] == ledger_math.within(None, query)
-
-
 def test_a_ratio_of_nothing_says_nothing() -> None:
     assert None is ledger_math.ratio(5, 0)
     assert None is ledger_math.ratio(None, 5)
@@ -89,44 +75,7 @@ def test_windows_are_told_as_the_api_takes_them() -> None:
 
     assert window is not None
     assert "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z" == ledger_math.text_of(*window)
-    assert "1h" == ledger_math.step_of(*window)
     assert None is ledger_math.window_of({"window": {"start": "2026-11-01T00:00:00Z"}})
-
-
-@pytest.mark.parametrize(
-    ("window", "step"),
-    [
-        pytest.param("24h", "1h", id="a day by its name"),
-        pytest.param("7d", "1d", id="a week by its name"),
-        pytest.param("2026-11-01T00:00:00Z,2026-11-04T00:00:00Z", "1h", id="three days by their ends"),
-        pytest.param("2026-11-01T00:00:00Z,2026-11-04T00:00:01Z", "1d", id="a second more"),
-        pytest.param("nonsense,", "1d", id="no window at all"),
-    ],
-)
-def test_short_windows_are_shown_by_the_hour(window: str, step: str) -> None:
-    assert step == ledger_math.step_of_window(window)
-
-
-def test_steps_that_do_not_fit_one_answer_are_left_out() -> None:
-    """A year by day has more rows than an answer: its first page would read as if the window ended there."""
-    asked: list[tuple[str, str | None]] = []
-
-    class Api:
-        async def ledger(self, window: str, by: str, step: str | None = None) -> dict[str, Any]:
-            asked.append((window, step))
-            ends = {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00Z"}
-            return {"items": [], "window": ends, "next": "c2" if step else None}
-
-        async def fleet(self) -> dict[str, Any]:
-            return {"as_of": "2026-11-03T00:00:00Z"}
-
-    found = asyncio.run(ledger_math.history(cast(client.Api, Api()), Query("/")))
-
-    expected = [("7d", None), ("7d", "1d"), ("2026-10-30T00:00:00Z,2026-11-01T00:00:00Z", None)]
-    assert [*expected, ("2026-10-30T00:00:00Z,2026-10-30T02:00:00Z", None)] == asked
-    assert None is found.before
-    assert None is found.stepped
-    assert None is found.now["next"]
 
 
 def at(text: str) -> datetime:

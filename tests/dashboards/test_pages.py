@@ -25,14 +25,16 @@ from gpuwatch.dashboards.components import (
     mig_drawing,
     slice_use,
 )
-from gpuwatch.dashboards.components.ledger_math import History, Sum
+from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
 from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, MEASURES, STAGES
+from gpuwatch.dashboards.waste import do_first
+from gpuwatch.dashboards.waste import jobs as work
 from gpuwatch.ledger.measures import AVOIDABLE, FREE, NOT_MEASURED, OUT_OF_SERVICE, WORDS, WORKING
-from tests.dashboards import fake_api, fake_rules
+from tests.dashboards import fake_api, fake_overview, fake_rules
 from tests.dashboards.laid_out import answering, api, check_layout, links, shown, text
 
 PATHS = (
@@ -42,6 +44,14 @@ PATHS = (
     "/teams?by=job&team=nlp&user=alice",
     "/teams?by=slice",
     "/teams?by=nonsense&sort=nonsense",
+    "/teams?sort=avoidable",
+    "/teams?sort=avoidable_share&vs=lastmonth",
+    "/teams?by=queue&vs=2026-11-01T00:00:00Z,2026-11-08T00:00:00Z",
+    "/team/nlp",
+    "/team/nobody?window=24h",
+    "/me",
+    "/me?user=alice",
+    "/me?user=<b>nobody</b>",
     "/mig",
     "/mig?page=2&sort=node",
     "/mig?page=999",
@@ -110,6 +120,8 @@ def test_a_layout_with_markup_none_or_a_foreign_link_is_refused() -> None:
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
     said = text(shown("/"))
 
+    assert "$15.5 k  of $51.6 k was avoidable in the last 7 days , 8 % less than the week before ;" in said
+    assert "Compared per hour with data: 168 hours now, 151 before" in said
     assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in said
     assert "Of the working time, the hardware ran at 71 % of its roofline" in said
     assert "Owned 100 % 21,504 $51.6 k" in said
@@ -144,14 +156,14 @@ def test_an_overview_without_books_leads_to_the_last_week_that_has_some() -> Non
     assert "/ui/?window=2026-11-13T12%3A00%3A00Z%2C2026-11-20T12%3A00%3A00Z" in links(layout)
 
 
-def test_the_overview_does_without_what_failed() -> None:
-    """Findings and the fleet are extras; the books are not."""
+def test_the_overview_does_without_the_fleet_now() -> None:
     data = asyncio.run(overview.load(api(), Query()))
-    bare = overview.Data(History(data.history.now, None, None, "1d"), None, None)
-    said = text(overview.layout(bare, Query(), "light"))
+    answer = {**data.answer, "before": None, "steps_before": None}
+    said = text(overview.layout(overview.Data(answer, None), Query(), "light"))
 
-    assert "Findings could not be loaded" in said
     assert "vs. previous" not in said
+    assert "no earlier data" in said
+    assert "week before" not in said
 
 
 def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
@@ -173,9 +185,9 @@ def test_unknown_is_missing_and_never_zero() -> None:
 def test_a_funnel_without_prices_has_no_money() -> None:
     """The API says 0.00 for a stage that no rate covers."""
     data = asyncio.run(overview.load(api(), Query()))
-    bare = [{**row, "cost": None, "currency": None} for row in data.history.now["items"]]
+    bare = [{**row, "cost": None, "currency": None} for row in data.now["items"]]
     sums = ledger_math.by_key(bare, "bucket")
-    zero = {name: {**stage, "cost": "0.00"} for name, stage in data.history.now["funnel"].items()}
+    zero = {name: {**stage, "cost": "0.00"} for name, stage in data.now["funnel"].items()}
     body = funnel.card(zero, data.fleet, sums, Query(), "").children[1].children.children[-1]
 
     assert [formats.MISSING] * 5 == [text(row.children[4]) for row in body.children]
@@ -186,10 +198,25 @@ def blind(shares: dict[str, str]) -> Component:
     data = asyncio.run(overview.load(api(), Query()))
     now = [{"bucket": name, "gpu_seconds": f"{Decimal(size) * 3600}", "cost": size} for name, size in shares.items()]
     stepped = [{**row, "start": f"2026-11-1{day}T00:00:00Z"} for day in (4, 5) for row in now]
-    told = {**data.history.now, "items": now, **fake_api.measures(now)}
-    return overview.layout(
-        replace(data, history=History(told, None, {"items": stepped}, "1d", data.fleet)), Query(), "light"
-    )
+    whole = sum(Decimal(one["gpu_seconds"]) for one in now)
+    told = {
+        **data.now,
+        "capacity_gpu_seconds": str(whole),
+        "cost": fake_api.cost(float(whole)),
+        "items": fake_overview.stacked(now),
+        **fake_api.measures(now),
+    }
+    steps = {"step": "1d", "items": fake_overview.stacked(stepped)}
+    answer = {
+        **data.answer,
+        "now": told,
+        "before": None,
+        "steps": steps,
+        "steps_before": None,
+        "teams": [],
+        "actions": [],
+    }
+    return overview.layout(replace(data, answer=answer), Query(), "light")
 
 
 def test_work_that_nobody_measured_is_not_zero() -> None:
@@ -197,6 +224,7 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
     layout = blind({"unobserved": "62", "gap": "2", "schedulable": "36"})
     said = text(layout)
 
+    assert said.startswith("Not measured : 97 % of the GPU time held in the last 7 days")
     assert "Working – SM activity is not measured" in said
     assert "Less than half of the GPU time held was measured" in said
     assert said.index("Not measured 62 %") < said.index("Working –")
@@ -204,8 +232,49 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
     assert "Active – – –" in said
     assert "Effective – – –" in said
     assert "Not measured 62 %" in said
-    assert "was avoidable" not in said
+    assert "was avoidable (" not in said
     assert 2 <= sum(href == "/ui/quality" for href in links(layout))
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        pytest.param({"compute": "20", "schedulable": "16"}, "Nothing of $86 was avoidable in the last 7 days", id="nothing"),
+        pytest.param({"compute": "20", "hoarded": "16"}, "$38  of $86 was avoidable in the last 7 days", id="no week before"),
+        pytest.param({"unobserved": "20"}, "Not measured : 100 % of the GPU time held in the last 7 days", id="not measured"),
+    ],
+)  # fmt: skip
+def test_the_first_sentence_is_honest(shares: dict[str, str], expected: str) -> None:
+    said = text(blind(shares))
+
+    assert said.startswith(expected), said[:200]
+    assert "than the" not in said[:200]
+
+
+def test_without_prices_the_sentence_is_of_gpu_hours() -> None:
+    data = asyncio.run(overview.load(api(), Query()))
+    bare = {**data.now, "cost": None, "avoidable": {**data.now["avoidable"], "cost": None}}
+    said = text(overview.layout(replace(data, answer={**data.answer, "now": bare, "before": None}), Query(), "light"))
+
+    assert said.startswith("6,451 GPU-h  of 21.5 k GPU-h was avoidable in the last 7 days")
+
+
+def test_the_first_actions_lead_somewhere_and_name_whom_to_ask() -> None:
+    """19 findings of one cause are one line; the largest loss takes the last of five places; GPUs at risk have no amount."""
+    card = do_first.card(fake_overview.actions(), Query())
+    said, found = text(card), links(card)
+
+    assert 5 == len(card.children[1].children)
+    assert "Work lost with failed runs" in said
+    assert "19 findings" in said
+    assert "Free GPUs that no usual job can use" in said
+    assert "Largest loss: $2,764 in the last 7 days" in said
+    assert "Ask  the platform team" in said
+    assert "/ui/findings?detector=failed-work" in found
+    assert "/ui/findings/idle-hoarding-0002" in found
+    assert "/ui/capacity" in found
+    assert "could save  $3.20  a day" in said
+    assert "2 GPUs at risk" in text(do_first.line(fake_overview.actions()[4], Query()))
 
 
 def test_work_that_was_measured_in_part_says_so() -> None:
@@ -282,15 +351,59 @@ def test_exports_ask_the_api_for_what_is_shown() -> None:
 
 
 def test_teams_sort_by_money_unless_asked_otherwise() -> None:
+    """What is nobody's stays below; what was avoidable is a column."""
     data = asyncio.run(teams.load(api(), Query("/teams")))
 
-    def first(sort: str) -> str:
+    def names(sort: str) -> list[str]:
         query = Query("/teams", {"sort": sort} if sort else {})
         body = teams.listing(data, data.charges["items"], "team", query).children[1].children.children[-1]
-        return text(body.children[0].children[0])
+        return [text(row.children[0]) for row in body.children]
 
-    assert "No team assigned" == first("")
-    assert fake_api.HOSTILE == first("name")
+    nobody = ["No team assigned", "Platform (unallocated)"]
+    assert [fake_api.HOSTILE, "nlp", "recsys", "vision", "search", *nobody] == names("")
+    assert ["search", "vision", "recsys", "nlp", fake_api.HOSTILE, *nobody] == names("avoidable")
+    assert [fake_api.HOSTILE, "nlp", "recsys", "search", "vision", *nobody] == names("name")
+
+
+def test_a_team_page_has_its_money_jobs_budget_and_ways_on() -> None:
+    layout = shown("/team/nlp")
+    said, found = text(layout), links(layout)
+
+    assert said.startswith("Team  nlp $15.5 k  of $51.6 k was avoidable in the last 7 days")
+    assert "resnet-ddp" in said
+    assert "nlp has spent" in said
+    assert "/ui/teams?team=nlp&by=queue" in found
+    assert "/ui/me?user=alice" in found
+
+
+def test_a_team_without_gpu_time_says_so() -> None:
+    assert "This team held no GPUs in this window" in text(shown("/team/nlp", "empty"))
+
+
+def test_my_work_is_of_one_person() -> None:
+    """The open findings are those of the person; without a name, there is a choice."""
+    mine, everyone = shown("/me?user=bob"), shown("/me")
+
+    assert "Work of  bob" in text(mine)
+    assert "bob" in text(everyone)
+    assert "/ui/me?user=bob" in links(everyone)
+    assert "No GPU time in this window" in text(shown("/me?user=nobody"))
+
+
+@pytest.mark.parametrize(
+    ("buckets", "lost", "worst"),
+    [
+        pytest.param({}, None, None, id="no time"),
+        pytest.param({"unobserved": "60", "hoarded": "40"}, None, None, id="mostly not measured"),
+        pytest.param({"compute": "100"}, Decimal(0), None, id="nothing avoidable"),
+        pytest.param({"compute": "50", "hoarded": "20", "gap": "30"}, Decimal("0.5"), "gap", id="half of it"),
+    ],
+)
+def test_what_was_avoidable_of_a_job(buckets: dict[str, str], lost: Decimal | None, worst: str | None) -> None:
+    found = work.of({"buckets": buckets, "cost": "8.00"})
+
+    assert (lost, worst) == (found.lost, found.worst)
+    assert (None if lost is None else lost * 8) == found.cost
 
 
 def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:

@@ -221,7 +221,7 @@ def test_every_place_has_the_same_waste(fleet: Fleet) -> None:
     hours = None if lost[0] is None else (lost[0] / 3600).quantize(Decimal("0.001"))
 
     assert lost == of_ledger(fleet.command)
-    assert lost == of_ledger(fleet.overview.history.now)
+    assert lost == of_ledger(fleet.overview.now)
     assert lost == of_report(fleet, None)
     assert (hours, lost[1]) == (money(card["gpu_hours"]), money(card["cost"]))
     assert fleet.ledger["avoidable"]["ratio"] == card["ratio"]
@@ -238,7 +238,7 @@ def test_every_place_has_the_same_waste_of_a_team(fleet: Fleet) -> None:
         assert by_team[team] == of_report(fleet, team)
         assert by_team[team][1] == of_focus(fleet, team)
     for team in known[: int(fleet.seed % 10 == 0)]:
-        assert by_team[team] == of_ledger(fleet.page(team).history.now)
+        assert by_team[team] == of_ledger(fleet.page(team).now)
 
 
 def test_measures_are_all_of_the_time(fleet: Fleet) -> None:

@@ -1,0 +1,1 @@
+"""What was avoidable: the morning's sentence, first actions, teams, jobs and the trend."""

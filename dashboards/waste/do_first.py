@@ -1,0 +1,181 @@
+"""What to do first: a line per cause, with its money a day, whom to ask, and a link to the action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import findings_list, formats, parts
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.query import Query, finding_link
+from gpuwatch.dashboards.waste.morning import team_home
+
+SHOWN = 5
+ASKED = 2
+"""Owners named in a line."""
+
+LOSSES = {
+    "stranded": (
+        "Free GPUs that no usual job can use",
+        "Move or pack small jobs, so that whole nodes are free.",
+        "/capacity",
+        "Show moves",
+    ),
+    "hoarded": (
+        "GPUs held and idle",
+        "Ask the owners to release them, or reclaim them after a notice.",
+        "/reclaim",
+        "Reclaim",
+    ),
+    "gap": (
+        "Jobs pause on host, data or checkpoints",
+        "Look at the jobs with the longest gaps: data loading, checkpoints, evaluation on the CPU.",
+        "/jobs",
+        "Show jobs",
+    ),
+    "communication": (
+        "Jobs wait on the network",
+        "Look at where these jobs were placed: fewer nodes, one leaf switch, one NVLink island.",
+        "/jobs",
+        "Show jobs",
+    ),
+    "stalled": (
+        "GPUs report busy while their SMs idle",
+        "Look at these jobs: larger batches, fused kernels, or a MIG slice of the right size.",
+        "/jobs",
+        "Show jobs",
+    ),
+    "below_roof": (
+        "Jobs run far below peak where findings give the cause",
+        "Follow the findings: placement and slow members are the usual causes.",
+        "/findings",
+        "Show findings",
+    ),
+    "unobserved": (
+        "Held GPUs that are not measured",
+        "Export SM activity from these GPUs. Without it, waste on them is unknown.",
+        "/quality",
+        "Show the fix",
+    ),
+}
+"""Of a bucket: what is wrong, what to do, the page to do it on, and the label of the link."""
+
+
+def card(actions: Sequence[Row], query: Query) -> Component:
+    """The first actions, the largest loss always among them."""
+    more = parts.link("All findings", query.link("/findings"), "more")
+    if not actions:
+        return parts.card("Do first", states.advice("No open findings, and nothing was avoidable."), note=more)
+    lines = [html.Li(line(action, query)) for action in chosen(actions)]
+    return parts.card("Do first", html.Ol(lines, className="do-first"), note=more)
+
+
+def chosen(actions: Sequence[Row]) -> list[Row]:
+    """The first SHOWN actions; the largest loss takes the last place if it ranks lower."""
+    shown = list(actions[:SHOWN])
+    if not any(action.get("loss") for action in shown):
+        shown[SHOWN - 1 :] = [action for action in actions if action.get("loss")][:1] or shown[SHOWN - 1 :]
+    return shown
+
+
+def line(action: Row, query: Query) -> Component:
+    """One action."""
+    loss: Row = action.get("loss") or {}
+    known = LOSSES.get(str(loss.get("bucket")))
+    title = known[0] if known and loss else str(action.get("title") or "")
+    remedy = action.get("remedy") or (known[1] if known else "")
+    label, href = target(action, query)
+    many = int(action.get("findings") or 0)
+    facts: list[Any] = [parts.severity(action.get("severity")), *asked(action, query)]
+    if loss:
+        facts.insert(1, html.Span(loss_words(loss, action, query), className="strong"))
+    if many > 1:
+        facts.append(html.Span(f"{many} findings", className="soft"))
+    if action.get("subject"):
+        facts.append(findings_list.subject({**action, "cluster": action["subject"].get("cluster")}, query, 36))
+    return html.Div(
+        [
+            html.Div(
+                [
+                    parts.link(formats.clip(title, 90), href, "title"),
+                    html.Div(formats.clip(remedy, 220), className="two-lines", title=action.get("summary")),
+                    html.Div(facts, className="facts"),
+                ],
+                className="what",
+            ),
+            html.Div([money(action), parts.link(label, href, "more")], className="money"),
+        ],
+        className="finding",
+    )
+
+
+def target(action: Row, query: Query) -> tuple[str, str]:
+    """The label and the address of an action."""
+    keys, rules = action.get("keys") or [], action.get("detectors") or []
+    if action.get("findings") == 1 and keys:
+        return "Open", finding_link(query, str(keys[0]))
+    if len(rules) == 1:
+        return "Open all", query.link("/findings", detector=str(rules[0]))
+    known = LOSSES.get(str((action.get("loss") or {}).get("bucket")))
+    return (known[3], query.link(known[2])) if known else ("Open all", query.link("/findings"))
+
+
+def loss_words(loss: Row, action: Row, query: Query) -> str:
+    """`Largest loss: $2,764 in the last 7 days`."""
+    cost = formats.number(loss.get("cost"))
+    size = (
+        formats.gpu_time(loss.get("gpu_seconds"))
+        if cost is None
+        else formats.rounded(cost, str(action.get("currency") or ""))
+    )
+    lead = "Not measured" if loss.get("bucket") == "unobserved" else "Largest loss"
+    return f"{lead}: {size} {query.window_words}"
+
+
+def money(action: Row) -> Component:
+    """Money a day, or GPU-hours a day without a price; what could be saved is not shown as a loss."""
+    cost, currency = formats.number(action.get("cost_a_day")), str(action.get("currency") or "")
+    hours, risk = formats.number(action.get("gpu_hours_a_day")), formats.number(action.get("at_risk_gpu_hours_a_day"))
+    if cost is not None:
+        kind = "num" if action.get("saves") else "num lost"
+        shown = parts.num(formats.rounded(cost, currency), formats.exact(cost, currency), kind)
+        lead = "could save " if action.get("saves") else ""
+        return html.Span(
+            [html.Span(lead, className="soft") if lead else None, shown, html.Span(" a day", className="soft")]
+        )
+    if hours:
+        return html.Span([parts.num(f"{formats.short(hours)} GPU-h"), html.Span(" a day", className="soft")])
+    if risk:
+        count = int(risk / 24)
+        return html.Span(f"{count:,} GPU{'' if count == 1 else 's'} at risk")
+    return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
+
+
+def asked(action: Row, query: Query) -> list[Component]:
+    """Whom to ask: the owners with the largest part."""
+    owners: Row = action.get("owners") or {}
+    items: list[Row] = owners.get("items") or []
+    if not items:
+        return []
+    names: list[Any] = []
+    for item in items[:ASKED]:
+        names += [", "] if names else []
+        names += owner(item, query)
+    rest = int(owners.get("total") or 0) - len(items[:ASKED])
+    return [html.Span(["Ask ", *names, f" and {rest} more" if rest > 0 else ""])]
+
+
+def owner(item: Row, query: Query) -> list[Any]:
+    """A team with its user, as a link to the team."""
+    team, user = str(item.get("team") or ""), item.get("user")
+    if team == "__platform__":
+        return ["the platform team"]
+    if team == "__unallocated__" or not team:
+        found: list[Any] = [parts.link("no team assigned", query.link("/quality"))]
+    else:
+        found = [parts.link(formats.clip(team, 28), team_home(query, team))]
+    return [*found, f" ({formats.clip(user, 28)})"] if user else found

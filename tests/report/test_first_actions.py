@@ -1,0 +1,168 @@
+"""What to do first: groups by cause, the order, and the largest loss."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
+from gpuwatch.findings.read import Finding
+from gpuwatch.report.first_actions import ACTIONS_MAX, Loss, Rate, cost_a_day, first_actions
+from gpuwatch.report.overview import earlier
+from tests.worlds.alerts import finding
+from tests.worlds.world import T0_US
+
+NOW_US = T0_US + 2 * DAY_US
+
+
+def ranked(*findings: Finding, loss: Loss | None = None, price: Fraction | None = Fraction(2)) -> list[dict[str, Any]]:
+    """Actions over findings of a fleet that pays dollars, or nothing known."""
+    return first_actions(findings, loss, NOW_US, None if price is None else "USD", price)
+
+
+def stranded(cost: int | None = 700, seconds: int = 7 * 86_400) -> Loss:
+    """A GPU that was stranded for a week."""
+    known = None if cost is None else Fraction(cost)
+    return Loss("stranded", known, Fraction(seconds), 7 * DAY_US, (("__platform__", Rate(known, Fraction(24))),))
+
+
+def failed(key: str, cost: str | None = "100.00", team: str = "nlp", **more: Any) -> Finding:
+    """A run that failed two days ago."""
+    evidence = {"lost_gpu_hours": 50.0, "lost_cost": cost, "currency": "USD"}
+    words = {"bucket": None, "wasted_gpu_seconds": "0.000000", "wasted_cost": "0.00", "user": None, "confidence": 1.0}
+    return finding(key, "low", detector="failed-work", team=team, evidence=evidence, **{**words, **more})
+
+
+def test_nothing_to_do() -> None:
+    assert [] == ranked()
+    assert [] == ranked(loss=stranded(0, 0))
+
+
+def test_findings_of_one_cause_are_one_action() -> None:
+    """Nineteen jobs that lost work are one line, and the two teams are asked in the order of their money."""
+    lost = [failed(f"f{place:02d}", team="nlp" if place % 3 else "vision") for place in range(19)]
+    idle = finding("idle", "high")
+    first, second = ranked(*lost, idle)
+
+    assert ("idle-hoarding", "480.00", 1) == (first["id"], first["cost_a_day"], first["findings"])
+    assert ("failed-work", "950.00", 19) == (second["id"], second["cost_a_day"], second["findings"])
+    assert [("nlp", "600.00"), ("vision", "350.00")] == [
+        (one["team"], one["cost_a_day"]) for one in second["owners"]["items"]
+    ]
+    assert ("job", "4711") == (first["subject"]["kind"], first["subject"]["id"])
+    assert None is second["subject"]
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        pytest.param(finding("a", "high"), finding("b", "critical", wasted_cost="100.00"), id="a step is worth twice the money"),
+        pytest.param(finding("a", "high"), finding("b", "medium", wasted_cost="900.00"), id="severity counts like money"),
+        pytest.param(finding("a", wasted_cost="481.00"), finding("b"), id="more money"),
+        pytest.param(finding("a", confidence=0.91), finding("b"), id="more certain"),
+        pytest.param(finding("a", wasted_cost=None, currency=None), failed("b"), id="time without a price at the mean price"),
+    ],
+)  # fmt: skip
+def test_the_order(better: Finding, worse: Finding) -> None:
+    first, second = ranked(
+        Finding(**{**worse.as_dict(), "detector": "y"}), Finding(**{**better.as_dict(), "detector": "x"})
+    )
+
+    assert ("x", "y") == (first["id"], second["id"])
+
+
+def test_a_broken_gpu_that_wastes_nothing_yet_is_not_last() -> None:
+    """Two GPUs at risk: 48 GPU-hours a day at the mean price."""
+    broken = finding(
+        "xid", "critical", detector="degraded-gpu", bucket=None, wasted_gpu_seconds="0.000000", wasted_cost="0.00",
+        evidence={}, devices=["GPU-a", "GPU-b"],
+    )  # fmt: skip
+    first, second = ranked(broken, finding("cheap", "low", wasted_cost="40.00"))
+
+    assert ("degraded-gpu", None, "48.0") == (first["id"], first["cost_a_day"], first["at_risk_gpu_hours_a_day"])
+    assert ("idle-hoarding", "40.00", "0.0") == (second["id"], second["cost_a_day"], second["at_risk_gpu_hours_a_day"])
+
+
+def test_the_largest_loss_is_there_without_a_finding() -> None:
+    (only,) = ranked(loss=stranded())
+
+    assert ("loss:stranded", "100.00", 0, []) == (only["id"], only["cost_a_day"], only["findings"], only["keys"])
+    assert {"bucket": "stranded", "gpu_seconds": "604800.000000", "cost": "700.00"} == only["loss"]
+    assert "__platform__" == only["owners"]["items"][0]["team"]
+
+
+def test_findings_of_the_largest_loss_are_part_of_it() -> None:
+    part = finding("frag", "critical", detector="fragmentation", bucket="stranded", team="__platform__", user=None)
+    actions = ranked(part, finding("idle"), loss=stranded())
+
+    assert ["loss:stranded", "idle-hoarding"] == [one["id"] for one in actions]
+    assert (["frag"], ["fragmentation"], "critical") == (
+        actions[0]["keys"],
+        actions[0]["detectors"],
+        actions[0]["severity"],
+    )
+
+
+def test_the_largest_loss_is_always_among_the_actions() -> None:
+    many = [finding(f"f{place}", detector=f"rule-{place}") for place in range(ACTIONS_MAX + 5)]
+    actions = ranked(*many, loss=stranded(7))
+
+    assert ACTIONS_MAX + 1 == len(actions)
+    assert "loss:stranded" == actions[-1]["id"]
+
+
+def test_without_prices_gpu_hours_decide() -> None:
+    small = finding("a", wasted_cost=None, currency=None, wasted_gpu_seconds="3600.000000", detector="x")
+    large = finding("b", wasted_cost=None, currency=None, detector="y")
+    first, second = ranked(small, large, price=None)
+
+    assert (("y", None, "192.0"), ("x", None, "1.0")) == (
+        (first["id"], first["cost_a_day"], first["gpu_hours_a_day"]),
+        (second["id"], second["cost_a_day"], second["gpu_hours_a_day"]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(finding(), ("480.00", 192, False), id="waste is the mean while it lasted"),
+        pytest.param(finding(last_seen_at=rfc3339(T0_US + HOUR_US // 2)), ("11520.00", 4608, False), id="over an hour at least"),
+        pytest.param(failed("f"), ("50.00", 25, False), id="lost work since it began"),
+        pytest.param(failed("f", started_at=rfc3339(NOW_US - HOUR_US)), ("100.00", 50, False), id="over a day at least"),
+        pytest.param(failed("f", cost=None), (None, 25, False), id="lost work without a price"),
+        pytest.param(finding(currency="EUR"), (None, 192, False), id="money of another currency"),
+        pytest.param(finding(bucket="unobserved"), (None, 0, False), id="what was not measured is no waste"),
+        pytest.param(
+            finding(bucket=None, evidence={"saving": "300.00", "currency": "USD"}), ("10.00", 0, True), id="a saving in 30 days"
+        ),
+        pytest.param(
+            finding(bucket=None, evidence={"saving": "x", "currency": "USD"}), ("480.00", 192, False), id="a saving that is no number"
+        ),
+    ],
+)  # fmt: skip
+def test_the_cost_a_day(found: Finding, expected: tuple[str | None, int, bool]) -> None:
+    rate, saves = cost_a_day(found, NOW_US, "USD")
+
+    assert expected == (None if rate.cost is None else f"{float(rate.cost):.2f}", rate.hours, saves)
+
+
+@pytest.mark.parametrize(
+    ("known_from", "covered_until", "expected"),
+    [
+        pytest.param(0, 14, (0, 7), id="all of the week before"),
+        pytest.param(3, 14, (3, 7), id="what is covered of it"),
+        pytest.param(4, 14, None, id="less than half of it"),
+        pytest.param(7, 14, None, id="nothing of it"),
+        pytest.param(0, 9, (0, 2), id="up to the same point of the week"),
+    ],
+)
+def test_the_period_before(known_from: int, covered_until: int, expected: tuple[int, int] | None) -> None:
+    days = [T0_US + day * DAY_US for day in range(15)]
+    window, known = Window(days[7], days[14]), Window(days[known_from], days[14])
+    found = earlier(window, Window(days[7], days[covered_until]), known, 7 * DAY_US)
+
+    assert expected == (
+        None if found is None else ((found.start_us - T0_US) // DAY_US, (found.end_us - T0_US) // DAY_US)
+    )
