@@ -199,10 +199,14 @@ def parse_failed_scheduling(message: str) -> dict[str, int]:
 
 
 def job_of(cluster: str, namespace: str | None, pod: str | None, known: set[Job]) -> Job | None:
-    """The job that a pod belongs to by its name: that of the longest name in its namespace that the pod's begins with."""
+    """The job that a pod belongs to by its name: that of the longest name in its namespace that the pod's begins with.
+
+    Without a namespace, that of a job whose id has none.
+    """
     name = pod or ""
+    place = f"{namespace}/" if namespace else ""
     while name:
-        job = cluster, f"{namespace}/{name}"
+        job = cluster, f"{place}{name}"
         if job in known:
             return job
         name = name.rpartition("-")[0]

@@ -76,6 +76,7 @@ FAILED_WORK = register(
         layer="scheduling",
         effort=DAYS,
         needs=("runs",),
+        priced=True,
         thresholds=(
             Threshold("lost_gpu_hours_min", 8, "a node of 8 GPUs for an hour; less is part of trying things out"),
             Threshold("together_us", 10 * MINUTE_US, "the rest of a gang ends within ten minutes of a failed member"),

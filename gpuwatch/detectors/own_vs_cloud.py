@@ -44,6 +44,7 @@ OWN_VS_CLOUD = register(
         layer="placement",
         effort=WEEKS,
         needs=("on_demand_rates",),
+        priced=True,
         thresholds=(
             Threshold("known_us_min", 2 * DAY_US, "less data does not show how a pool is used"),
             Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),

@@ -83,6 +83,7 @@ RIGHT_SIZING = register(
         layer="partitioning",
         effort=HOURS,
         needs=("runs",),
+        priced=True,
         thresholds=(
             Threshold("covered_us_min", 24 * HOUR_US, "24 measured GPU-hours, as job_defense_shield requires"),
             Threshold("coverage_min", 0.8, "and 80 % of the held time: what was not seen may have needed more"),

@@ -28,6 +28,7 @@ SPOT_SUITABILITY = register(
         layer="placement",
         effort=DAYS,
         needs=("runs", "spot_rates"),
+        priced=True,
         thresholds=(
             Threshold("gpu_hours_min", 24, "job_defense_shield notifies users from 24 GPU-hours on"),
             Threshold("margin", 2, "lost work may cost at most half of what spot saves"),

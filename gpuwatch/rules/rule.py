@@ -97,6 +97,8 @@ class Rule:
     needs: tuple[str, ...] = ()
     """Inputs without each of which its SQL cannot return a row, `a|b` for one of two: where one is absent and the rule has no
     stored results, it is not run. Names of findings/inputs.sql, or `<pricing>_rates` of the rates in force."""
+    priced: bool = False
+    """Whether its evidence has amounts of money: it is evaluated again when rates change."""
     prepare: Callable[[Store, EvaluationScope], None] | None = None
     """Creates temporary tables that its SQL reads."""
     unjudged: str | None = None

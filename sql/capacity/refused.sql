@@ -5,7 +5,13 @@ with message as (
     from event
     where cluster = $cluster and object_kind = 'Pod' and reason = 'FailedScheduling'
     union all
-    select namespace, regexp_replace(job_id, '^[^/]*/', ''), message, evidence_us, ''
+    select
+        -- A pushed record may have the namespace in its job id only.
+        coalesce(namespace, nullif(regexp_extract(job_id, '^([^/]*)/', 1), '')),
+        regexp_replace(job_id, '^[^/]*/', ''),
+        message,
+        evidence_us,
+        ''
     from pending
     where cluster = $cluster and start_us is null and message is not null
         and reason is distinct from 'NoLongerWaits'

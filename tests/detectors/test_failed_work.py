@@ -176,6 +176,17 @@ def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World
     assert {} == granted_s(world, RULE)
 
 
+@pytest.mark.parametrize(("usd", "cost"), [("5", "1600.00"), ("2.50", "800.00")])
+def test_the_price_follows_the_rates(world: World, usd: str, cost: str) -> None:
+    """Without new records of the job."""
+    rate = Rate(H100, "owned", Decimal(usd), us(-DAY), None, None, None, None)
+    replace_rates(world.state, [rate], "test", "test", 0)
+    world.analyze(41 * HOUR, detectors=[RULE])
+    (one,) = [one for one in said(world, RULE) if one.subject == f"q{len(MUST_NOT_FIRE)}"]
+
+    assert (cost, "open", 0.0) == (one.evidence["lost_cost"], one.state, one.started)
+
+
 def test_the_largest_loss_comes_first(world: World) -> None:
     found = findings_read.read(world.store, detectors=[RULE])
     lost = [float(one.evidence["lost_cost"] or one.evidence["lost_gpu_hours"]) for one in found]

@@ -31,6 +31,7 @@ def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
     return found(w, RULE)
 
 
+TAINTED = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {t: }."
 MUST_NOT_FIRE: dict[str, list[Scene]] = {
     "no request is known": [pieces],
     "what is usually asked for fits": [pieces, lambda w: asked(w, 1, 20)],
@@ -53,9 +54,15 @@ MUST_NOT_FIRE: dict[str, list[Scene]] = {
     "pods that no taint lets in": [
         pieces,
         lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big"),
-        lambda w: refused(
-            w, "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {t: }."
-        ),
+        lambda w: refused(w, TAINTED),
+    ],
+    "pods that no taint lets in, whose record has no namespace of its own": [
+        pieces,
+        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big", message=TAINTED),
+    ],
+    "pods that no taint lets in, whose record has no namespace at all": [
+        pieces,
+        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="big", message=TAINTED),
     ],
 }
 
