@@ -45,8 +45,19 @@ def read_ray_files(source: Source, rejects: Rejects) -> Rows:
         raise UnreadableInput("; ".join(broken[:3]) or f"{source.path}: contains no response of Ray's state API")
     for responses in by_head(found, source.path, rejects):
         head = head_state(responses, source.path, rejects)
-        yield from batches(with_cluster(rows(head, source.path, rejects), source.cluster))
-        rejects.naive_times |= responses.naive_times
+        found_rows = _with_printed(rows(head, source.path, rejects), responses)
+        yield from batches(with_cluster(found_rows, source.cluster))
+        rejects.naive_times |= bool(responses.printed)
+
+
+_FIRST = {"claim": "start_us", "pending": "submit_us"}
+"""The time by which a reading of a record in another zone is recognized."""
+
+
+def _with_printed(found: Iterable[Row], responses: Responses) -> Iterator[Row]:
+    """The rows with their first time as it was printed, where it was printed without an offset."""
+    for table, row in found:
+        yield table, row | responses.as_printed(row.get(_FIRST.get(table, "")))
 
 
 def files(path: Path) -> list[str]:

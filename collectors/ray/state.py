@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.core.clock import local_us
+from gpuwatch.core.clock import local_us, to_us
 from gpuwatch.core.model import Rejects
 
 Item = dict[str, Any]
@@ -59,8 +59,8 @@ class Responses:
     items: dict[str, list[tuple[int, Item]]] = field(default_factory=dict)
     at_us: int | None = None
     session: str | None = None
-    naive_times: bool = False
-    """Whether a time was printed without an offset."""
+    printed: dict[int, int] = field(default_factory=dict)
+    """Times that were printed without an offset: as they were read, to as they stand there, as if they were UTC."""
 
     def add(self, item: Any, path: str, line: int, rejects: Rejects) -> None:
         """Adds an item of any list; its kind follows from its members. Anything else is rejected."""
@@ -88,6 +88,12 @@ class Responses:
                 rejects.add(f"more than {MAX_ITEMS} items of one kind", path, items[room][0], count=len(items) - room)
         self.at_us = max((at for at in (self.at_us, other.at_us) if at is not None), default=None)
         self.session = other.session or self.session
+        self.printed |= other.printed
+
+    def as_printed(self, at_us: int | None) -> dict[str, Any]:
+        """The columns `naive_us` and `naive_zone` of a time; none for an exact one."""
+        naive = None if at_us is None else self.printed.get(at_us)
+        return {} if naive is None else {"naive_us": naive, "naive_zone": self.zone.key}
 
     def of(self, kind: str) -> Iterator[Item]:
         """The items of one kind."""
@@ -100,8 +106,11 @@ class Responses:
                 at = local_us(value, self.zone)
             except ValueError:
                 return None
-            self.naive_times = True
-            return at if datetime.fromisoformat(value).year > 1970 else None
+            shown = datetime.fromisoformat(value)
+            if shown.year <= 1970:
+                return None
+            self.printed[at] = to_us(shown.replace(tzinfo=UTC))
+            return at
         exact = int(value) if isinstance(value, str) else value
         if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not isfinite(exact):
             return None

@@ -228,8 +228,8 @@ def is_bill_file(batch: Records | Points) -> bool:
 def _record(
     store: Store, file: FileIdentity, facts: Facts, rejects: Rejects, report: ImportReport, now_us: int
 ) -> None:
-    """Notes a file that was read to its end. What it gave before with other options goes, and so do readings of its Slurm
-    jobs in a wrong time zone.
+    """Notes a file that was read to its end. What it gave before with other options goes, and so do readings of its jobs in a
+    wrong time zone.
     """
     if (file.digest, file.kind, file.cluster) in _incomplete(store):
         key = {"digest": file.digest, "kind": file.kind, "cluster": file.cluster}
@@ -242,9 +242,9 @@ def _record(
         store.append(batch)
     if rejects.naive_times:
         store.run("imports/read_again", file_id=file.file_id)
-    if facts.slurm and (misread := store.run("imports/exact_reading", file_id=file.file_id)):
+    if facts.zoned and (misread := store.run("imports/exact_reading", file_id=file.file_id)):
         report.notes.append(
-            f"{facts.path}: {misread} Slurm jobs are also in another import, one with exact times and one with local times read in "
+            f"{facts.path}: {misread} runs are also in another import, one with exact times and one with local times read in "
             "a wrong time zone; the exact times are used (gpuwatch imports shows which import was replaced)"
         )
 

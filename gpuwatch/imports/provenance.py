@@ -71,8 +71,8 @@ class Facts:
     bill_file_id: int | None = None
     first_us: int | None = None
     last_us: int | None = None
-    slurm: bool = False
-    """Whether it has jobs of Slurm."""
+    zoned: bool = False
+    """Whether it has jobs of a scheduler whose commands print local times."""
 
     def see(self, batch: Records | Points) -> None:
         """Notes a batch of the file: its records, the time of its samples, the id of its bill."""
@@ -81,7 +81,7 @@ class Facts:
             return
         self.records += batch.rows.num_rows
         if isinstance(batch, Records) and batch.table == "claim" and batch.rows.num_rows:
-            self.slurm |= batch.rows.column("scheduler")[0].as_py() == "slurm"
+            self.zoned |= batch.rows.column("scheduler")[0].as_py() in ("slurm", "ray")
         if isinstance(batch, Points) or batch.table == "sample":
             ends = pc.min_max(batch.rows.column("observed_us")).as_py()
             times = [t for t in (self.first_us, self.last_us, ends["min"], ends["max"]) if t is not None]

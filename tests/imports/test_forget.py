@@ -279,7 +279,7 @@ def test_exact_times_replace_those_read_in_a_wrong_zone(desk: Desk, other: Desk,
     tables = ("charges", *COMPUTED, *RECORDS, "sample")
     computed, expected = desk.books(), other.books()
     assert {name: expected[name] for name in tables} == {name: computed[name] for name in tables}
-    assert ["2 Slurm jobs are also in another import" in note for note in reports[1].notes[:1]] == [True]
+    assert ["2 runs are also in another import" in note for note in reports[1].notes[:1]] == [True]
     wrong, right = (2, 3) if first == "local" else (3, 2)
     assert {wrong: (2, right), right: (0, None)} == {
         one["id"]: (one["replaced"], one["replaced_by"]) for one in imports(desk.store) if one["id"] != 1
@@ -313,6 +313,50 @@ def test_runs_that_only_look_shifted_are_not_replaced(desk: Desk, tmp_path: Path
             desk.forget(import_id)
             assert 0 == desk.rows(("replaced_claim",))["replaced_claim"][0]
     assert before == desk.rows(("claim",))
+
+
+def ray_list(path: Path, *more: dict[str, Any]) -> Path:
+    """A Ray job with an actor on both GPUs of n1 from hour 0 to 2, and one that waits, as `ray list` prints them."""
+
+    def shown(hour: int) -> str:
+        return rfc3339(us(hour * HOUR)).removesuffix("Z").replace("T", " ") + ".000000"
+
+    node = {
+        "node_id": "c" * 56, "node_ip": "192.0.2.7", "node_name": "n1", "state": "ALIVE", "resources_total": {"GPU": 2.0},
+        "start_time_ms": shown(0), "end_time_ms": "1970-01-01 00:00:00.000000",
+    }  # fmt: skip
+    job = {
+        "type": "SUBMISSION", "job_id": "02000000", "submission_id": "sub-a", "status": "SUCCEEDED", "entrypoint": "x",
+        "start_time": us(0) // 1000, "end_time": us(3 * HOUR) // 1000, "metadata": {}, "message": None,
+    }  # fmt: skip
+    task = {
+        "task_id": "1" * 48, "func_or_class_name": "f", "name": "f", "state": "FINISHED", "job_id": "02000000",
+        "creation_time_ms": shown(0), "start_time_ms": shown(0), "end_time_ms": shown(2), "type": "NORMAL_TASK",
+        "node_id": "c" * 56, "worker_id": "1" * 56, "placement_group_id": None, "required_resources": {"GPU": 2.0},
+    }  # fmt: skip
+    path.write_text(json.dumps([node, job, task, *more]))
+    return path
+
+
+def test_a_ray_job_in_another_zone_replaces_the_earlier_reading(desk: Desk, tmp_path: Path) -> None:
+    desk.load("ray-json", ray_list(tmp_path / "a.json"))
+    before = desk.rows(("claim", "pending"))
+    desk.load("ray-json", ray_list(tmp_path / "b.json", {"worker_id": "another file"}), timezone="Europe/Berlin")
+    query = "select naive_us, naive_zone, start_us, end_us from claim"
+
+    assert [(us(0), "Europe/Berlin", us(-HOUR), us(HOUR))] == desk.store.sql(query)
+    exact = json.loads((tmp_path / "a.json").read_text())
+    exact[0] |= {"start_time_ms": us(0) // 1000, "end_time_ms": 0}
+    exact[2] |= {"start_time_ms": us(0) // 1000, "end_time_ms": us(2 * HOUR) // 1000}
+    (tmp_path / "c.json").write_text(json.dumps(exact))
+    desk.load("ray-json", tmp_path / "c.json")
+    assert [(None, None, us(0), us(2 * HOUR))] == desk.store.sql(f"{query} where naive_us is null")
+    assert [(3, 0, None), (2, 1, 3), (1, 1, 2)] == [
+        (one["id"], one["replaced"], one["replaced_by"]) for one in imports(desk.store)
+    ]
+    desk.forget(3)
+    desk.forget(2)
+    assert before == desk.rows(("claim", "pending"))
 
 
 def scontrol(job: int, start: int, end: int) -> str:
