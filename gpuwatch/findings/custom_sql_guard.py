@@ -27,6 +27,10 @@ SIZED_BY_ARGUMENTS = frozenset(
 )
 """Functions whose arguments set the size of one value, which no memory limit bounds and no interrupt stops. The same holds for
 TABLE_FUNCTIONS anywhere but after `from`, where they return row by row."""
+ENDLESS = frozenset({"levenshtein", "editdist3", "damerau_levenshtein", "json_contains", "make_timestamptz"})
+"""Functions of which one call may take hours and looks for no interrupt: with the product of the lengths of its texts or lists,
+or, for the name of a time zone, with more than its length. Measured with 200,000 characters."""
+ZONE_CHARS = 60
 MACROS = re.compile(
     r"(list|array|map|json_group)_\w+|nullif|split_part|date_add|fmod|fdiv|wavg|weighted_avg|geomean|geometric_mean|if"
     r"|days_in_month|json|md5_number_(lower|upper)"
@@ -71,7 +75,7 @@ def check(store: Store, sql: str, first_line: int) -> None:
     for node, at in _walk(tree):
         if node.get("type") == "TABLE_FUNCTION":
             behind_from.add(id(node.get("function")))
-        wrong = _too_large(node, behind_from) or _wrong(node, allowed, queries)
+        wrong = _unbounded(node, behind_from) or _wrong(node, allowed, queries)
         if wrong is not None:
             raise SiteRuleError(_line(sql, at, first_line), wrong, _FIX)
 
@@ -91,13 +95,26 @@ def _allowed(store: Store) -> _Allowed:
     return _Allowed(frozenset(tables | MADE_FOR_RULES), frozenset(functions | TABLE_FUNCTIONS | EXACT_MACROS) - REFUSED)
 
 
-def _too_large(node: dict[str, Any], behind_from: set[int]) -> str | None:
+def _unbounded(node: dict[str, Any], behind_from: set[int]) -> str | None:
     name = str(node.get("function_name", "")).lower()
     if name in SIZED_BY_ARGUMENTS:
         return f"function {name}() makes a value of any size its arguments ask for"
+    if name in ENDLESS:
+        return f"function {name}() cannot be ended while it works on long texts or lists"
+    if name == "timezone" and not _short_constant(node):
+        return f"the time zone must be a name of at most {ZONE_CHARS} characters in the text"
+    if node.get("class") == "LAMBDA" and any(part.get("class") == "LAMBDA" for part, _ in _walk([*node.values()])):
+        return "a lambda within a lambda cannot be ended while it works on long lists: use unnest and a join"
     if name in TABLE_FUNCTIONS - {"unnest"} and id(node) not in behind_from:
         return f"function {name}() makes a list of any length its argument asks for: write from t, {name}(...) as r(x)"
     return None
+
+
+def _short_constant(node: dict[str, Any]) -> bool:
+    """Whether the first argument of a function is a short constant."""
+    first = next(iter(node.get("arguments") or node.get("children") or []), {})
+    first = first.get("expression", first)
+    return first.get("class") == "CONSTANT" and len(str(first.get("literal", first.get("value")))) <= ZONE_CHARS + 200
 
 
 def _wrong(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> str | None:

@@ -110,6 +110,10 @@ HOSTILE = {
     "a text without end": "select repeat('x', 2000000000)",
     "a text that doubles": "select replace(replace('xxxxxxxx', 'x', 'xxxxxxxx'), 'x', 'xxxxxxxx')",
     "a width without end": "select format('{:>1900000000}', 'a')",
+    "a comparison without end": "select levenshtein(string_agg(name, ''), string_agg(job_id, '')) from run",
+    "a search without end": "select json_contains(to_json(list(run_id)), to_json(list(end_us))) from run",
+    "a time zone without end": "select timezone(string_agg(name, ''), timestamp '2026-01-01') from run",
+    "a list by a list": "select list_transform(list(run_id), lambda x: list_sum(list_transform([x], lambda y: x * y))) from run",
     "chance": "select random()",
     "a sample": "select * from run using sample 3",
     "the clock": "select now()",
@@ -129,6 +133,19 @@ def test_sql_that_does_more_than_read_the_books_is_refused(store: Store, text: s
 
     assert 7 == caught.value.line
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select timezone('Europe/Berlin', timestamp '2026-01-01')",
+        "select timestamp '2026-01-01' at time zone 'Europe/Berlin'",
+        "select list_transform(list_filter(list(run_id), lambda x: x > 0), lambda y: y + 1) from run",
+        "select jaro_winkler_similarity(name, job_id) from run",
+    ],
+)
+def test_what_can_be_ended_is_allowed(store: Store, text: str) -> None:
+    check(store, text, 1)
 
 
 def test_the_line_is_that_of_the_fault(store: Store) -> None:

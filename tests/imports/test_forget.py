@@ -347,7 +347,7 @@ def test_a_ray_job_in_another_zone_replaces_the_earlier_reading(desk: Desk, tmp_
     assert [(us(0), "Europe/Berlin", us(-HOUR), us(HOUR))] == desk.store.sql(query)
     exact = json.loads((tmp_path / "a.json").read_text())
     exact[0] |= {"start_time_ms": us(0) // 1000, "end_time_ms": 0}
-    exact[2] |= {"start_time_ms": us(0) // 1000, "end_time_ms": us(2 * HOUR) // 1000}
+    exact[2] |= {f"{name}_time_ms": us(at * HOUR) // 1000 for name, at in (("creation", 0), ("start", 0), ("end", 2))}
     (tmp_path / "c.json").write_text(json.dumps(exact))
     desk.load("ray-json", tmp_path / "c.json")
     assert [(None, None, us(0), us(2 * HOUR))] == desk.store.sql(f"{query} where naive_us is null")
