@@ -152,7 +152,8 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
             if not (force and current):
                 _reprice_findings(store, cluster)
             if found and found[0][2] != basis:
-                _judge_again(store, cluster)
+                priced = [name for name, rule in rules().items() if rule.priced]
+                store.run("billing/judge_again", cluster=cluster, detectors=priced)
         roll(store, cluster)
 
 
@@ -160,18 +161,6 @@ def _reprice_findings(store: Store, cluster: str) -> None:
     with store.workspace() as work, work.transaction():
         if work.run("billing/every_finding", cluster=cluster):
             price_findings(work, cluster)
-
-
-def _judge_again(store: Store, cluster: str) -> None:
-    """Leaves findings whose evidence has amounts of money to the next analysis, which evaluates their rules again."""
-    priced = [name for name, rule in rules().items() if rule.priced]
-    query = (
-        "select detector, min(started_us) from finding where cluster = $c and list_contains($names::varchar[], detector)"
-        " group by detector order by detector"
-    )
-    with store.transaction():
-        for detector, from_us in store.sql(query, c=cluster, names=priced):
-            store.run("findings/defer", cluster=cluster, detectors=[detector], from_us=from_us, failure=None)
 
 
 def price_findings(store: Store, cluster: str) -> None:
