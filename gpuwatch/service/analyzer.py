@@ -67,6 +67,8 @@ class Analyzer:
         self._stopping = False
         self._writing = threading.Lock()  # held while derived tables are written
         self._status = AnalysisStatus()
+        self.passes = 0
+        """Passes with news so far."""
         self._retained_day = -1
         self._retain_again_s = 0.0
         self._thread = threading.Thread(target=self._work, name="analyzer", daemon=True)
@@ -135,6 +137,7 @@ class Analyzer:
             if new != self._seen:
                 self._pass(settings, began, now_us)
                 self._seen = new
+                self.passes += 1
             else:
                 self._status = replace(self._status, last_success_us=now_us, last_error=None)
             self._after(self._store)

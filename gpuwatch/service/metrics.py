@@ -11,6 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gpuwatch.quality.status import SourceStatus
+from gpuwatch.service.fleet_metrics import FleetMetrics
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 OTHER = "other"
@@ -25,6 +26,10 @@ class Telemetry:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry, namespace="gpuwatch")
         self.registry.register(_SourceMetrics(sources, now_us))
+        self.fleet = FleetMetrics()
+        self.fleet_registry = CollectorRegistry()
+        """Apart from the others: not every caller who may read those may read what teams cost."""
+        self.fleet_registry.register(self.fleet)
         self.rows = self._counter("committed_rows", "Rows written to disk.")
         self.requests = self._counter("committed_requests", "Requests whose rows were written to disk.")
         self.refused = self._counter("refused_requests", "Requests that could not be stored, by reason.", ["reason"])

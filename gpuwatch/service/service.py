@@ -79,7 +79,7 @@ class Service:
         self._sources = Sources(now_us)
         self._clocks = Clocks()
         self._telemetry = Telemetry(self._sources.all, now_us)
-        self.metrics = self._telemetry.registry
+        self.metrics, self.fleet_metrics = self._telemetry.registry, self._telemetry.fleet_registry
         self.telemetry = self._telemetry
         self._readers = Readers(store)
         self._probe = Probe(store.cursor())
@@ -105,7 +105,7 @@ class Service:
             state,
             settings,
             self.times,
-            self._alerting.after_pass,
+            self._after_pass,
             self._analysed,
             lambda: self._commits,
         )
@@ -341,6 +341,10 @@ class Service:
     def _fatal(self, why: str) -> None:
         log.critical("the store must be reopened", extra={"error": why})
         self.on_fatal(why)
+
+    def _after_pass(self, store: Store) -> None:
+        self._telemetry.fleet.refresh(store, self.state, self._analyzer.passes)
+        self._alerting.after_pass(store)
 
     def _analysed(self, status: AnalysisStatus) -> None:
         self._telemetry.analysis.set(status.seconds)

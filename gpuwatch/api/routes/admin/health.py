@@ -62,12 +62,24 @@ async def readyz(request: Request, service: Svc) -> Response:
     summary="Own metrics in Prometheus text, prefix gpuwatch_",
 )
 async def metrics(request: Request, service: Svc) -> Response:
-    """Loopback, or any token that is not bound to teams."""
-    if not await guard_of(request).trusted(request):
+    """Loopback, or any token that is not bound to teams. What teams cost and waste needs scope read or admin."""
+    guard = guard_of(request)
+    if not await guard.trusted(request):
         access = await anyone(request)
         raise TeamScope(f"token {access.name!r} is bound to teams; metrics are of the whole service")
-    content = await guard_of(request).run(generate_latest, service.metrics)
+    content = await guard.run(generate_latest, service.metrics)
+    if await _reads_all(request):
+        content += await guard.run(generate_latest, service.fleet_metrics)
     return Response(content, media_type=CONTENT_TYPE_LATEST)
+
+
+async def _reads_all(request: Request) -> bool:
+    """Whether the caller may read every team's charges: a local caller too only while no token exists."""
+    try:
+        access = await guard_of(request).access(request)
+    except (ApiError, GpuwatchError):
+        return False
+    return access.reads and access.teams is None
 
 
 def readiness(service: Any, named: bool) -> dict[str, Any]:
