@@ -389,6 +389,17 @@ def test_traffic_is_named() -> None:
     assert [] == [rule for rule in spec["egress"] if not rule.get("ports")]
 
 
+def test_documented_sources_and_receivers_can_be_reached() -> None:
+    """The ports in the examples of the docs: slurmrestd, Ray, YuniKorn, Alertmanager, mail, Prometheus, exporters."""
+    egress = {port["port"] for rule in applied("NetworkPolicy")["spec"]["egress"] for port in rule["ports"]}
+    pages = [*(ROOT / "docs/connect").glob("*.md"), ROOT / "docs/act/alerts.md"]
+    texts = [page.read_text("utf-8") for page in pages]
+    addresses = {int(port) for text in texts for port in re.findall(r'url = "https?://[a-z.-]+:(\d+)', text)}
+
+    assert addresses >= {6820, 8265, 9080, 9090, 9093}
+    assert {443, 465, 587, 9400} | addresses - {PORT} <= egress
+
+
 def test_the_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table and name in the ConfigMap is known, and so is each live source in it."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
