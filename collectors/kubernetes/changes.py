@@ -87,6 +87,7 @@ class ClusterChanges:
             known = self._pods[uid] = TrackedPod(string(metadata, "namespace") or "default", string(metadata, "name"))
         self._names[known.namespace, known.name] = uid
         known.deletion_us = moment(metadata, "deletionTimestamp")
+        known.had_grace |= bool(integer(metadata, "deletionGracePeriodSeconds"))
         self._set_waiting(uid, known, waiting)
         if rows:
             self._set_claims(known, rows)
@@ -109,7 +110,7 @@ class ClusterChanges:
         pod = known or TrackedPod(string(metadata, "namespace"), string(metadata, "name"))
         if rows:
             self._set_claims(pod, rows)
-        if deleted is not None and pod.deletion_us is None and integer(metadata, "deletionGracePeriodSeconds") == 0:
+        if deleted is not None and not pod.had_grace and integer(metadata, "deletionGracePeriodSeconds") == 0:
             alive_us = min(alive_us, deleted)  # it went at once, whenever the connection brought this
         pod.deletion_us = deleted
         self._close(uid, pod, alive_us, at_us)  # as last written, if no container reports its end

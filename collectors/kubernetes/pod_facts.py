@@ -143,6 +143,8 @@ class TrackedPod:
     waiting: list[Columns] = field(default_factory=list)
     deletion_us: int | None = None
     """Its deletionTimestamp, when it was last seen."""
+    had_grace: bool = False
+    """Whether it was ever to be deleted with a grace period."""
 
     @property
     def open(self) -> bool:

@@ -24,7 +24,7 @@ from gpuwatch.store.database import Store
 FLEETS = [(16, 1, 1), (16, 1, 2), (32, 2, 11)]
 """(GPUs, days, seed); longer ones have room for more of what detectors look for. `make accuracy` measures many more."""
 SCENES = "noisy-neighbour,preemption-thrash,scheduler-conflict,mig-mismatch,degraded-gpu"
-"""What one more fleet has: shared GPUs, work that is taken off, GPUs of two schedulers, nodes that join late."""
+"""What one more fleet has: shared GPUs, work that is taken off, GPUs of two schedulers, a GPU that is replaced, nodes that join late."""
 STEP_S = 60
 DIMENSIONS = ("team", "user", "account", "namespace", "queue", "job", "gpu_model", "mig_profile")
 RECALL_MIN = PRECISION_MIN = 0.95
@@ -57,7 +57,7 @@ def analysed(where: Path, gpus: int, days: int, seed: int, scenes: str = "none")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> list[Analysed]:
     """Every fleet, analysed once."""
     where = tmp_path_factory.mktemp("fleets")
-    return [analysed(where, *fleet) for fleet in FLEETS] + [analysed(where, 48, 1, 21, SCENES)]
+    return [analysed(where, *fleet) for fleet in FLEETS] + [analysed(where, 56, 1, 21, SCENES)]
 
 
 def amounts(fleet: Analysed, dimension: str | None, held: bool) -> Amounts:

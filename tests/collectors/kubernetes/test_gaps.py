@@ -151,8 +151,8 @@ def test_a_deletion_that_comes_as_it_happens_ends_the_pod_now() -> None:
 
 
 def test_deletions_that_a_silent_connection_brings_late_end_the_pods_when_they_went() -> None:
-    """The watch is current, then nothing passes for 50 s. Pods that were deleted without a grace period ended at their deletion; a pod
-    whose deletion was known before ends when it is gone."""
+    """The watch is current, then nothing passes for 50 s. A pod that was deleted without a grace period ended at its deletion; one that
+    had a grace period ends when it is gone: the last request to delete it dates its deletion back to the first."""
     at_once = {"deletionTimestamp": at(70), "deletionGracePeriodSeconds": 0}
     asked = {"deletionTimestamp": at(65), "deletionGracePeriodSeconds": 5}
     gone = {"deletionTimestamp": at(60), "deletionGracePeriodSeconds": 0}
@@ -166,8 +166,9 @@ def test_deletions_that_a_silent_connection_brings_late_end_the_pods_when_they_w
                 await response.write(json.dumps(change).encode() + b"\n")
             await asyncio.sleep(0.05)
             clock.at(110)
-            for change in (event("DELETED", pod("a", **at_once)), event("DELETED", pod("b", **gone))):
-                await response.write(json.dumps(change).encode() + b"\n")
+            for name, metadata in (("a", at_once), ("b", gone)):
+                for kind in ("MODIFIED", "DELETED"):
+                    await response.write(json.dumps(event(kind, pod(name, **metadata))).encode() + b"\n")
             await api.closing.wait()
             return response
 
