@@ -98,6 +98,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """At the end everything can be freed, which DuckDB's binding checks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """DuckDB uses one thread unless a test asks for more: for tiny tables a second one is only overhead."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,38 +32,13 @@ def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
     return found(w, RULE)
 
 
-TAINTED = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {t: }."
 MUST_NOT_FIRE: dict[str, list[Scene]] = {
     "no request is known": [pieces],
-    "what is usually asked for fits": [pieces, lambda w: asked(w, 1, 20)],
-    "less than half is lost": [pieces, lambda w: (asked(w, 1, 12), asked(w, 4, 10))],
     "too few requests to tell what is usual": [pieces, lambda w: asked(w, 4, 9)],
-    "fewer free GPUs than a node has": [lambda w: node(w, "n1", 4, 1), lambda w: asked(w, 4, 20)],
-    "requests for another model": [pieces, lambda w: asked(w, 4, 20, gpu_type="a100")],
-    "nothing is free": [lambda w: pieces(w, 4), lambda w: asked(w, 4, 20)],
-    "a request that waits for quota": [pieces, lambda w: waits(w, 4, 10, 150, "QOSMaxGRESPerUser")],
-    "a request that waits for its turn": [pieces, lambda w: waits(w, 4, 10, 150, "Priority")],
-    "nobody says why it waits": [pieces, lambda w: waits(w, 4, 10, 150, "")],
-    "a request that waits for less than half an hour": [pieces, lambda w: waits(w, 4, 10, 39)],
-    "a request for more than is free": [pieces, lambda w: waits(w, 10, 10, 150)],
-    "a request that would fit": [pieces, lambda w: waits(w, 3, 10, 150)],
     "a request whose queue is not one of several pools": [
         pieces,
         lambda w: [tell(w, "node", scheduler="slurm", node=n, observed_us=1, state="up", pool=n) for n in ("n1", "n2")],
         lambda w: waits(w, 4, 10, 150, queue="other"),
-    ],
-    "pods that no taint lets in": [
-        pieces,
-        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big"),
-        lambda w: refused(w, TAINTED),
-    ],
-    "pods that no taint lets in, whose record has no namespace of its own": [
-        pieces,
-        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big", message=TAINTED),
-    ],
-    "pods that no taint lets in, whose record has no namespace at all": [
-        pieces,
-        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="big", message=TAINTED),
     ],
 }
 
@@ -71,86 +47,213 @@ def severity(one: Verdict) -> str | None:
     return FRAGMENTATION.severity and FRAGMENTATION.severity(one.evidence, 1.0)
 
 
-def refused(w: World, message: str) -> None:
-    words = {"event_id": "e1", "object_kind": "Pod", "namespace": "lab", "name": "big-0", "reason": "FailedScheduling"}
-    tell(w, "event", **words, message=message, count=1, first_us=11, last_us=140)
-
-
 @pytest.mark.parametrize("scenes", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
 def test_must_not_fire(tmp_path: Path, scenes: list[Scene]) -> None:
     assert [] == judged(tmp_path, *scenes)
 
 
-def test_free_gpus_that_the_usual_requests_cannot_use(tmp_path: Path) -> None:
+class Case:
+    """A case in the cluster of all of them: pools of its name, GPUs of a model of its own, and requests for that model."""
+
+    def __init__(self, world: World, number: int, name: str) -> None:
+        self.world, self.name = world, name
+        self.model, self.gpu_type = f"NVIDIA X{number:02} 80GB", f"x{number:02}"
+
+    def node(
+        self, name: str, gpus: int, held: int, scheduler: str = "slurm", pool: str = "", **columns: object
+    ) -> None:
+        """A node of the case's pool, or of one of its pools."""
+        where = f"{self.name}{pool and '/'}{pool}"
+        node(self.world, f"{self.name} {name}", gpus, held, pool=where, model=self.model, step_s=300)
+        if scheduler != "slurm" or columns:
+            row = {
+                "scheduler": scheduler,
+                "node": f"{self.name} {name}",
+                "observed_us": 1,
+                "state": "up",
+                "pool": where,
+            }
+            tell(self.world, "node", **(row | columns))
+
+    def pieces(self, held: int = 1, scheduler: str = "slurm") -> Case:
+        """Three nodes of four GPUs; of each some are held."""
+        for name in ("n1", "n2", "n3"):
+            self.node(name, 4, held, scheduler)
+        return self
+
+    def two_pools(self, held_b: int = 1, **b1: object) -> Case:
+        """Three nodes of each pool, of the first with four GPUs and one held. `b1`: the free node of pool b."""
+        for name, held in (("a1", 1), ("a2", 1), ("a3", 1), ("b1", held_b), ("b2", 4), ("b3", 4)):
+            labels = {} if name in ("b2", "b3") or not b1 else b1 if name == "b1" else {"labels": {"zone": "a"}}
+            self.node(name, 4, held, "kubernetes", name[0], **labels)
+        return self
+
+    def asked(self, gpus: int, times: int, gpu_type: str | None = None) -> Case:
+        """Requests of the day before."""
+        asked(self.world, gpus, times, self.name, gpu_type=gpu_type or self.gpu_type)
+        return self
+
+    def waits(self, gpus: int, since: float, until: float, reason: str = "Resources", **more: Any) -> Case:
+        """A request that waits."""
+        waits(self.world, gpus, since, until, reason, **({"job_id": self.name, "gpu_type": self.gpu_type} | more))
+        return self
+
+    def pod(self, event: str | None = None, **more: Any) -> Case:
+        """A pod of four GPUs that waits, and what an event says of it."""
+        pod = {"scheduler": "kubernetes", "job_id": f"lab/{self.name}", "namespace": "lab"}
+        self.waits(4, 10, 150, "Unschedulable", **(pod | more))
+        if event is not None:
+            words = {"event_id": self.name, "object_kind": "Pod", "namespace": "lab", "name": f"{self.name}-0"}
+            times = {"count": 1, "first_us": 11, "last_us": 140}
+            tell(self.world, "event", **words, reason="FailedScheduling", message=event, **times)
+        return self
+
+    def told(self, *minutes: float) -> Case:
+        """A job that waits since minute 5, as its records of some minutes say."""
+        row = {"scheduler": "slurm", "job_id": self.name, "submit_us": 5, "device_count": 4, "node_count": 1}
+        for at in minutes:
+            tell(self.world, "pending", **row, gpu_type=self.gpu_type, evidence_us=at, reason="Resources")
+        return self
+
+    def ran(self) -> Case:
+        """The job that waits ran in between, on a node that others held before and after."""
+        self.node("n4", 4, 0)
+        gpus = [f"{self.name} n4-{n}" for n in range(4)]
+        for job, start, end in ((self.name, 60, 100), (f"{self.name} next", 0, 60), (f"{self.name} last", 100, 180)):
+            self.world.job(job, gpus, start, end, node=f"{self.name} n4")
+        return self
+
+    def ruled(self, rule: dict[str, object], **b1: object) -> Case:
+        """The four free GPUs of pool b are on one node, with some labels or taints; the pod that waits has a rule."""
+        message = "0/6 nodes are available: 2 node(s) had untolerated taint {x: }, 4 Insufficient nvidia.com/gpu."
+        return self.two_pools(0, **b1).pod(queue="team-queue", message=message, node_rule=rule)
+
+
+TAINT = {"taints": '[["x","","NoSchedule"]]'}
+ZONE_B = {"labels": {"zone": "b"}}
+
+TAINTED = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {t: }."
+SILENT: dict[str, Callable[[Case], object]] = {
+    "what is usually asked for fits": lambda c: c.pieces().asked(1, 20),
+    "less than half is lost": lambda c: c.pieces().asked(1, 12).asked(4, 10),
+    "fewer free GPUs than a node has": lambda c: (c.node("n1", 4, 1), c.asked(4, 20)),
+    "requests for another model": lambda c: c.pieces().asked(4, 20, "a100"),
+    "nothing is free": lambda c: c.pieces(4).asked(4, 20),
+    "a request that waits for quota": lambda c: c.pieces().waits(4, 10, 150, "QOSMaxGRESPerUser"),
+    "a request that waits for its turn": lambda c: c.pieces().waits(4, 10, 150, "Priority"),
+    "nobody says why it waits": lambda c: c.pieces().waits(4, 10, 150, ""),
+    "a request that waits for less than half an hour": lambda c: c.pieces().waits(4, 10, 39),
+    "a request for more than is free": lambda c: c.pieces().waits(10, 10, 150),
+    "a request that would fit": lambda c: c.pieces().waits(3, 10, 150),
+    "pods that no taint lets in": lambda c: c.pieces(scheduler="kubernetes").pod(TAINTED),
+    "pods that no taint lets in, whose record has no namespace of its own": lambda c: c.pieces(
+        scheduler="kubernetes"
+    ).pod(message=TAINTED, namespace=None),
+    "pods that no taint lets in, whose record has no namespace at all": lambda c: c.pieces(scheduler="kubernetes").pod(
+        message=TAINTED, namespace=None, job_id=c.name
+    ),
+    "a pod that one of its pools could take": lambda c: c.two_pools(held_b=0).pod(
+        "0/6 nodes are available: 6 Insufficient nvidia.com/gpu.", queue="team-queue"
+    ),
+    "selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a", "b"]]]]}, **ZONE_B),
+    "a label of no node": lambda c: c.ruled({"terms": [[["disk", "In", ["ssd"]]]]}, **ZONE_B),
+    "tolerated": lambda c: c.ruled({"tolerations": [["x", "Exists", "", None]]}, **TAINT),
+}
+REPORTED: dict[str, Callable[[Case], object]] = {
+    "usual": lambda c: c.pieces().asked(4, 20),
+    "waiting": lambda c: c.pieces().waits(4, 10, 150),
+    "lacking": lambda c: c.pieces(scheduler="kubernetes").pod(
+        "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+        "3 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available."
+    ),
+    "several": lambda c: c.two_pools().pod(
+        "0/8 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 6 Insufficient nvidia.com/gpu.",
+        queue="team-queue",
+    ),
+    "far apart": lambda c: c.pieces().told(5, 160),
+    "ran": lambda c: c.pieces().ran().told(5, 160),
+    "not selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a"]]]]}, **ZONE_B),
+    "kept away": lambda c: c.ruled({"terms": [[["zone", "NotIn", ["b"]]]]}, **ZONE_B),
+    "tainted": lambda c: c.ruled({"terms": []}, **TAINT),
+}
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    """What the rule reports of all cases, which are one cluster, by pool."""
+    world = World(tmp_path_factory.mktemp("cases"))
+    for number, (name, plant) in enumerate((SILENT | REPORTED).items()):
+        plant(Case(world, number, name))
+    report = world.analyze(now=180, detectors=[RULE])
+    assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
+    listed = found(world, RULE)
+    assert len(listed) == len({one.subject for one in listed})
+    return {one.subject: one for one in listed}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_says_nothing_of(findings: dict[str, Verdict], case: str) -> None:
+    assert [] == [subject for subject in findings if subject.split("/")[0] == case]
+
+
+def test_free_gpus_that_the_usual_requests_cannot_use(tmp_path: Path, findings: dict[str, Verdict]) -> None:
     [one] = judged(tmp_path, pieces, lambda w: asked(w, 4, 20))
 
     assert ("pool", H100, "medium", 0.0, "open") == (one.kind, one.subject, severity(one), one.started, one.state)
     assert 9 * (3 * 3600 - 30) == one.wasted_s, "half a step before the first sample nothing is known"
-    assert (1.0, 3) == tuple(one.evidence[n] for n in ("fragmentation_ratio", "largest_gang_gpus"))
+    among_others = findings["usual"]
+    for evidence in (one.evidence, among_others.evidence):
+        assert (1.0, 3) == tuple(evidence[n] for n in ("fragmentation_ratio", "largest_gang_gpus"))
+    assert (0.0, "open") == (among_others.started, among_others.state)
 
 
-def test_a_shape_that_waits_beside_enough_free_gpus(tmp_path: Path) -> None:
+def test_a_shape_that_waits_beside_enough_free_gpus(findings: dict[str, Verdict]) -> None:
     """It is critical; four of nine free GPUs are wasted from half an hour after it was submitted."""
-    [one] = judged(tmp_path, pieces, lambda w: asked(w, 4, 1), lambda w: waits(w, 4, 10, 150))
+    one = findings["waiting"]
 
     assert ("critical", 40.0, 150.0, "resolved") == (severity(one), one.started, one.ended, one.state)
     assert 4 * 110 * 60 == pytest.approx(float(one.wasted_s), abs=0.001)
-    assert ("4", "big", 110, 1) == tuple(
+    assert ("4", "waiting", 110, 1) == tuple(
         one.evidence[n] for n in ("shape", "waiting_job", "starved_minutes", "moved_gpus")
     )
-    assert "job-n1 (1 GPU on n1)" == one.evidence["moves"]
-    assert one.evidence["blockers"].startswith("job-n1 (")
+    assert "job-waiting n1 (1 GPU on waiting n1)" == one.evidence["moves"]
+    assert one.evidence["blockers"].startswith("job-waiting n1 (")
 
 
-def test_pods_that_only_lack_gpus_are_starved(tmp_path: Path) -> None:
-    [one] = judged(
-        tmp_path,
-        pieces,
-        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big"),
-        lambda w: refused(
-            w,
-            "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
-            "3 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available.",
-        ),
-    )
+def test_pods_that_only_lack_gpus_are_starved(findings: dict[str, Verdict]) -> None:
+    one = findings["lacking"]
 
-    assert "lab/big" == one.evidence["waiting_job"]
+    assert "lab/lacking" == one.evidence["waiting_job"]
     assert 4 * 110 * 60 == pytest.approx(float(one.wasted_s), abs=0.001), (
         "free GPUs count although no request of the day before made them stranded"
     )
 
 
-KUBERNETES = {"scheduler": "kubernetes", "job_id": "lab/big", "namespace": "lab", "queue": "team-queue"}
-
-
-def two_pools(w: World, held_b: int = 1) -> None:
-    """Three nodes of each pool, of the first with four GPUs and one held."""
-    for name, held in (("a1", 1), ("a2", 1), ("a3", 1), ("b1", held_b), ("b2", 4), ("b3", 4)):
-        node(w, name, 4, held)
-        tell(w, "node", scheduler="kubernetes", node=name, observed_us=1, state="up", pool=name[0])
-
-
-def test_a_pod_that_any_of_several_pools_could_take_waits_for_each(tmp_path: Path) -> None:
+def test_a_pod_that_any_of_several_pools_could_take_waits_for_each(findings: dict[str, Verdict]) -> None:
     """Another reason for some nodes does not hide the GPUs that the others lack. The claims of both pools are four GPUs."""
-    both = judged(
-        tmp_path,
-        two_pools,
-        lambda w: waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES),
-        lambda w: refused(
-            w,
-            "0/8 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 6 Insufficient nvidia.com/gpu.",
-        ),
-    )
+    both = [findings["several/a"], findings["several/b"]]
 
-    assert [("a", 4), ("b", 4)] == sorted((one.subject, one.evidence["wanted_gpus"]) for one in both)
+    assert [4, 4] == [one.evidence["wanted_gpus"] for one in both]
     assert 4 * 110 * 60 == pytest.approx(sum(float(one.wasted_s) for one in both), abs=0.001)
 
 
-def test_a_pod_that_one_of_its_pools_could_take_is_not_starved(tmp_path: Path) -> None:
-    assert [] == judged(
-        tmp_path, lambda w: two_pools(w, held_b=0), lambda w: waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES),
-        lambda w: refused(w, "0/6 nodes are available: 6 Insufficient nvidia.com/gpu."),
-    )  # fmt: skip
+@pytest.mark.parametrize("case", ["not selected", "kept away", "tainted"])
+def test_a_place_is_free_only_on_nodes_that_a_pod_may_use(findings: dict[str, Verdict], case: str) -> None:
+    """The message is that of the pods; there is no event. The cases where pool b is free for the pod are in SILENT."""
+    assert [f"{case}/a"] == [subject for subject in findings if subject.split("/")[0] == case]
+
+
+def test_records_of_a_job_that_are_hours_apart_are_one_wait(findings: dict[str, Verdict]) -> None:
+    """sacct dates a waiting job to its submission; scontrol's record comes with the next dump."""
+    assert (35.0, 160.0) == (findings["far apart"].started, findings["far apart"].ended)
+
+
+def test_a_wait_ends_when_its_job_starts(findings: dict[str, Verdict]) -> None:
+    """No record in between; what it waited after that run was queued again counts from the run's end."""
+    assert 85 == findings["ran"].evidence["starved_minutes"], "35 to 60 and 100 to 160"
+
+
+KUBERNETES = {"scheduler": "kubernetes", "job_id": "lab/big", "namespace": "lab", "queue": "team-queue"}
 
 
 def test_a_pod_does_not_wait_for_nodes_of_another_scheduler(tmp_path: Path) -> None:
@@ -167,68 +270,6 @@ def test_a_pod_does_not_wait_for_nodes_of_another_scheduler(tmp_path: Path) -> N
         tmp_path, two_schedulers,
         lambda w: waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES, message=message, node_rule=rule),
     )  # fmt: skip
-
-
-def ruled(w: World, rule: dict[str, object], **node_columns: object) -> None:
-    """Pool b has four free GPUs on one node, with some labels or taints; the pod that waits has a rule."""
-    two_pools(w, held_b=0)
-    for name in ("a1", "a2", "a3", "b1"):
-        told = node_columns if name == "b1" else {"labels": {"zone": "a"}}
-        tell(w, "node", scheduler="kubernetes", node=name, observed_us=2, state="up", pool=name[0], **told)
-    message = "0/6 nodes are available: 2 node(s) had untolerated taint {x: }, 4 Insufficient nvidia.com/gpu."
-    waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES, message=message, node_rule=rule)
-
-
-@pytest.mark.parametrize(
-    ("rule", "columns", "subjects"),
-    [
-        pytest.param({"terms": [[["zone", "In", ["a"]]]]}, {"labels": {"zone": "b"}}, ["a"], id="not selected"),
-        pytest.param({"terms": [[["zone", "In", ["a", "b"]]]]}, {"labels": {"zone": "b"}}, [], id="selected"),
-        pytest.param({"terms": [[["zone", "NotIn", ["b"]]]]}, {"labels": {"zone": "b"}}, ["a"], id="kept away"),
-        pytest.param({"terms": [[["disk", "In", ["ssd"]]]]}, {"labels": {"zone": "b"}}, [], id="a label of no node"),
-        pytest.param({"terms": []}, {"taints": '[["x","","NoSchedule"]]'}, ["a"], id="tainted"),
-        pytest.param(
-            {"tolerations": [["x", "Exists", "", None]]}, {"taints": '[["x","","NoSchedule"]]'}, [], id="tolerated"
-        ),
-    ],
-)
-def test_a_place_is_free_only_on_nodes_that_a_pod_may_use(
-    tmp_path: Path, rule: dict[str, object], columns: dict[str, object], subjects: list[str]
-) -> None:
-    """The message is that of the pods; events are gone."""
-    assert subjects == [one.subject for one in judged(tmp_path, lambda w: ruled(w, rule, **columns))]
-
-
-def test_records_of_a_job_that_are_hours_apart_are_one_wait(tmp_path: Path) -> None:
-    """sacct dates a waiting job to its submission; scontrol's record comes with the next dump."""
-    row = {"scheduler": "slurm", "job_id": "big", "submit_us": 5, "device_count": 4, "node_count": 1}
-    [one] = judged(
-        tmp_path,
-        pieces,
-        lambda w: [tell(w, "pending", **row, evidence_us=at, reason="Resources") for at in (5, 160)],
-    )
-
-    assert (35.0, 160.0) == (one.started, one.ended)
-
-
-def test_a_wait_ends_when_its_job_starts(tmp_path: Path) -> None:
-    """No record in between; what it waited after that run was queued again counts from the run's end."""
-    row = {"scheduler": "slurm", "job_id": "big", "submit_us": 5, "device_count": 4, "node_count": 1}
-
-    def ran(w: World) -> None:
-        node(w, "n4", 4, 0)
-        w.job("big", [f"n4-{n}" for n in range(4)], 60, 100, node="n4")
-        w.job("next", [f"n4-{n}" for n in range(4)], 0, 60, node="n4")
-        w.job("last", [f"n4-{n}" for n in range(4)], 100, 180, node="n4")
-
-    [one] = judged(
-        tmp_path,
-        pieces,
-        ran,
-        lambda w: [tell(w, "pending", **row, evidence_us=at, reason="Resources") for at in (5, 160)],
-    )
-
-    assert 85 == one.evidence["starved_minutes"], "35 to 60 and 100 to 160"
 
 
 def test_judged_hour_by_hour_it_is_the_same_finding(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -69,23 +70,13 @@ def without(*names: str, of: dict[str, float] = BUSY) -> dict[str, float]:
     return {k: v for k, v in of.items() if k not in names}
 
 
-def one_hour(fields: dict[str, float], gpu: Gpu = A) -> dict[str, float]:
-    """Held seconds by bucket of a device that shows the same for the hour in which a job holds it."""
-    return World().add(samples(gpu, minutes(0, HOUR), fields, job="1"), claim("1", 0, HOUR)).book().held(gpu)
+@pytest.mark.parametrize("case", CHECKED)
+def test_checked_examples_in_microseconds(town: World, case: str) -> None:
+    """Both GPUs of a job, which are measured for an hour longer than it holds them."""
+    first, second = home(case)
 
-
-@pytest.mark.parametrize(("ratios", "half_minute"), CHECKED.values(), ids=CHECKED)
-def test_checked_examples_in_microseconds(ratios: tuple[float, ...], half_minute: dict[str, int]) -> None:
-    fields = reading(*ratios)
-    world = World().add(
-        samples(A, minutes(0, HOUR + 60), fields, job="1"),
-        samples(B, minutes(0, HOUR + 60), fields, job="1"),
-        claim("1", 0, HOUR, count=2),
-    )
-    world.book()
-
-    assert {"schedulable": 60_000_000} | {k: 120 * v for k, v in half_minute.items()} == world.buckets(A)
-    assert world.buckets(B) == world.buckets(A)
+    assert {"schedulable": 3_600_000_000} | {k: 120 * v for k, v in CHECKED[case][1].items()} == town.buckets(first)
+    assert town.buckets(second) == town.buckets(first)
 
 
 @pytest.mark.parametrize(("ratios", "half_minute"), CHECKED.values(), ids=CHECKED)
@@ -133,9 +124,9 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize(("fields", "expected"), MISSING.values(), ids=MISSING)
-def test_missing_fields(fields: dict[str, float], expected: dict[str, float]) -> None:
-    assert expected == one_hour(fields)
+@pytest.mark.parametrize("case", MISSING)
+def test_missing_fields(town: World, case: str) -> None:
+    assert MISSING[case][1] == town.held(home(case)[0])
 
 
 # Idle runs.
@@ -212,9 +203,9 @@ BOARD = {
 }
 
 
-@pytest.mark.parametrize(("watts", "expected"), BOARD.values(), ids=BOARD)
-def test_board_power_in_the_idle_test(watts: float, expected: dict[str, float]) -> None:
-    assert expected == one_hour(IDLE | {"power_watts": watts})
+@pytest.mark.parametrize("case", BOARD)
+def test_board_power_in_the_idle_test(town: World, case: str) -> None:
+    assert BOARD[case][1] == town.held(home(case)[0])
 
 
 def test_power_above_idle_level_plus_margin_is_not_idle() -> None:
@@ -235,9 +226,9 @@ THRESHOLDS = {
 }
 
 
-@pytest.mark.parametrize(("change", "idle"), THRESHOLDS.values(), ids=THRESHOLDS)
-def test_what_counts_as_an_idle_sample(change: dict[str, float], idle: bool) -> None:
-    assert idle == ("hoarded" in one_hour(IDLE | change))
+@pytest.mark.parametrize("case", THRESHOLDS)
+def test_what_counts_as_an_idle_sample(town: World, case: str) -> None:
+    assert THRESHOLDS[case][1] == ("hoarded" in town.held(home(case)[0]))
 
 
 # What a sample covers.
@@ -257,13 +248,12 @@ GAPS = {
 }
 
 
-@pytest.mark.parametrize(("intervals", "unobserved"), GAPS.values(), ids=GAPS)
-def test_telemetry_gap(intervals: int, unobserved: float) -> None:
-    before, after = minutes(0, HOUR // 2), minutes(HOUR // 2 + (intervals - 1) * 60, 2 * HOUR)
-    world = World().add(samples(A, [*before, *after], BUSY, job="1"), claim("1", 0, 2 * HOUR)).book()
+@pytest.mark.parametrize("case", GAPS)
+def test_telemetry_gap(town: World, case: str) -> None:
+    held = town.held(home(case)[0])
 
-    assert unobserved == world.held().get("unobserved", 0.0)
-    assert 7200.0 == sum(world.held().values())
+    assert GAPS[case][1] == held.get("unobserved", 0.0)
+    assert 7200.0 == sum(held.values())
 
 
 def test_a_sample_on_a_hand_over_is_split_by_time() -> None:
@@ -340,43 +330,29 @@ LINKED = BUSY | {"nvlink_tx_bytes_per_s": LINK_BYTES_PER_S * 0.15, "nvlink_rx_by
 PLAIN = {"gap": 360.0, "stalled": 360.0, "below_roof": 1080.0, "compute": 1800.0}
 
 
-def test_link_traffic_of_a_job_on_one_gpu_is_not_communication() -> None:
-    assert PLAIN == one_hour(LINKED)
+def test_link_traffic_of_a_job_on_one_gpu_is_not_communication(town: World) -> None:
+    assert PLAIN == town.held(home("links of a job on one GPU")[0])
 
 
-def test_link_traffic_of_a_job_on_two_gpus_is_communication() -> None:
-    world = World().add(
-        samples(A, minutes(0, HOUR), LINKED, job="1"),
-        samples(B, minutes(0, HOUR), BUSY, job="1"),
-        claim("1", 0, HOUR, count=2),
-    )
-    world.book()
-
-    assert {"gap": 360.0, "communication": 720.0, "below_roof": 720.0, "compute": 1800.0} == world.held(A)
-    assert PLAIN == world.held(B)
-
-
-def test_a_gang_without_link_readings_has_no_communication() -> None:
-    world = World().add(
-        samples(A, minutes(0, HOUR), BUSY, job="1"),
-        samples(B, minutes(0, HOUR), BUSY, job="1"),
-        claim("1", 0, HOUR, count=2),
-    )
-    world.book()
-
-    assert PLAIN == world.held(A)
+GANGS = {
+    "links of a job on two GPUs": (
+        LINKED,
+        {"gap": 360.0, "communication": 720.0, "below_roof": 720.0, "compute": 1800.0},
+    ),
+    "a gang without link readings": (BUSY, PLAIN),
+    "traffic beyond the link speed is all of what waited": (
+        BUSY | {"nvlink_tx_bytes_per_s": 9e12, "nvlink_rx_bytes_per_s": 0.0},
+        {"gap": 360.0, "communication": 1440.0, "compute": 1800.0},
+    ),
+}
 
 
-def test_link_traffic_beyond_the_link_speed_is_all_of_what_waited() -> None:
-    fields = BUSY | {"nvlink_tx_bytes_per_s": 9e12, "nvlink_rx_bytes_per_s": 0.0}
-    world = World().add(
-        samples(A, minutes(0, HOUR), fields, job="1"),
-        samples(B, minutes(0, HOUR), job="1"),
-        claim("1", 0, HOUR, count=2),
-    )
-    world.book()
+@pytest.mark.parametrize("case", GANGS)
+def test_link_traffic_of_a_job_on_two_gpus_is_communication(town: World, case: str) -> None:
+    """The first GPU has the readings, the second reads no links."""
+    first, second = home(case)
 
-    assert {"gap": 360.0, "communication": 1440.0, "compute": 1800.0} == world.held(A)
+    assert (GANGS[case][1], PLAIN) == (town.held(first), town.held(second))
 
 
 # MIG.
@@ -385,12 +361,15 @@ SLICE = Gpu(gi=7, profile="1g.10gb")
 OTHER = Gpu(gi=8, profile="1g.10gb")
 
 
-def test_gpu_util_of_zero_on_a_slice_is_unknown() -> None:
-    assert {"unobserved": 3600.0} == one_hour({"gpu_util_ratio": 0.0}, SLICE)
+SLICES = {
+    "GPU_UTIL of zero is unknown": ({"gpu_util_ratio": 0.0}, {"unobserved": 3600.0}),
+    "board power says nothing": (IDLE | {"power_watts": 600.0}, {"hoarded": 3600.0}),
+}
 
 
-def test_board_power_says_nothing_about_a_slice() -> None:
-    assert {"hoarded": 3600.0} == one_hour(IDLE | {"power_watts": 600.0}, SLICE)
+@pytest.mark.parametrize("case", SLICES)
+def test_readings_of_a_slice(town: World, case: str) -> None:
+    assert SLICES[case][1] == town.held(replace(home(case)[0], gi=7, profile="1g.10gb"))
 
 
 def test_links_of_the_card_are_not_a_slice_s() -> None:
@@ -410,6 +389,49 @@ def test_buckets_of_a_slice_are_its_own_time_and_weigh_its_share() -> None:
     assert 3_600_000_000 == sum(world.buckets(SLICE).values())
     assert {"1/7"} == {share for name, *_, share in world.segments() if name == "GPU-a/GI-7"}
     assert [("GPU-a", 0, 3600, "mig_remainder", "6/7")] == [s for s in world.segments() if s[0] == "GPU-a"]
+
+
+# The cases of the tables above, each on a node of its own.
+
+ALONE = {
+    **{case: fields for case, (fields, _) in MISSING.items()},
+    **{case: IDLE | {"power_watts": watts} for case, (watts, _) in BOARD.items()},
+    **{case: IDLE | change for case, (change, _) in THRESHOLDS.items()},
+    "links of a job on one GPU": LINKED,
+}
+CASES = (*CHECKED, *ALONE, *GAPS, *GANGS, *SLICES)
+
+
+def home(case: str) -> tuple[Gpu, Gpu]:
+    """The GPUs of a case."""
+    at = CASES.index(case)
+    return Gpu(f"GPU-{at}-0", f"n{at}"), Gpu(f"GPU-{at}-1", f"n{at}", 1)
+
+
+@pytest.fixture(scope="module")
+def town() -> World:
+    """The cases in one cluster: in each, a job holds a GPU, a gang two, for the hour in which it shows the same."""
+    assert len(set(CASES)) == len(CASES)
+    world = World()
+    for case, (ratios, _) in CHECKED.items():
+        for gpu in home(case):
+            world.add(samples(gpu, minutes(0, 2 * HOUR), reading(*ratios), job=case))
+        world.add(claim(case, 0, HOUR, home(case)[0].node, 2))
+    for case, fields in ALONE.items():
+        gpu = home(case)[0]
+        world.add(samples(gpu, minutes(0, HOUR), fields, job=case), claim(case, 0, HOUR, gpu.node))
+    for case, (intervals, _) in GAPS.items():
+        gpu = home(case)[0]
+        before, after = minutes(0, HOUR // 2), minutes(HOUR // 2 + (intervals - 1) * 60, 2 * HOUR)
+        world.add(samples(gpu, [*before, *after], BUSY, job=case), claim(case, 0, 2 * HOUR, gpu.node))
+    for case, (fields, _) in GANGS.items():
+        first, second = home(case)
+        world.add(samples(first, minutes(0, HOUR), fields, job=case), samples(second, minutes(0, HOUR), job=case))
+        world.add(claim(case, 0, HOUR, first.node, 2))
+    for case, (fields, _) in SLICES.items():
+        part = replace(home(case)[0], gi=7, profile="1g.10gb")
+        world.add(samples(part, minutes(0, HOUR), fields, job=case), claim(case, 0, HOUR, part.node))
+    return world.book()
 
 
 # Closing.

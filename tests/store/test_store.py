@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -16,6 +17,7 @@ from gpuwatch.core.errors import StoreError
 from gpuwatch.core.model import POINT, SERIES, Points, Records, device_key
 from gpuwatch.core.sqlfile import Statement
 from gpuwatch.imports.files import seal_all
+from gpuwatch.store import connection
 from gpuwatch.store.database import FILE_NAME, STORAGE_VERSION, Store
 from tests.worlds.world import BUSY, CLUSTER, HOUR, STEP_S, Gpu, World, batch, claim, minutes, samples, us
 
@@ -47,6 +49,22 @@ def test_a_new_directory_gets_the_newest_schema_and_opening_again_changes_nothin
 
     assert sqlfile.names_in("schema") == [name for _, name, _ in applied]
     assert applied == again
+
+
+def test_a_statement_is_parsed_once_for_all_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "select $n::integer + 1"
+    monkeypatch.setattr(connection, "_parsed", {})
+    with Store.open(None) as one, Store.open(None) as other:
+        answers = [store.sql(text, n=n) for store, n in ((one, 1), (other, 2), (one, 3))]
+        assert [[(2,)], [(3,)], [(4,)]] == answers
+        assert text in connection._parsed
+        monkeypatch.setattr(connection, "PARSED_MAX", len(connection._parsed))
+        assert [(7,)] == one.sql("select 7")
+        assert ["select 7"] == list(connection._parsed), "it is emptied when it is full"
+        with pytest.raises(duckdb.ParserException, match="selekt"):
+            one.sql("selekt 1")
+        assert [(9,)] == one.sql("select 8; select 9"), "a text with several statements is not kept"
+        assert ["select 7"] == list(connection._parsed)
 
 
 @pytest.mark.parametrize("broken", ["create table half (a integer); select * from nowhere", "no sql"])

@@ -10,16 +10,29 @@ from tests.worlds.scheduling import tell, tell_all
 HOURS = 60
 
 
-def node(world: World, name: str, gpus: int, held: int, *, until: float = 180, job: str | None = None) -> None:
-    """A node of GPUs that are sampled up to minute `until`; the first of them are held by one job all the time."""
-    world.node(name, 0, {"": gpus})
+def node(
+    world: World,
+    name: str,
+    gpus: int,
+    held: int,
+    *,
+    until: float = 180,
+    job: str | None = None,
+    pool: str | None = None,
+    **samples: Any,
+) -> None:
+    """A node of GPUs that are sampled up to minute `until`; the first of them are held by one job all the time.
+
+    `samples`: the GPUs' `model` and `step_s`.
+    """
+    world.node(name, 0, {"": gpus}, pool)
     for n in range(gpus):
-        world.gpu(f"{name}-{n}", (until, WORK), node=name)
+        world.gpu(f"{name}-{n}", (until, WORK), node=name, **samples)
     if held:
         world.job(job or f"job-{name}", [f"{name}-{n}" for n in range(held)], 0, until, node=name)
 
 
-def asked(world: World, gpus: int, times: int, **more: Any) -> None:
+def asked(world: World, gpus: int, times: int, who: str = "asked", **more: Any) -> None:
     """Requests of the day before, which found a place since."""
     tell_all(
         world,
@@ -27,7 +40,7 @@ def asked(world: World, gpus: int, times: int, **more: Any) -> None:
         [
             {
                 "scheduler": "slurm",
-                "job_id": f"asked-{gpus}-{n}",
+                "job_id": f"{who}-{gpus}-{n}",
                 "submit_us": -600,
                 "evidence_us": -500,
                 "device_count": gpus,
