@@ -139,7 +139,7 @@ def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> li
     if "rates.csv" not in names:
         missing.append("rates.csv: GPU-hours have no price; costs are shown as missing")
     if "teams.csv" not in names:
-        missing.append("teams.csv: time without a team label is __unallocated__")
+        missing.append("teams.csv: accounts and namespaces name the teams (inferred)")
     return missing
 
 

@@ -29,6 +29,9 @@ NEAR = 0.8
 SHARING_SPLITS = ("bound", "process")
 """How to split a GPU that several pods are bound to."""
 
+OWNERSHIP_DEFAULTS = ("inferred", "none")
+"""What happens to held time whose team no ownership rule decides."""
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:[KMGT]i?B|%)")
 
 
@@ -66,8 +69,8 @@ def _size() -> _Rule:
     return _Rule("a size such as 2GB or 50%", test, str)
 
 
-def _one_of(names: Collection[str]) -> _Rule:
-    return _Rule(f"one of {', '.join(names)}", lambda v: v in names, str)
+def _one_of(names: Collection[str | None]) -> _Rule:
+    return _Rule(f"one of {', '.join(name for name in names if name)}", lambda v: v in names, str)
 
 
 def _path() -> _Rule:
@@ -178,6 +181,14 @@ class Settings:
         ),
     )
 
+    ownership_default: str | None = field(
+        default=None,
+        metadata=_about(
+            _one_of((None, *OWNERSHIP_DEFAULTS)),
+            "Held time whose team no ownership rule decides: inferred (its Slurm account or Kubernetes namespace names the "
+            "team) or none (it has no team); unset: as it was set last, at first inferred.",
+        ),
+    )
     questions_per_token: int = field(
         default=4, metadata=_about(_whole(1, 64), "Queries that one token may run at a time; more wait for their turn.")
     )
@@ -278,6 +289,7 @@ def _from_file(
     if not isinstance(section, dict):
         problems.append(f"{path}: {SECTION} is not a table; write [{SECTION}] on a line of its own")
         section = {}
+    content, section = _with_ownership(content, section)
     for name, value in content.items():
         if name in _names() and not isinstance(value, dict):
             problems.append(f"{name} in {path} is outside [{SECTION}]; move it there")
@@ -289,6 +301,18 @@ def _from_file(
         home = option_names.belongs(name, f"[{SECTION}]")
         problems.append(f"{name} in {path} is unknown{_nearest(name, _names()) if home is None else f'; {home}'}")
     return {name: value for name, value in section.items() if name in _names()}
+
+
+def _with_ownership(
+    content: Mapping[str, Any], section: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The file with `ownership.default`, a table of its own or in [gpuwatch], as the setting ownership_default."""
+    for table in (content, section):
+        inner = table.get("ownership")
+        if isinstance(inner, dict) and inner.keys() == {"default"}:
+            section = {"ownership_default": inner["default"], **section}
+    rest = [{name: value for name, value in table.items() if name != "ownership"} for table in (content, section)]
+    return (rest[0], rest[1]) if "ownership_default" in section else (content, section)
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ DRILL = {"team": "user", "user": "job", "queue": "user", "namespace": "user", "a
 NARROWING = ("pool", "user", "queue", "namespace", "account", "gpu_model")
 """Dimensions that a drill-down can fix, in addition to team and cluster, which are API parameters."""
 
+INFERRED = "No ownership rule decides: its account or namespace names the team"
 UNNAMED = {"slice": "Whole GPUs", "job": "No job", "user": "No user", "team": "No team", "pool": "No pool"}
 """Labels of rows without a value in their view."""
 
@@ -96,8 +97,8 @@ def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
     return parts.num(formats.change(now.cost, then.cost) or formats.MISSING, f"previously {then.cost}")
 
 
-def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
-    """The value of the row, linked one level down; a job links to its page."""
+def name_cell(name: str, view: str, cluster: object, query: Query, inferred: bool = False) -> Component:
+    """The value of the row, linked one level down; a job links to its page. An inferred team says so."""
     label = formats.clip(formats.owner("" if name in ("None", "") else name), 60)
     if view == "cause":
         return html.Span(cause_word(name), title=name)
@@ -110,4 +111,6 @@ def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
         return html.Span(formats.clip(formats.device(name), 60), title=name, className="mono")
     if view not in DRILL:
         return html.Span(label, title=name)
-    return parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
+    link = parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
+    mark = html.Span(" inferred", className="soft", title=INFERRED) if inferred else None
+    return html.Span([link, mark]) if inferred else link

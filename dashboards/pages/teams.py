@@ -216,9 +216,10 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     places = formats.money_places(part.cost for _, part in ordered)
     lost_places = formats.money_places(waste.cost for waste in wasted.values())
     shown = {bucket for name, _ in ordered for bucket in wasted.get(name, charge_waste.NOTHING).buckets}
+    inferred = {str(row.get(view)) for row in rows if row.get("inferred")} if view == "team" else set()
     cells = [
         [
-            charge_cells.name_cell(name, view, clusters.get(name), query),
+            charge_cells.name_cell(name, view, clusters.get(name), query, name in inferred),
             parts.hours(part.seconds),
             *(
                 charge_cells.amount_cell(opened.get((name, kind), []), name, view, currency, query, places)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuwatch.billing import ledger_measures, policy_charges
 from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
+from gpuwatch.billing.inferred_teams import fill_other_teams, inferred_teams
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.records import Amount, BucketRow, Charge, Chargeback, Ledger
@@ -64,6 +65,7 @@ def chargeback(
     offset: int = 0,
     policy: Policies | None = None,
     closed: bool = True,
+    other_default: bool = False,
 ) -> Chargeback:
     """Who pays what in a window, by any of CHARGE_DIMENSIONS: most expensive rows first, unheld time last.
 
@@ -71,8 +73,8 @@ def chargeback(
     sums of the filtered rows, and `limit` rows from `offset` on are returned. `cluster` and `pool` select devices.
     Prices and teams are those of the last pricing (price_all): this reads and never writes. `policy` replaces the
     current policies. With `closed`, the exact window of a closed period is answered from its frozen rows, and
-    corrections posted within the window are rows of kind correction; without, only the live ledger counts. Raises
-    UsageError for an unknown dimension, or a window whose money does not fit.
+    corrections posted within the window are rows of kind correction; without, only the live ledger counts. With
+    `other_default`, teams are those under the other value of the setting ownership_default. Raises UsageError for an unknown dimension, or a window whose money does not fit.
     """
     check_dimensions(by, CHARGE_DIMENSIONS)
     live = policy is not None or not closed
@@ -82,12 +84,15 @@ def chargeback(
             return frozen
     rules = load_policies(state) if policy is None else policy
     if CAUSE not in by and rules.plain(window.start_us, window.end_us):
-        answer = _plain(
-            store, window, tuple(by), cluster, None if teams is None else frozenset(teams), pool, limit, offset
-        )
+        shown = None if teams is None else frozenset(teams)
+        answer = _plain(store, window, tuple(by), cluster, shown, pool, limit, offset, other_default)
     else:
         with working_tables(store):
-            scale, _ = policy_charges.fill_charges(store, rules, window, by, cluster, teams, pool, Fx.read(state))
+            if other_default:
+                fill_other_teams(store)
+            scale, _ = policy_charges.fill_charges(
+                store, rules, window, by, cluster, teams, pool, Fx.read(state), by_run=other_default
+            )
             answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     if live:
         return answer
@@ -131,8 +136,9 @@ def ledger(
         claimed = ledger_measures.claimed(store, scale, asked, dimensions)
         rows, following = page(store, scale, limit, offset, largest_first=False)
         totals = Totals.of(store.rows("billing/total"))
+        inferred = inferred_teams(store, window, dimensions)
     return Ledger(
-        items=tuple(_bucket_row(row, dimensions, step_us, claimed) for row in rows),
+        items=tuple(_bucket_row(row, dimensions, step_us, claimed, inferred) for row in rows),
         window=window,
         capacity_gpu_seconds=totals.gpu_seconds,
         cost=totals.cost,
@@ -160,16 +166,19 @@ def _plain(
     pool: str | None,
     limit: int | None,
     offset: int,
+    other_default: bool,
 ) -> Chargeback:
     """Charges without policies: teams pay for what they hold."""
-    asked = (window, by, cluster, teams, pool, limit, offset)
+    asked = (window, by, cluster, teams, pool, limit, offset, other_default)
     known = answer_cache.stamp(store, window)
     if known is not None and (kept := ANSWERED.find((known, *asked))) is not None:
         return kept
     with working_tables(store):
+        if other_default:
+            fill_other_teams(store)
         known = answer_cache.stamp(store, window)  # of exactly the ledger state that is read here
         scale = scale_of(store, window)
-        words = question(window, by, cluster, teams, scale, pool=pool)
+        words = question(window, by, cluster, teams, scale, pool=pool, by_run=other_default)
         store.run("billing/kind", **words)
         store.run("billing/charge", **words)
         if not answer_cache.whole(store):
@@ -193,8 +202,9 @@ def _answer(
     """The published rows of the temporary table `charge_group`."""
     rows, following = page(store, scale, limit, offset, largest_first=True)
     totals = Totals.of(store.rows("billing/total"))
+    inferred = inferred_teams(store, window, by)
     return Chargeback(
-        items=tuple(_charge(row, by, scale) for row in rows),
+        items=tuple(_charge(row, by, scale, inferred) for row in rows),
         window=window,
         gpu_seconds=totals.gpu_seconds,
         cost=totals.cost,
@@ -208,7 +218,7 @@ def _answer(
     )
 
 
-def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
+def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: Collection[str]) -> Charge:
     lacks = row["lacks"]
     missing = (
         missing_rate(row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
@@ -226,11 +236,16 @@ def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
         cause=row["cause"],
         gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
         external=row["external"],
+        inferred=row["team"] in inferred,
     )
 
 
 def _bucket_row(
-    row: Mapping[str, Any], by: Sequence[str], step_us: int | None, claimed: ledger_measures.Claimed
+    row: Mapping[str, Any],
+    by: Sequence[str],
+    step_us: int | None,
+    claimed: ledger_measures.Claimed,
+    inferred: Collection[str],
 ) -> BucketRow:
     seconds = units_to_decimal(int(row["micros"]), SECOND_PLACES)
     if row["bucket"] == CLAIMABLE:
@@ -245,6 +260,7 @@ def _bucket_row(
         cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
         currency=row["currency"],
         start_us=None if step_us is None else row["step"] * step_us,
+        inferred=row["team"] in inferred,
     )
 
 

@@ -14,6 +14,9 @@ from gpuwatch.ledger.measures import MEASURED_MIN, WORDS, Measure, Measures
 from gpuwatch.ledger.totals import CAUSE
 from gpuwatch.output.listing import Listing
 
+NAMED_MAX = 8
+"""Teams that a line below a table names."""
+
 
 def chargeback_listing(answer: Chargeback) -> Listing:
     """The `chargeback` answer."""
@@ -28,6 +31,8 @@ def chargeback_listing(answer: Chargeback) -> Listing:
             "kind": charge.kind,
             "charge": _charge_id(answer, charge),
         }
+        if "team" in charge.group:
+            item["inferred"] = charge.inferred
         if charge.cause is not None:
             item["cause"] = charge.cause
         if charge.error is not None:
@@ -54,16 +59,26 @@ def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
         foot.append(f"Without a rate: {unpriced} GPU-seconds; gpuwatch doctor names the rates")
     if external := total.get("external_cost"):
         foot.append(f"Of it beyond what devices cost: {external}; gpuwatch policy show names these amounts")
+    foot += inferred_lines(answer["items"])
     names = [*by, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
     if external and CAUSE not in by:
         names.append(CAUSE)
     return Listing(
-        [*names, "error", *([] if CAUSE in names else [CAUSE]), "charge"],
+        [*names, "error", *([] if CAUSE in names else [CAUSE]), "charge", *(["inferred"] if "team" in by else [])],
         answer["items"],
         {"window": answer["window"], "total": total},
         shown=[*names, *(["error"] if unpriced else [])],
         foot=[*foot, _window_line(answer["window"])],
     )
+
+
+def inferred_lines(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The teams that accounts and namespaces name, in one line below a table."""
+    teams = list(dict.fromkeys(str(item["team"]) for item in items if item.get("inferred")))
+    if not teams:
+        return []
+    shown = ", ".join(teams[:NAMED_MAX]) + (f" and {len(teams) - NAMED_MAX} more" if len(teams) > NAMED_MAX else "")
+    return [f"Inferred from accounts and namespaces, without an ownership rule: {shown}"]
 
 
 def ledger_listing(answer: Ledger) -> Listing:
@@ -77,6 +92,7 @@ def ledger_listing(answer: Ledger) -> Listing:
             "cost": _text(row.cost),
             "currency": row.currency,
             "avoidable_gpu_seconds": f"{row.avoidable_gpu_seconds:f}",
+            **({"inferred": row.inferred} if "team" in row.group else {}),
         }
         for row in answer.items
     ]
@@ -100,12 +116,14 @@ def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool
     """The `ledger` answer from the JSON of a server."""
     dimensions = [name for name in by if name != "bucket"]
     extra = {name: value for name, value in answer.items() if name not in ("items", "next")}
+    marks = ["inferred"] if "team" in by else []
     return Listing(
-        [*(["start"] if stepped else []), *dimensions, "bucket", "gpu_seconds", "cost", "currency"],
+        [*(["start"] if stepped else []), *dimensions, "bucket", "gpu_seconds", "cost", "currency", *marks],
         answer["items"],
         extra,
         foot=[
             *measures_lines(answer),
+            *inferred_lines(answer["items"]),
             f"Capacity: {answer['capacity_gpu_seconds']} GPU-seconds",
             _window_line(answer["window"]),
         ],

@@ -40,11 +40,13 @@ def fill_charges(
     teams: Collection[str] | None,
     pool: str | None,
     exchange: Fx | None = None,
+    *,
+    by_run: bool = False,
 ) -> tuple[Scale, dict[str, object]]:
     """Fills the temporary table `charge_group` with the charges of a window under policies; returns its scale and question.
 
     Call within ledger.totals.working_tables. Shares are those of the whole fleet: `cluster` and `pool` only filter the
-    charges. Amounts that a policy adds are converted by `exchange` at the day's beginning. Raises UsageError for a window
+    charges. `by_run` as in ledger.totals.question. Amounts that a policy adds are converted by `exchange` at the day's beginning. Raises UsageError for a window
     with more than DAYS_MAX days of data, or whose money does not fit.
     """
     whole = _charged_days(store, window)
@@ -57,7 +59,7 @@ def fill_charges(
     with ExitStack() as stack:
         for name, rows in policy_tables(store, days, window, scale, exchange or Fx(), parts["basis_parts"]).items():
             stack.enter_context(store.view(name, rows))
-        _fill_cells(store, whole, window, _inner_dimensions(by, rules), rules, scale, asked)
+        _fill_cells(store, whole, window, _inner_dimensions(by, rules), rules, scale, asked, by_run)
         store.run("billing/policy_charges/payer", scale=scale.shares)
         edges = {"from_us": day_floor(window.start_us), "to_us": day_floor(window.end_us)}
         store.run("billing/policy_charges/line", **parts, **edges)
@@ -96,6 +98,7 @@ def _fill_cells(
     rules: Sequence[p.Policy],
     scale: Scale,
     asked: dict[str, object],
+    by_run: bool,
 ) -> None:
     """Fills `cell` with the ledger of the whole days, and of the parts of days before the edges of the window."""
     preemptible = any(discount.word == "preemptible" for rule in rules for discount in rule.discounts)
@@ -107,7 +110,8 @@ def _fill_cells(
     ]
     # The whole days come last: single runs are charged by their prices.
     for span, part in [*spans, (whole, WHOLE)]:
-        inside = question(span, [name for name in inner if name != CAUSE], None, None, scale, step_us=DAY_US)
+        names = [name for name in inner if name != CAUSE]
+        inside = question(span, names, None, None, scale, step_us=DAY_US, by_run=by_run)
         store.run("billing/kind", **inside)
         fill_bucket_time(store, inside)
         store.run("billing/policy_charges/cell", **inside | asked, by_word=asked["by_run"], part=part)

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.core.model import hash64
-from gpuwatch.policy.ownership import resolve_many
-from gpuwatch.policy.repository import load_team_rules
+from gpuwatch.policy.inferred import resolve_many
+from gpuwatch.policy.repository import load_ownership, namespace_teams, ownership_default
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate, describe
 from gpuwatch.rates.coverage import Cover, FleetGpu, committed, cover
@@ -38,6 +38,7 @@ _PRICE = pa.schema(
     }
 )  # fmt: skip
 _WORDS = ("pool", "model", "profile", "reporting")
+_TEAM = ["cluster", "run_id", "team", "team_why", "inferred", "other_team"]
 _AMOUNTS = ("list_price", "contracted_price")
 
 
@@ -93,11 +94,6 @@ SpotNodes = frozenset[tuple[str, str]]
 """(cluster, node)."""
 
 
-def versions(state: State) -> tuple[int, ...]:
-    """Versions of every list that prices and teams follow from: when one changes, clusters are repriced."""
-    return (*in_force.versions(state).values(), state.card_version("teams"))
-
-
 def read_prices(store: Store, state: State) -> Prices:
     """The current prices."""
     kept, known = in_force.by_card(state), in_force.versions(state)
@@ -131,7 +127,8 @@ def price_all(store: Store, state: State) -> None:
 
 
 def _price(store: Store, state: State, clusters: Sequence[str], force: bool = False, settled: bool = False) -> None:
-    known = in_force.versions(state)
+    known, default = in_force.versions(state), ownership_default(state)
+    named = namespace_teams(store)
     prices: Prices | None = None
     if clusters and committed(load_rates(state)):
         prices = read_prices(store, state)  # coverage also depends on the GPUs of other clusters
@@ -139,6 +136,8 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
     for cluster in clusters:
         on_spot = sorted(node for where, node in spot_nodes if where == cluster)
         more: dict[str, Any] = {"spot": hash64(*on_spot)} if on_spot else {}
+        teams = sorted((namespace, team) for (where, namespace), team in named.items() if where == cluster)
+        more["ownership"] = [default, hash64(*(word for pair in teams for word in pair))] if teams else default
         basis = json.dumps(known | {"cover": _digest(prices, cluster)} | more, sort_keys=True)
         wanted = (known[RATES], state.card_version("teams"), basis)
         found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)
@@ -199,7 +198,7 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
         )
     ]
     owners = store.table("billing/owner", cluster=cluster)
-    resolved = resolve_many(load_team_rules(state), owners).select(["cluster", "run_id", "team", "team_why"])
+    resolved = resolve_many(load_ownership(store, state), owners).select(_TEAM)
     members = [{"cluster": cluster} | {name: device[name] for name in _CLASS.names[1:]} for device in devices]
     with (
         store.view("class_rows", pa.Table.from_pylist(members, schema=_CLASS)),

@@ -28,6 +28,8 @@ class Charge:
     gpu_seconds_exact: Decimal | None = None
     external: bool = False
     """An amount that a policy adds on top of device costs."""
+    inferred: bool = False
+    """Whether time of its team has that team only by its account or namespace."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class BucketRow:
     start_us: int | None
     avoidable_gpu_seconds: Decimal
     """Its part that is waste: all of an avoidable bucket, and what findings claim of below_roof."""
+    inferred: bool = False
+    """As in Charge."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from gpuwatch.capacity.waits import GATED, REQUEST, TURN, WHY, in_words, reason_in, requests, unscheduled
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
-from gpuwatch.policy.ownership import UNALLOCATED, resolve_many
-from gpuwatch.policy.repository import load_team_rules
+from gpuwatch.policy.inferred import resolve_many
+from gpuwatch.policy.ownership import UNALLOCATED
+from gpuwatch.policy.repository import load_ownership
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -24,7 +25,13 @@ UNPLACED = WAITING | {"reserved", "admitted"}
 """States in which pods may wait for nodes."""
 OVER = frozenset({"finished", "failed", "deleted"})
 _OWNER = pa.schema(
-    [("labels", pa.string()), ("queue", pa.string()), ("namespace", pa.string()), ("user_name", pa.string())]
+    [
+        ("cluster", pa.string()),
+        ("labels", pa.string()),
+        ("queue", pa.string()),
+        ("namespace", pa.string()),
+        ("user_name", pa.string()),
+    ]
 )
 
 Row = dict[str, Any]
@@ -79,7 +86,7 @@ def load_workloads(
         row["detail"] = json_object(row["detail"])
     rows += requests(store, at_us, cluster)
     owners = pa.Table.from_pylist([{name: row[name] for name in _OWNER.names} for row in rows], schema=_OWNER)
-    decided = resolve_many(load_team_rules(state), owners)["team"].to_pylist()
+    decided = resolve_many(load_ownership(store, state), owners)["team"].to_pylist()
     for row, team in zip(rows, decided, strict=True):
         row["team"] = row["team"] or team or UNALLOCATED
     return _merged(rows)

@@ -99,6 +99,9 @@ def opened(
     """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, if the
     store or the state of a pair is missing or another one, or if a server holds it; `instead` is the advice for that case.
     """
+    import click
+
+    from gpuwatch.policy.repository import set_ownership_default
     from gpuwatch.state.pairing import check_store, open_state_of
     from gpuwatch.store.database import Store
     from gpuwatch.store.private_files import private_umask
@@ -125,6 +128,7 @@ def opened(
                 from gpuwatch.findings import custom_rules
 
                 custom_rules.load(settings.detectors_dir, store)
+            set_ownership_default(state, settings.ownership_default, actor(), now_us(click.get_current_context()))
             yield store, state, settings
 
 

@@ -15,8 +15,8 @@ from gpuwatch.capacity.requests import models_of_requests, prepare_requests, req
 from gpuwatch.capacity.waits import FRESH_US, NOT_FOR_GPUS, POD_REASONS, ROWS_MAX, for_room, job_of
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.policy.ownership import resolve_many
-from gpuwatch.policy.repository import load_team_rules
+from gpuwatch.policy.inferred import resolve_many
+from gpuwatch.policy.repository import load_ownership
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -85,7 +85,7 @@ def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, in
     reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in seen if _LIMITS.fullmatch(word))}
     prepare_requests(store, scope["start_us"], scope["end_us"], sorted(reasons), REQUESTS_MAX)
     _drop_refused(store, scope)
-    owners = resolve_many(load_team_rules(state), request_owners(store)).select(["number", "team"])
+    owners = resolve_many(load_ownership(store, state), request_owners(store)).select(["number", "team"])
     with store.view("report_fit", models_of_requests(store)), store.view("report_owner", owners.cast(_REQUEST)):
         rows = store.rows("findings/contention/contended", since_us=since_us)
     by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -111,8 +111,11 @@ def question(
     *,
     pool: str | None = None,
     step_us: int | None = None,
+    by_run: bool = False,
 ) -> dict[str, object]:
-    """The parameters that the SQL of sums takes. `teams` is the row filter: None is everybody."""
+    """The parameters that the SQL of sums takes. `teams` is the row filter: None is everybody. With `by_run`, whole days are
+    read by run, so that teams are those of `run_team` at the time of the query.
+    """
     return {
         "start_us": window.start_us,
         "end_us": window.end_us,
@@ -123,7 +126,7 @@ def question(
         "scale": scale.shares,
         "places": scale.places,
         "by_run": not RUN_WORDS.isdisjoint(by),
-        "rolled": _rolled(by),
+        "rolled": "book_day" if by_run else _rolled(by),
         **{f"by_{name}": name in by for name in DIMENSIONS},
     }
 

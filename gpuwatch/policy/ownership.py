@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
 from gpuwatch.core.names import hidden_character
@@ -138,37 +136,6 @@ def resolve(
             if rule.match_kind == kind and rule.matches(value):
                 return rule.team, f"{kind} {value}"
     return UNALLOCATED, "no label and no rule matches"
-
-
-def resolve_many(rules: Sequence[TeamRule], owners: pa.Table) -> pa.Table:
-    """`owners` with columns `team` and `team_why` appended.
-
-    Columns read, all text, absent ones count as NULL: labels (a JSON object; anything else counts as no labels),
-    queue, namespace, account, user_name; and own, a JSON object of those that a nested run sets itself, which
-    take precedence over what it inherits from the outer run. Meant for the distinct owners of a window, which are few.
-    """
-    names = (*WORDS, "own")
-    absent: list[str | None] = [None] * owners.num_rows
-    columns = [owners[name].to_pylist() if name in owners.column_names else absent for name in names]
-    known: dict[tuple[str | None, ...], tuple[str, str]] = {}
-    decided: list[tuple[str, str]] = []
-    for owner in zip(*columns, strict=True):
-        if owner not in known:
-            *words, own = owner
-            own_labels = json.loads(own) if own else {}
-            team = _team(rules, [own_labels.get(name) for name in WORDS])
-            known[owner] = team if team[0] != UNALLOCATED else _team(rules, words)
-        decided.append(known[owner])
-    teams = pa.array([team for team, _ in decided], pa.string())
-    return owners.append_column("team", teams).append_column(
-        "team_why", pa.array([why for _, why in decided], pa.string())
-    )
-
-
-def _team(rules: Sequence[TeamRule], words: Sequence[str | None]) -> tuple[str, str]:
-    """(team, why) by what WORDS names."""
-    labels, queue, namespace, account, user = words
-    return resolve(rules, parse_labels(labels), queue, namespace, account, user)
 
 
 def parse_labels(text: str | None) -> dict[str, str]:

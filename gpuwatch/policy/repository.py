@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuwatch.policy.inferred import INFER, NONE, Ownership
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.parse import parse
 from gpuwatch.policy.policy import KIND, SHARE_METHODS, Policies, Policy, methods_of
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
+from gpuwatch.store.database import Store
 
 TEAMS = "teams"
 """The versioned list that stores the ownership rules."""
+OWNERSHIP_DEFAULT = "ownership_default"
+"""The stored setting that decides about time without a rule: INFER or NONE."""
 
 
 def replace_team_rules(state: State, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
@@ -24,6 +28,28 @@ def replace_team_rules(state: State, rules: Sequence[TeamRule], actor: str, sour
 def load_team_rules(state: State, version: int | None = None) -> tuple[TeamRule, ...]:
     """The current ownership rules in order, or an older version of them; () where there are none."""
     return tuple(TeamRule(**row) for row in VersionedLists(state).rows(TEAMS, version))
+
+
+def ownership_default(state: State) -> str:
+    """What happens to held time that no rule decides: INFER or NONE."""
+    return NONE if state.setting(OWNERSHIP_DEFAULT, INFER) == NONE else INFER
+
+
+def set_ownership_default(state: State, value: str | None, actor: str, at_us: int) -> bool:
+    """Stores the setting ownership_default, audited; None keeps what is stored. True if that changes it."""
+    if value is None or value == ownership_default(state):
+        return False
+    return state.set_setting(OWNERSHIP_DEFAULT, value, actor, at_us)
+
+
+def load_ownership(store: Store, state: State) -> Ownership:
+    """The current rules, and what happens to time that they do not decide."""
+    return Ownership(load_team_rules(state), ownership_default(state) == INFER, namespace_teams(store))
+
+
+def namespace_teams(store: Store) -> dict[tuple[str, str], str]:
+    """Teams that Kubernetes namespaces have in their label, by cluster and namespace."""
+    return {(row["cluster"], row["namespace"]): row["team"] for row in store.rows("policy/namespace_team")}
 
 
 def load_policies(state: State) -> Policies:

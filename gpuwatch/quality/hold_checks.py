@@ -10,6 +10,7 @@ from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.ledger.hours import check as check_ledger
 from gpuwatch.output.fix_hints import Advice
+from gpuwatch.policy.inferred import NONE
 from gpuwatch.quality.check import FAIL, NAMED_MAX, OK, WARN, Check, Evidence, named, place, unjudged
 from gpuwatch.store.database import Store
 
@@ -30,16 +31,32 @@ PLACEMENT_FIXES = {
 
 
 def owners(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> Check:
-    """Held time without a team."""
+    """Held time without a team, and with an inferred one."""
     if not evidence.holds:
         return unjudged("owners", NO_HOLD, evidence.scheduler_fix)
     rows = store.rows("quality/doctor_owners", since_us=since_us)
-    share = sum(r["held_us"] for r in rows) / rows[0]["all_held_us"] if rows else 0.0
-    if share <= UNALLOCATED_SHARE_MAX:
-        return Check("owners", OK, f"{100 * share:.1f} % of held time has no team")
-    lines = list(dict.fromkeys(line for r in rows if (line := _team_line(r))))
-    what = f"{100 * share:.1f} % of held time has no team: it is charged to __unallocated__"
-    return Check("owners", WARN, what, advice.teams(lines[:NAMED_MAX] or ["user,NAME,TEAM"]))
+    lacking, inferred = ([r for r in rows if r[kind]] for kind in ("lacking", "inferred"))
+    share, guessed = (
+        sum(r["held_us"] for r in some) / some[0]["all_held_us"] if some else 0.0 for some in (lacking, inferred)
+    )
+    what = f"{100 * share:.1f} % of held time has no team"
+    if share > UNALLOCATED_SHARE_MAX:
+        what += ": it is charged to __unallocated__"
+    if inferred:
+        teams = named(dict.fromkeys(r["team"] for r in inferred))
+        what += f"; {100 * guessed:.1f} % has a team that its account or namespace names (inferred): {teams}"
+    if share > UNALLOCATED_SHARE_MAX:
+        lines = _team_lines(lacking) or ["user,NAME,TEAM"]
+        return Check("owners", WARN, what, advice.teams(lines[:NAMED_MAX]))
+    if inferred:
+        keep = f'To have no team instead where no rule decides: ownership_default = "{NONE}" in gpuwatch.toml.'
+        return Check("owners", OK, what, f"{advice.teams(_team_lines(inferred)[:NAMED_MAX])}\n{keep}")
+    return Check("owners", OK, what)
+
+
+def _team_lines(rows: Sequence[Row]) -> list[str]:
+    """Ownership rules that give these owners a team, without duplicates."""
+    return list(dict.fromkeys(line for r in rows if (line := _team_line(r))))
 
 
 def _team_line(row: Row) -> str | None:

@@ -75,6 +75,8 @@ class Payer:
     cluster: str | None = None
     claimed_gpu_seconds: Decimal = Decimal(0)
     """Avoidable below-peak time: what findings claim of it."""
+    inferred: bool = False
+    """Whether its account or namespace, not an ownership rule, names the team."""
 
     def of(self, *buckets: str) -> Amount:
         """The sum over these buckets."""
@@ -104,6 +106,7 @@ class Charge:
     cost_exact: Decimal | None
     currency: str | None
     error: str | None
+    inferred: bool = False
 
     @property
     def place(self) -> tuple[str | None, str | None, str | None, str | None]:

@@ -13,8 +13,8 @@ from gpuwatch.capacity.waits import NOT_FOR_GPUS
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, fraction_to_decimal
 from gpuwatch.ledger.totals import working_tables
-from gpuwatch.policy.ownership import resolve_many
-from gpuwatch.policy.repository import load_team_rules
+from gpuwatch.policy.inferred import resolve_many
+from gpuwatch.policy.repository import load_ownership
 from gpuwatch.report.facts import Amount, Waited
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -39,7 +39,7 @@ def idle_while_waiting(
         if not _requests_known(store, window):
             return None
         owners = request_owners(store)
-        decided = resolve_many(load_team_rules(state), owners).select(["number", "team"])
+        decided = resolve_many(load_ownership(store, state), owners).select(["number", "team"])
         with store.view("report_fit", models_of_requests(store)), store.view("report_owner", decided.cast(_REQUEST)):
             rows = store.rows("report/waited", **scope, hour_us=HOUR_US, teams=None if teams is None else sorted(teams))
         store.sql("drop table report_request")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from gpuwatch.ledger.hours import HELD_BUCKETS
@@ -82,7 +83,9 @@ def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer
         claimed = measures.claimed.gpu_seconds if measures is not None and kind in OWN else None
         # A correction belongs to another period, a shared cost to others: neither has buckets.
         own = split if kind in OWN else {}
-        rows.append(Payer(name, _sum(charges), before, own, kind, claimed_gpu_seconds=claimed or Decimal(0)))
+        inferred = team is None and any(charge.inferred for charge in charges)
+        payer = Payer(name, _sum(charges), before, own, kind, inferred=inferred)
+        rows.append(replace(payer, claimed_gpu_seconds=claimed or Decimal(0)))
     return tuple(sorted(rows, key=_order))
 
 

@@ -171,7 +171,7 @@ def _label(word: str, row: Payer) -> str:
         return str(row.name)
     if row.kind == "shared":
         return "Passed on by a policy, no user"
-    return _own(word, row.name)
+    return _own(word, row.name) + (" (inferred)" if row.inferred else "")
 
 
 def _own(word: str, who: str | None) -> str:

@@ -99,4 +99,5 @@ def _row(charge: records.Charge, amount: Decimal | None) -> Charge:
         cost_exact=charge.cost_exact,
         currency=charge.currency,
         error=charge.error,
+        inferred=charge.inferred,
     )

@@ -22,6 +22,7 @@ from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError
 from gpuwatch.core.model import Rejects
 from gpuwatch.findings import custom_rules
 from gpuwatch.imports.uploads import ARRIVING, Bills
+from gpuwatch.policy.repository import set_ownership_default
 from gpuwatch.quality.clocks import Clocks, WrongClock
 from gpuwatch.quality.status import Sources, SourceStatus
 from gpuwatch.service.after_pass import Alerting
@@ -174,6 +175,7 @@ class Service:
         """Starts writer, analyzer, collectors and alerts. Costs left unpriced by an older version are priced first, so
         that no message goes out without prices.
         """
+        set_ownership_default(self.state, self.settings.ownership_default, CONFIGURATION, self._now_us())
         with self.reader() as store:
             chargeback.price_all(store, self.state)
             # Before the first pass, so that findings of custom rules use their texts.
@@ -218,6 +220,7 @@ class Service:
                 settings, now, later = taken_over(self.settings, plan.settings)
                 self._alerting.reload(plan.alerts, settings)
                 self.settings = settings
+                set_ownership_default(self.state, settings.ownership_default, CONFIGURATION, self._now_us())
                 self._analyzer.use(settings)
                 done = self._collectors.exchange(plan.live, unchanged(self._plan.tables, plan.tables))
             except Exception as error:  # noqa: BLE001 - a configuration that fails never stops the service

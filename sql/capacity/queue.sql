@@ -22,7 +22,7 @@ select
     preemption,
     detail
 from queue
-where ($cluster is null or cluster = $cluster)
+where kind <> 'namespace' and ($cluster is null or cluster = $cluster)
     and (observed_us is null or observed_us <= $at_us)
 qualify
     row_number() over (

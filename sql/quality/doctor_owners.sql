@@ -1,11 +1,14 @@
--- A row is an owner of held time without a team; all_held_us is the held time of all owners.
+-- A row is an owner of held time without a team (lacking), or with one that no rule decides (inferred); all_held_us is the
+-- held time of all owners.
 with held as (
     select
         r.account,
         r.namespace,
         r.user_name,
         r.queue,
+        t.team,
         coalesce(t.team, '__unallocated__') = '__unallocated__' as lacking,
+        coalesce(t.inferred, false) as inferred,
         sum((s.end_us - greatest(s.start_us, $since_us)) * s.share_num / s.share_den) as held_us
     from segment s
     join run r on r.run_id = s.run_id and r.cluster = s.cluster
@@ -13,7 +16,7 @@ with held as (
     where s.end_us > $since_us
     group by all
 )
-select account, namespace, user_name, queue, lacking, held_us, sum(held_us) over () as all_held_us
+select account, namespace, user_name, queue, team, lacking, inferred, held_us, sum(held_us) over () as all_held_us
 from held
-qualify lacking
+qualify lacking or inferred
 order by held_us desc, account, namespace, user_name, queue;

@@ -26,10 +26,11 @@ from gpuwatch.billing.periods.frozen import NOTHING, WORDS, by_key, cents_by_cur
 from gpuwatch.billing.periods.repository import PeriodConflict, Periods
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.policy.inferred import INFER, NONE
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.parse import parse
 from gpuwatch.policy.policy import as_dict
-from gpuwatch.policy.repository import replace_team_rules
+from gpuwatch.policy.repository import replace_team_rules, set_ownership_default
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import FILE, State
@@ -545,3 +546,47 @@ def test_a_period_that_an_earlier_release_closed_is_kept(tmp_path: Path, monkeyp
 def periods_rows_text(rows: list[dict[str, Any]]) -> str:
     """The content of a period as the release before wrote it."""
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+# Teams that no rule decides.
+
+
+def by_team(answer: records.Chargeback) -> dict[str, tuple[Decimal | None, bool]]:
+    return {
+        str(charge.group["team"]): (charge.cost, charge.inferred)
+        for charge in answer.items
+        if charge.kind != "platform"
+    }
+
+
+@pytest.mark.parametrize("policy", [None, "shared"], ids=["without a policy", "under a policy"])
+def test_what_was_closed_keeps_its_teams_when_the_default_changes(tmp_path: Path, policy: str | None) -> None:
+    """A closing without the inferred teams, as of earlier releases, gets no correction when they are inferred; nor the reverse."""
+    with books(tmp_path) as (world, state):
+        replace_team_rules(state, rules(a="red"), "test", "test", 0)
+        if policy:
+            other_policies(world, state, random.Random(1))
+        set_ownership_default(state, NONE, "test", 1)
+        chargeback.price_all(world.store, state)
+        before = chargeback.chargeback(world.store, state, WINDOW)
+        close(world, state)
+        set_ownership_default(state, INFER, "test", 2)
+        chargeback.price_all(world.store, state)
+        now = chargeback.chargeback(world.store, state, WINDOW, closed=False)
+
+        assert 0 == periods_close.find_corrections(world.store, state, NOW)
+        assert by_team(before) == by_team(chargeback.chargeback(world.store, state, WINDOW))
+        assert {"red", "__unallocated__"} <= by_team(before).keys()
+        assert before.cost == now.cost
+        assert (by_team(before)["__unallocated__"][0], True) == by_team(now)["b"] or policy
+        assert [("b", True), ("red", False)] == sorted(
+            (t, i) for t, (_, i) in by_team(now).items() if t in ("b", "red")
+        )
+
+        Periods(state).reopen(WEEK, "ada", "inferred from now on", NOW)
+        close(world, state)
+        set_ownership_default(state, NONE, "test", 3)
+        chargeback.price_all(world.store, state)
+
+        assert 0 == periods_close.find_corrections(world.store, state, NOW)
+        assert by_team(now) == by_team(chargeback.chargeback(world.store, state, WINDOW))

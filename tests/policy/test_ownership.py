@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.core.model import Rejects
+from gpuwatch.policy.inferred import Ownership, resolve_many
 from gpuwatch.policy.ownership import (
     TEAM_LABEL,
     UNALLOCATED,
@@ -15,7 +16,6 @@ from gpuwatch.policy.ownership import (
     parse_labels,
     parse_teams,
     resolve,
-    resolve_many,
 )
 from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, node, pod, samples
 
@@ -147,12 +147,12 @@ def test_many_owners_at_once() -> None:
             "gpu_seconds": [1, 2, 3],
         }
     )
-    found = resolve_many(RULES, owners)
+    found = resolve_many(Ownership(RULES), owners)
 
-    assert ["labels", "user_name", "gpu_seconds", "team", "team_why"] == found.column_names
+    assert ["labels", "user_name", "gpu_seconds", "team", "team_why", "inferred", "other_team"] == found.column_names
     assert ["by-label", "by-user", UNALLOCATED] == found["team"].to_pylist()
     assert ["label app=llm", "user ann", "no label and no rule matches"] == found["team_why"].to_pylist()
-    assert 0 == resolve_many(RULES, owners.slice(0, 0)).num_rows
+    assert 0 == resolve_many(Ownership(RULES), owners.slice(0, 0)).num_rows
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_a_run_inside_another_says_itself_decides_before_what_it_has_from_o
     )
     world.book()
 
-    teams = resolve_many(rules, world.store.table("billing/owner", cluster=CLUSTER)).to_pylist()
+    teams = resolve_many(Ownership(rules), world.store.table("billing/owner", cluster=CLUSTER)).to_pylist()
 
     expected = [("lab/slurmd-0", "platform", "namespace ml"), ("501", "vision", "account vision")]
     expected.append(("502", "platform", "namespace ml"))
@@ -194,6 +194,6 @@ def test_a_label_of_the_outer_run_gives_way_to_an_account_of_the_inner_one() -> 
     own = json.dumps({"labels": None, "queue": None, "namespace": None, "account": "vision", "user_name": None})
     owner = {"labels": '{"gpuwatch.io/team": "platform"}', "account": "vision", "own": own}
 
-    decided = resolve_many([TeamRule("account", "vision", "vision")], pa.Table.from_pylist([owner]))
+    decided = resolve_many(Ownership([TeamRule("account", "vision", "vision")]), pa.Table.from_pylist([owner]))
 
     assert ["vision"] == decided["team"].to_pylist()

@@ -89,8 +89,9 @@ def frozen_answer(
     )
     end = None if limit is None else offset + limit
     page = [_charge(*one) for one in published_rows[offset:end]]
+    inferred = frozenset(found.context.get("inferred_teams", ()) if "team" in by else ())
     answer = Chargeback(
-        items=tuple(page),
+        items=tuple(replace(one, inferred=one.group["team"] in inferred) if inferred else one for one in page),
         window=window,
         gpu_seconds=totals.gpu_seconds,
         cost=totals.cost,

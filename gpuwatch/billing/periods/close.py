@@ -33,6 +33,8 @@ from gpuwatch.core.clock import DAY_US, Window, rfc3339
 from gpuwatch.core.errors import LedgerDoesNotClose, StoreBusy
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger.totals import CAUSE
+from gpuwatch.policy.inferred import INFER
+from gpuwatch.policy.repository import ownership_default
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -91,6 +93,8 @@ def close(
         "days_without_books": len(missing),
         "missing_days": missing,
         "unpriced_gpu_seconds": f"{fine.unpriced_gpu_seconds:f}",
+        "infer": ownership_default(state) == INFER,
+        "inferred_teams": sorted({charge.group["team"] or "" for charge in teams.items if charge.inferred}),
     }
     return periods.close(name, Frozen(rows, published, summary(rows, published), versions, context), actor, now_us)
 
@@ -162,7 +166,7 @@ def _correct(store: Store, state: State, one: InForce, why: str, now_us: int) ->
     fine = one.level == stored.FINE
     by = FINE if fine else COARSE
     with store.transaction():
-        live = _live(store, state, one.window, by)
+        live = _live(store, state, one.window, by, one.infer)
     charges = live.items
     before = _plus(by_key(content["rows"] if fine else coarse(content["rows"])), sums_of(posted))
     now = [_row(charge) for charge in charges] if fine else coarse([_published(charge, by) for charge in charges])
@@ -195,9 +199,14 @@ def _why(was: Mapping[str, int], now: Mapping[str, int]) -> str:
     return ", ".join(changed) or "late data"
 
 
-def _live(store: Store, state: State, window: Window, by: Sequence[str]) -> records.Chargeback:
-    """The charges of the live ledger, whether or not the period is closed."""
-    return chargeback.chargeback(store, state, window, by, closed=False)
+def _live(
+    store: Store, state: State, window: Window, by: Sequence[str], infer: bool | None = None
+) -> records.Chargeback:
+    """The charges of the live ledger, whether or not the period is closed. `infer`: whether teams are inferred, as the period
+    was closed; None: as it is set now. A changed setting is no correction of what was closed before.
+    """
+    other = infer is not None and infer != (ownership_default(state) == INFER)
+    return chargeback.chargeback(store, state, window, by, closed=False, other_default=other)
 
 
 def _row(charge: records.Charge) -> dict[str, Any]:

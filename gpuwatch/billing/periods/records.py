@@ -48,3 +48,5 @@ class InForce:
     level: str
     versions: Mapping[str, int]
     """Versions of the cards that it was priced with; {} if they were not recorded."""
+    infer: bool = False
+    """Whether teams were inferred where no rule decided; earlier releases never did."""

@@ -175,8 +175,11 @@ class Periods:
         query = query.order_by(closing.c.start_us.desc()).limit(MAX_PERIODS)
         with self._state.transaction(write=False) as connection:
             return [
-                InForce(name, number, Window(start_us, end_us), level, json.loads(context).get("versions", {}))
+                InForce(
+                    name, number, Window(start_us, end_us), level, known.get("versions", {}), known.get("infer", False)
+                )
                 for name, number, start_us, end_us, level, context in connection.execute(query)
+                for known in (json.loads(context),)
             ]
 
     def at(self, window: Window) -> Closing | None:

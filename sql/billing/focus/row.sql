@@ -281,6 +281,7 @@ focus_run as (
             case when json_valid(r.labels) and json_type(r.labels) = 'OBJECT' then r.labels else '{}' end,
             json_object(
                 'gpuwatch/team', coalesce(t.team, '__unallocated__'),
+                'gpuwatch/team-inferred', case when t.inferred then 'true' end,
                 'gpuwatch/cluster', r.cluster,
                 'gpuwatch/scheduler', r.scheduler,
                 'gpuwatch/user', r.user_name,

@@ -29,3 +29,4 @@ drop table if exists priced_unit;
 drop table if exists unit;
 drop table if exists fine_span;
 drop table if exists whole_day;
+drop table if exists temp.run_team;

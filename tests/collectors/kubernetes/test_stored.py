@@ -109,6 +109,7 @@ def test_a_queue_that_went_unseen_is_no_more() -> None:
         ("kueue", "workload_priority_class", "queue", (KUEUE, "WorkloadPriorityClass")),
         ("kueue", "cluster_queue", "queue", (KUEUE, "ClusterQueue")),
         ("volcano", "queue", "queue", ("scheduling.volcano.sh", "Queue")),
+        ("kubernetes", "namespace", "queue", ("", "Namespace")),
         ("kubernetes", "resource_quota", "queue", ("", "ResourceQuota")),
         ("kubernetes", "priority_class", "queue", ("scheduling.k8s.io", "PriorityClass")),
         ("slurm", "partition", "queue", None),

@@ -19,6 +19,12 @@ class LedgerRow(Shape):
             "description": "Its part that is waste: what findings claim of `below_roof`, all of `hoarded`."
         }
     )
+    inferred: bool | None = Field(
+        default=None,
+        json_schema_extra={
+            "description": "With `by=team`: whether time of the team has it only by its account or namespace."
+        },
+    )
 
 
 class Amount(Shape):
@@ -80,6 +86,12 @@ class Charge(Shape):
     currency: str | None
     kind: Literal["allocated", "platform", "shared", "correction"]
     charge: str = Field(examples=["c1.alsx"], json_schema_extra={"description": "The id of the row."})
+    inferred: bool | None = Field(
+        default=None,
+        json_schema_extra={
+            "description": "With `by=team`: whether time of the team has it only by its account or namespace."
+        },
+    )
 
 
 class ChargeTotal(Shape):
