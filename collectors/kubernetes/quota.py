@@ -1,4 +1,4 @@
-"""Kubernetes' own quotas and priorities as queue rows: ResourceQuota, PriorityClass."""
+"""Kubernetes' own quotas, priorities and namespaces as queue rows: ResourceQuota, PriorityClass, Namespace."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, m
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, json_or_none, profile_of
 
 MAX_DESCRIPTION = 500
+TEAM_LABEL = "gpuwatch.io/team"
+"""The label of a namespace with its team."""
 DRA_CLASSES = {"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": ""}
 """Device classes whose devices are whole GPUs."""
 _value = re.compile(r"-?[0-9]{1,10}")
@@ -65,6 +67,28 @@ def priority_class(item: Object, observed_us: int | None) -> Rows:
             "priority": int(value),
             "preemption": json_or_none({"preemptionPolicy": policy}),
             "detail": json_or_none(detail),
+        },
+    )
+
+
+@object_kind("Namespace", "", "namespaces", ("v1",), namespaced=False)
+def namespace(item: Object, observed_us: int | None) -> Rows:
+    """The queue row of a namespace with its team, None without the label. Raises Malformed."""
+    metadata = mapping(item, "metadata")
+    name = string(metadata, "name")
+    if not name:
+        raise Malformed("metadata has no name")
+    team = string(mapping(metadata, "labels"), TEAM_LABEL)
+    yield (
+        "queue",
+        {
+            "scheduler": "kubernetes",
+            "kind": "namespace",
+            "name": name,
+            "namespace": name,
+            "observed_us": observed_us,
+            "state": string(mapping(item, "status"), "phase") or "Active",
+            "detail": json_or_none({"team": team} if team else {}),
         },
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import CAUSE, DIMENSIONS
+from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS
 
 VERSION = "c1"
 """Prefix of the id; a new encoding gets a new one."""

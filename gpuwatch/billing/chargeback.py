@@ -7,22 +7,20 @@ from typing import Any
 
 from gpuwatch.billing import ledger_measures, policy_charges
 from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
+from gpuwatch.billing.funnel import funnel
 from gpuwatch.billing.inferred_teams import fill_other_teams, inferred_teams
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
-from gpuwatch.billing.records import Amount, BucketRow, Charge, Chargeback, Ledger
+from gpuwatch.billing.records import BucketRow, Charge, Chargeback, Ledger
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
-from gpuwatch.ledger.hours import HELD_BUCKETS
-from gpuwatch.ledger.measures import AT_ROOF, AVOIDABLE, CLAIMABLE, NO_TIME
+from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS, PERIODS, check_dimensions, values
+from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, NO_TIME
 from gpuwatch.ledger.totals import (
-    CAUSE,
-    DIMENSIONS,
     SECOND_PLACES,
     Scale,
     Totals,
-    check_dimensions,
     page,
     question,
     scale_of,
@@ -42,12 +40,6 @@ CHARGE_DIMENSIONS = (*DIMENSIONS, CAUSE)
 """Dimensions of charges; `cause` is the reason for a charge without held time (idle, a shared cost), or for a reduction."""
 STEPS_US = (HOUR_US, DAY_US)
 """Step lengths of a ledger."""
-SEEN_PARTS_MIN = 10
-"""Active and effective time are unknown if less than one part in this many of the held time was observed."""
-DARK_PARTS_MIN = 100
-"""Effective time is unknown too if more than one part in this many is unobserved and no work was seen in the rest."""
-IDLE_BUCKETS = ("unobserved", "hoarded")
-"""Buckets of allocated time without observed activity."""
 KEPT_ROWS_MAX = 1000
 """Largest answer that is cached, in rows: one page of the API."""
 
@@ -125,7 +117,9 @@ def ledger(
         raise UsageError(f"step of {step_us} us: use an hour or a day")
     with working_tables(store):
         scale = scale_of(store, window)
-        asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us)
+        days = DAY_US if any(name in PERIODS for name in dimensions) else None
+        asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us or days)
+        asked["steps"] = step_us is not None
         store.run("billing/kind", **asked)
         fill_bucket_time(store, asked)
         fill_claimed_time(store, asked)
@@ -144,7 +138,7 @@ def ledger(
         cost=totals.cost,
         currency=totals.currency,
         unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
-        funnel=_funnel(sums, totals, scale),
+        funnel=funnel(sums, totals, scale),
         measures=whole,
         groups=groups,
         by=tuple(dimensions),
@@ -226,7 +220,7 @@ def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: C
         else None
     )
     return Charge(
-        group={name: row[name] for name in by},
+        group=values(row, by),
         kind=row["kind"],
         gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
         cost=None if lacks else units_to_decimal(int(row["cents"]), CENT_PLACES),
@@ -253,7 +247,7 @@ def _bucket_row(
     else:
         avoidable = seconds if row["bucket"] in AVOIDABLE else NO_TIME
     return BucketRow(
-        group={name: row[name] for name in by},
+        group=values(row, by),
         bucket=row["bucket"],
         gpu_seconds=seconds,
         avoidable_gpu_seconds=avoidable,
@@ -262,42 +256,3 @@ def _bucket_row(
         start_us=None if step_us is None else row["step"] * step_us,
         inferred=row["team"] in inferred,
     )
-
-
-def _funnel(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
-    """Stages of the funnel: each is rounded on its own and capped at the total, the sum of the published rows."""
-    held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
-    stages = {
-        "total": rows,
-        "reporting": [row for row in rows if row["reporting"]],
-        "allocated": [row for row in held if row["reporting"] and row["bucket"] != "unobserved"],
-        "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
-        "effective": [row for row in held if row["bucket"] in AT_ROOF],
-    }
-    whole = Amount(totals.gpu_seconds, totals.cost)
-    amounts = {
-        name: whole if len(stage) == len(rows) else _capped(stage, totals, scale) for name, stage in stages.items()
-    }
-    if _mostly_unobserved(held):
-        amounts |= dict.fromkeys(("active", "effective"), Amount(None, None))
-    elif _only_pauses_seen(held):
-        amounts["effective"] = Amount(None, None)
-    return amounts
-
-
-def _mostly_unobserved(held: Sequence[Mapping[str, Any]]) -> bool:
-    seen = sum(int(row["units"]) for row in held if row["bucket"] != "unobserved")
-    return seen * SEEN_PARTS_MIN < sum(int(row["units"]) for row in held)
-
-
-def _only_pauses_seen(held: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether some of the held time is unobserved and no work was seen in the rest, as without SM_ACTIVE."""
-    if any(row["bucket"] not in (*IDLE_BUCKETS, "gap") and int(row["units"]) for row in held):
-        return False
-    dark = sum(int(row["units"]) for row in held if row["bucket"] == "unobserved")
-    return dark * DARK_PARTS_MIN > sum(int(row["units"]) for row in held)
-
-
-def _capped(rows: Sequence[Mapping[str, Any]], totals: Totals, scale: Scale) -> Amount:
-    cost = None if totals.cost is None else min(scale.money(sum(int(row["amount"]) for row in rows)), totals.cost)
-    return Amount(min(scale.gpu_seconds(sum(int(row["units"]) for row in rows)), totals.gpu_seconds), cost)

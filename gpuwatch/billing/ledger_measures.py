@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from gpuwatch.billing.records import GroupMeasures
+from gpuwatch.ledger.dimensions import values
 from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.totals import Scale
 from gpuwatch.store.database import Store
@@ -30,7 +31,7 @@ def read(
     groups = []
     for _, parts in groupby(rows, key=lambda row: row["place"]):
         mine = list(parts)
-        groups.append(GroupMeasures({name: mine[0]["words"][name] for name in by}, Measures.of(mine, scale)))
+        groups.append(GroupMeasures(values(mine[0]["words"], by), Measures.of(mine, scale)))
     return whole, tuple(groups)
 
 
@@ -45,4 +46,4 @@ def claimed(store: Store, scale: Scale, asked: Mapping[str, object], by: Sequenc
 
 def key(row: Mapping[str, Any], by: Sequence[str]) -> tuple[object, ...]:
     """What identifies a row of a ledger, apart from its bucket."""
-    return (row["step"], row["currency"], *(row[name] for name in by))
+    return (row["step"], row["currency"], *values(row, by).values())

@@ -10,8 +10,8 @@ from typing import Any
 from gpuwatch.billing.charge_id import Asked, encode
 from gpuwatch.billing.records import Charge, Chargeback, Ledger
 from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.ledger.dimensions import CAUSE, plain
 from gpuwatch.ledger.measures import MEASURED_MIN, WORDS, Measure, Measures
-from gpuwatch.ledger.totals import CAUSE
 from gpuwatch.output.listing import Listing
 
 NAMED_MAX = 8
@@ -174,7 +174,10 @@ def shares_known(answer: Mapping[str, Any]) -> bool:
     return answer["measured_ratio"] is None or Fraction(str(answer["measured_ratio"])) >= MEASURED_MIN
 
 
-def _charge_id(answer: Chargeback, charge: Charge) -> str:
+def _charge_id(answer: Chargeback, charge: Charge) -> str | None:
+    """The id to explain a charge by; None by dimensions that ids do not have."""
+    if not plain(answer.by):
+        return None
     group = tuple(charge.group.items())
     return encode(Asked(answer.window, group, charge.kind, charge.currency, charge.cause, answer.cluster, answer.pool))
 

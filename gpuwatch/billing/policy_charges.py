@@ -17,7 +17,8 @@ from gpuwatch.billing.bucket_time import fill_bucket_time
 from gpuwatch.billing.policy_tables import BEFORE, UNTIL, WHOLE, policy_tables
 from gpuwatch.core.clock import DAY_US, MINUTE_US, Window, day_floor
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import CAUSE, Scale, question, scale_of
+from gpuwatch.ledger.dimensions import CAUSE
+from gpuwatch.ledger.totals import Scale, question, scale_of
 from gpuwatch.policy import policy as p
 from gpuwatch.rates.fx import Fx
 from gpuwatch.store.database import Store

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,8 +100,6 @@ def opened(
     """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, if the
     store or the state of a pair is missing or another one, or if a server holds it; `instead` is the advice for that case.
     """
-    import click
-
     from gpuwatch.policy.repository import set_ownership_default
     from gpuwatch.state.pairing import check_store, open_state_of
     from gpuwatch.store.database import Store
@@ -128,7 +127,7 @@ def opened(
                 from gpuwatch.findings import custom_rules
 
                 custom_rules.load(settings.detectors_dir, store)
-            set_ownership_default(state, settings.ownership_default, actor(), now_us(click.get_current_context()))
+            set_ownership_default(state, settings.ownership_default, actor(), time.time_ns() // 1000)
             yield store, state, settings
 
 

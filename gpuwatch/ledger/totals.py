@@ -12,25 +12,9 @@ from typing import Any
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, quotient_to_decimal, units_to_decimal
+from gpuwatch.ledger.dimensions import LABEL, RUN_WORDS, WORDS, parameters
 from gpuwatch.store.database import Store
 
-DIMENSIONS = (
-    "team",
-    "user",
-    "queue",
-    "namespace",
-    "account",
-    "job",
-    "gpu_model",
-    "mig_profile",
-    "slice",
-    "cluster",
-    "pool",
-)
-CAUSE = "cause"
-"""Charges only: why the payer is not the holder."""
-RUN_WORDS = frozenset(("user", "queue", "namespace", "account", "job"))
-"""Dimensions that only a run has."""
 SECOND_PLACES = 6
 """Decimal places of published GPU-seconds: whole microseconds."""
 EVER_PLACES = 10
@@ -95,13 +79,6 @@ def scale_of(store: Store, window: Window, finer_places: int | None = None) -> S
     return scale
 
 
-def check_dimensions(by: Sequence[str], known: Sequence[str] = DIMENSIONS) -> None:
-    """Raises UsageError naming the first dimension that is not known."""
-    for name in by:
-        if name not in known:
-            raise UsageError(f"--by {name}: not a dimension; known: {', '.join(known)}")
-
-
 def question(
     window: Window,
     by: Sequence[str],
@@ -125,14 +102,15 @@ def question(
         "teams": None if teams is None else sorted(teams),
         "scale": scale.shares,
         "places": scale.places,
-        "by_run": not RUN_WORDS.isdisjoint(by),
         "rolled": "book_day" if by_run else _rolled(by),
-        **{f"by_{name}": name in by for name in DIMENSIONS},
+        **parameters(window, by),
     }
 
 
 def _rolled(by: Sequence[str]) -> str:
     """The smallest table of whole days with the requested dimensions: sums of book_day, or book_day itself."""
+    if any(name in WORDS or name.startswith(LABEL) for name in by):
+        return "book_day"
     if RUN_WORDS.isdisjoint(by):
         return "slice_day" if "slice" in by else "team_day"
     return "book_day" if "job" in by or "slice" in by else "word_day"

@@ -34,6 +34,7 @@ charged as (
         d.share_den,
         d.held,
         d.first_us,
+        d.day_us,
         d.charged_us as us
     from rolled d
     join whole_day w on w.cluster = d.cluster and w.day_us = d.day_us
@@ -55,6 +56,7 @@ charged as (
         s.share_den,
         s.run_id is not null,
         greatest(s.start_us, p.start_us, f.from_us),
+        f.from_us // 86400000000 * 86400000000,
         least(s.end_us, p.end_us, f.to_us) - greatest(s.start_us, p.start_us, f.from_us)
     from fine_segment s
     join fine_span f on f.cluster = s.cluster and s.start_us < f.to_us and s.end_us > f.from_us
@@ -73,6 +75,16 @@ owned as (
         case when $by_namespace then r.namespace end as namespace,
         case when $by_account then r.account end as account,
         case when $by_job then r.job_id end as job,
+        nullif(
+            concat_ws(
+                '|',
+                case when $by_day then strftime(make_timestamp(s.day_us), '%Y-%m-%d') end,
+                case when $by_week then strftime(make_timestamp(s.day_us), '%G-W%V') end,
+                case when $by_month then strftime(make_timestamp(s.day_us), '%Y-%m') end
+            ),
+            ''
+        ) as period,
+        w.words,
         s.held,
         s.word_id,
         s.price,
@@ -80,6 +92,7 @@ owned as (
         s.first_us
     from charged s
     left join (select * from run where $by_run) r on r.run_id = s.run_id
+    left join run_word w on w.run_id = s.run_id
     left join (select * from run_team where $by_team or $teams is not null) t
         on t.run_id = s.run_id
 ),
@@ -94,6 +107,8 @@ summed as (
         namespace,
         account,
         job,
+        period,
+        words,
         word_id,
         min(first_us) as first_us,
         sum(units) as units,
@@ -114,6 +129,9 @@ select
     k.slice,
     k.cluster,
     k.pool,
+    s.period,
+    s.words,
+    k.devices,
     null::varchar as bucket,
     null::integer as bucket_place,
     s.held,
@@ -128,5 +146,5 @@ select
     s.amount
 from summed s
 join (
-    select distinct word_id, gpu_model, mig_profile, slice, cluster, pool, currency, lacks from kind
+    select distinct word_id, gpu_model, mig_profile, slice, cluster, pool, devices, currency, lacks from kind
 ) k using (word_id);

@@ -6,6 +6,7 @@ from rolled_day r
 where r.day_us >= $start_us and r.day_us + 86400000000 <= $end_us
     and ($cluster is null or r.cluster = $cluster)
     and ($step_us is null or $step_us = 86400000000)
+    and not $by_device
     and not exists (
         select 1 from dirty_hour h where h.cluster = r.cluster and h.hour_us // 86400000000 = r.day_us // 86400000000
     )
@@ -15,8 +16,9 @@ where r.day_us >= $start_us and r.day_us + 86400000000 <= $end_us
         where p.cluster = r.cluster and p.start_us > r.day_us and p.start_us < r.day_us + 86400000000
     );
 
--- A row of fine_span is a part of the window between the whole days of a cluster.
+-- A row of fine_span is a part of the window between the whole days of a cluster; of one UTC day where days are asked for.
 create or replace temp table fine_span as
+with between_days as (
 select *
 from (
     select
@@ -29,7 +31,16 @@ from (
         select distinct cluster, $start_us - 86400000000 from device where $cluster is null or cluster = $cluster
     )
 )
-where from_us < to_us;
+where from_us < to_us
+)
+select * from between_days where not $by_period
+union all
+select cluster, greatest(from_us, day_us), least(to_us, day_us + 86400000000)
+from (
+    select *, unnest(range(from_us // 86400000000, (to_us + 86399999999) // 86400000000)) * 86400000000 as day_us
+    from between_days
+    where $by_period
+);
 
 -- The longest time that no fine span touches: most segments lie within and need not be looked at. As variables these are
 -- constants of the statements that follow, and row groups are passed over.
@@ -81,8 +92,13 @@ select
         when $by_slice and d.profile is not null then d.gpu
     end as slice,
     case
+        when $by_node and $by_gpu then json_array(d.node, d.gpu)::varchar
+        when $by_node then json_array(d.node)::varchar
+        when $by_gpu then json_array(d.gpu)::varchar
+    end as devices,
+    case
         when class_id is null then (hash(k.cluster, k.device_id, k.profile) >> 1)::bigint
-        when slice is not null then (hash(class_id, k.device_id) >> 1)::bigint
+        when slice is not null or $by_device then (hash(class_id, k.device_id) >> 1)::bigint
         else class_id
     end as unit_id
 from known k
@@ -97,6 +113,7 @@ with price as (
         u.cluster,
         u.unit_id,
         u.slice,
+        u.devices,
         p.pool,
         p.model,
         p.profile,
@@ -105,7 +122,7 @@ with price as (
         p.end_us,
         p.usd_per_gpu_hour,
         p.currency
-    from (select distinct cluster, unit_id, class_id, slice from unit where class_id is not null) u
+    from (select distinct cluster, unit_id, class_id, slice, devices from unit where class_id is not null) u
     join class_price p on p.class_id = u.class_id and p.cluster = u.cluster
     where p.start_us < $end_us and p.end_us > $start_us
     union all
@@ -113,6 +130,7 @@ with price as (
         u.cluster,
         u.unit_id,
         u.slice,
+        u.devices,
         d.pool,
         d.model,
         u.profile,
@@ -144,6 +162,7 @@ named as (
         case when $by_gpu_model or lacks then p.model end as gpu_model,
         case when $by_mig_profile or lacks then p.profile end as mig_profile,
         p.slice,
+        p.devices,
         case when $by_cluster or lacks then p.cluster end as cluster,
         case when $by_pool or lacks then p.pool end as pool
     from price p
@@ -152,12 +171,47 @@ named as (
 select
     *,
     dense_rank() over (
-        order by lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
+        order by lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool, devices
     )::integer as kind_id,
-    dense_rank() over (order by lacks, currency, gpu_model, mig_profile, slice, cluster, pool)::integer as word_id
+    dense_rank() over (
+        order by lacks, currency, gpu_model, mig_profile, slice, cluster, pool, devices
+    )::integer as word_id
 from named;
 
 -- A row of kind is the meaning of one such number; kinds of one word_id differ in their price only, or in who measures.
 create or replace temp table kind as
-select distinct kind_id, word_id, lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
+select distinct
+    kind_id, word_id, lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool, devices
 from priced_unit;
+
+-- A row of run_word is a run of the window and what is asked for of its names and labels: a JSON list in the order asked.
+create or replace temp table run_word as
+with asked as (
+    select unnest($word_kinds::varchar[]) as kind, unnest($word_keys::varchar[]) as key, unnest(range(len($word_kinds))) as place
+    where $by_words
+),
+said as (
+    select
+        r.run_id,
+        a.place,
+        case a.kind
+            when 'name'
+                then case when r.scheduler = 'kubernetes' then split_part(r.job_id, '/', -1) else coalesce(r.name, r.job_id) end
+            when 'label'
+                then json_extract_string(r.labels, '/' || replace(replace(a.key, '~', '~0'), '/', '~1'))
+            else
+                (
+                    select first(json_extract_string(r.labels, '/' || replace(c.key, '/', '~1')) order by c.place)
+                        filter (where json_extract_string(r.labels, '/' || replace(c.key, '/', '~1')) <> '')
+                    from (
+                        select unnest($cost_center_labels::varchar[]) as key, unnest(range(len($cost_center_labels))) as place
+                    ) c
+                )
+        end as word
+    from run r
+    cross join asked a
+    where r.start_us < $end_us + 86400000000 and r.end_us > $start_us - 86400000000
+)
+select run_id, to_json(list(word order by place))::varchar as words
+from said
+group by run_id;

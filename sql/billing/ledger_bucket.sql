@@ -9,7 +9,7 @@ with long as (
     into name bucket value us
 )
 select
-    s.step,
+    case when $steps then s.step end as step,
     s.team,
     s.user,
     s.queue,
@@ -21,6 +21,17 @@ select
     k.slice,
     case when $by_cluster then k.cluster end as cluster,
     case when $by_pool then k.pool end as pool,
+    nullif(
+            concat_ws(
+                '|',
+                case when $by_day then strftime(make_timestamp(s.step * $step_us), '%Y-%m-%d') end,
+                case when $by_week then strftime(make_timestamp(s.step * $step_us), '%G-W%V') end,
+                case when $by_month then strftime(make_timestamp(s.step * $step_us), '%Y-%m') end
+            ),
+            ''
+        ) as period,
+    s.words,
+    k.devices,
     s.bucket,
     list_position(
         [

@@ -13,6 +13,7 @@ with owned as (
         case when $by_namespace then r.namespace end as namespace,
         case when $by_account then r.account end as account,
         case when $by_job then r.job_id end as job,
+        w.words,
         s.kind_id,
         s.share_num,
         s.share_den,
@@ -24,6 +25,7 @@ with owned as (
         select * from claimed_time
     ) s
     left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
+    left join run_word w on w.run_id = s.run_id
     left join (select * from run_team where $by_team or $teams is not null) t
         on t.run_id = s.run_id and t.cluster = s.cluster
 )
@@ -37,6 +39,7 @@ select
     namespace,
     account,
     job,
+    words,
     kind_id,
     share_num,
     share_den,

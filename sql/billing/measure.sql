@@ -9,6 +9,7 @@ with measured as (
         k.slice,
         k.cluster,
         k.pool,
+        k.devices,
         k.currency,
         k.lacks,
         (s.share_num * ($scale // s.share_den))::hugeint as weight,
@@ -24,7 +25,18 @@ summed as (
         case
             when not $whole
                 then {
-                    'step': step,
+                    'step': case when $steps then step end,
+                    'period': nullif(
+            concat_ws(
+                '|',
+                case when $by_day then strftime(make_timestamp(step * $step_us), '%Y-%m-%d') end,
+                case when $by_week then strftime(make_timestamp(step * $step_us), '%G-W%V') end,
+                case when $by_month then strftime(make_timestamp(step * $step_us), '%Y-%m') end
+            ),
+            ''
+        ),
+                    'words': words,
+                    'devices': devices,
                     'team': team,
                     'user': "user",
                     'queue': queue,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.billing.charge_id import KINDS, MAX_LENGTH, Asked, decode, encode
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import CAUSE, DIMENSIONS
+from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS
 from tests.ledger.test_ledger_properties import steady
 
 words = st.none() | st.text(max_size=30)

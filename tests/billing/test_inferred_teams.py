@@ -96,14 +96,14 @@ def test_namespaces_name_teams_and_say_so_everywhere(fleet: tuple[World, State])
     assert "40.0 % has a team that its account or namespace names (inferred): vision, lab" in owners.what
 
 
-def test_focus_has_the_team_and_a_tag(fleet: tuple[World, State], tmp_path: Path) -> None:
+def test_focus_has_a_tag_in_both_columns_of_tags(fleet: tuple[World, State], tmp_path: Path) -> None:
     world, state = fleet
     with (tmp_path / "focus.csv").open("wb+") as file:
         focus_export.write(world.store, state, WINDOW, file, version="1.2", form="csv")
         file.seek(0)
         text = file.read().decode()
 
-    assert 2 == text.count('""gpuwatch/team-inferred"":""true""')
+    assert 4 == text.count('""gpuwatch/team-inferred"":""true""')
 
 
 def test_a_label_that_changes_and_the_setting_none(fleet: tuple[World, State]) -> None:

@@ -315,10 +315,10 @@ def test_a_team_does_not_see_the_cluster_queue_of_what_only_waits(state: State) 
     assert ["lq"] == [item["name"] for item in queues(store_of(*TREE, gang("red")), state, NOW_US, ["red"])]
 
 
-def test_the_team_of_a_workload_without_a_rule(state: State) -> None:
+def test_the_team_of_a_workload_without_a_rule_is_its_namespace(state: State) -> None:
     (item,) = workloads(store_of(gang("a", namespace="moor")), state, NOW_US)
 
-    assert "__unallocated__" == item["team"]
+    assert "moor" == item["team"]
 
 
 @pytest.mark.parametrize(

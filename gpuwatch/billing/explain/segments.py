@@ -15,7 +15,8 @@ from gpuwatch.billing.charge_id import Asked
 from gpuwatch.billing.listings import window_dict
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import CAUSE, DIMENSIONS, Scale, question, round_rows, scale_of, working_tables
+from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS
+from gpuwatch.ledger.totals import Scale, question, round_rows, scale_of, working_tables
 from gpuwatch.policy.policy import PARTS, Policies, Policy
 from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.fx import Fx

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.billing.charge_id import Asked
-from gpuwatch.ledger.totals import CAUSE
+from gpuwatch.ledger.dimensions import CAUSE
 from gpuwatch.output.listing import BUCKET_WORDS
 
 HOUR_S = 3600

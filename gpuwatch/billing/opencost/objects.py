@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuwatch.billing.chargeback import SEEN_PARTS_MIN
+from gpuwatch.billing.funnel import SEEN_PARTS_MIN
 from gpuwatch.billing.opencost.allocation import UUIDS_MAX, Allocations, Row
 from gpuwatch.billing.opencost.idle_share import MONTH_HOURS
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, Window, rfc3339

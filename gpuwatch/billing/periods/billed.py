@@ -26,7 +26,8 @@ from gpuwatch.billing.periods.repository import FINE, Closing, Periods
 from gpuwatch.billing.records import Charge, Chargeback
 from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, largest_remainder
-from gpuwatch.ledger.totals import CAUSE, SECOND_PLACES, Totals
+from gpuwatch.ledger.dimensions import CAUSE
+from gpuwatch.ledger.totals import SECOND_PLACES, Totals
 from gpuwatch.state import State
 
 CORRECTION, PLATFORM = "correction", "__platform__"
@@ -88,10 +89,9 @@ def frozen_answer(
         for group, micros, cents in published_rows
     )
     end = None if limit is None else offset + limit
-    page = [_charge(*one) for one in published_rows[offset:end]]
-    inferred = frozenset(found.context.get("inferred_teams", ()) if "team" in by else ())
+    inferred = found.context.get("inferred_teams", ())
     answer = Chargeback(
-        items=tuple(replace(one, inferred=one.group["team"] in inferred) if inferred else one for one in page),
+        items=tuple(_charge(*one, inferred) for one in published_rows[offset:end]),
         window=window,
         gpu_seconds=totals.gpu_seconds,
         cost=totals.cost,
@@ -217,15 +217,7 @@ def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collec
         shown = teams is None or row["team"] in teams
         cause = row.get(CAUSE) if CAUSE in by or origin else None
         asked = {name: row[name] if name in by or (lacks and name in LACKING) else None for name in WORDS}
-        marks = (
-            f"{not held}",
-            f"{lacks}",
-            row["currency"],
-            row["kind"],
-            f"{origin is not None}",
-            cause,
-            f"{not shown}",
-        )
+        marks = (f"{not held}", f"{lacks}", row["currency"], row["kind"], f"{bool(origin)}", cause, f"{not shown}")
         key = (*asked.values(), *marks)
         group = groups.get(key)
         if group is None:
@@ -274,7 +266,7 @@ def _known(published: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[int, int]]
     return found
 
 
-def _charge(group: _Group, micros: int, cents: int) -> Charge:
+def _charge(group: _Group, micros: int, cents: int, inferred: Collection[str]) -> Charge:
     amounts = group.amounts
     return Charge(
         group=group.words,
@@ -286,6 +278,7 @@ def _charge(group: _Group, micros: int, cents: int) -> Charge:
         error=group.error,
         cause=group.cause,
         gpu_seconds_exact=rounded(amounts.gpu_seconds, EXACT_PLACES),
+        inferred=group.words.get("team") in inferred,
     )
 
 

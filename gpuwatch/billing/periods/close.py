@@ -32,7 +32,7 @@ from gpuwatch.billing.periods.repository import Closing, PeriodConflict, Periods
 from gpuwatch.core.clock import DAY_US, Window, rfc3339
 from gpuwatch.core.errors import LedgerDoesNotClose, StoreBusy
 from gpuwatch.ledger import hours as ledger_hours
-from gpuwatch.ledger.totals import CAUSE
+from gpuwatch.ledger.dimensions import CAUSE
 from gpuwatch.policy.inferred import INFER
 from gpuwatch.policy.repository import ownership_default
 from gpuwatch.state import State

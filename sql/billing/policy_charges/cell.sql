@@ -12,6 +12,7 @@ with counted as (
         case when $by_namespace then r.namespace end as namespace,
         case when $by_account then r.account end as account,
         case when $by_job then r.job_id end as job,
+        w.words,
         coalesce(f.factor * $factor_parts // 10000, $factor_parts) as factor,
         sum((s.hoarded_us + s.gap_us)::hugeint * (s.share_num * ($scale // s.share_den))) as asleep_units,
         sum(
@@ -27,6 +28,7 @@ with counted as (
     from bucket_time s
     join policy_day y on y.day_us = s.step * 86400000000
     left join (select * from run where $by_word) r on r.run_id = s.run_id
+    left join run_word w on w.run_id = s.run_id
     left join run_team t on t.run_id = s.run_id
     left join run_factor f on f.run_id = s.run_id and f.policy = y.policy
     group by all
@@ -41,6 +43,7 @@ select
     k.gpu_model,
     k.mig_profile,
     k.slice,
+    k.devices,
     k.currency,
     k.lacks,
     k.price,

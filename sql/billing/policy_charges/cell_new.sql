@@ -71,6 +71,8 @@ create or replace temp table cell (
     namespace varchar,
     account varchar,
     job varchar,
+    words varchar,
+    devices varchar,
     factor integer,
     place ubigint,
     cluster varchar,

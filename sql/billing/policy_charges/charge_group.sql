@@ -21,6 +21,17 @@ select
     slice,
     case when $by_cluster or lacks then cluster end as cluster,
     case when $by_pool or lacks then pool end as pool,
+    nullif(
+            concat_ws(
+                '|',
+                case when $by_day then strftime(make_timestamp(day_us), '%Y-%m-%d') end,
+                case when $by_week then strftime(make_timestamp(day_us), '%G-W%V') end,
+                case when $by_month then strftime(make_timestamp(day_us), '%Y-%m') end
+            ),
+            ''
+        ) as period,
+    words,
+    devices,
     null::varchar as bucket,
     null::integer as bucket_place,
     owner <> '__platform__' as held,

@@ -26,9 +26,11 @@ owned as (
         case when $by_namespace then r.namespace end as namespace,
         case when $by_account then r.account end as account,
         case when $by_job then r.job_id end as job,
+        w.words,
         sum(a.units * coalesce(f.factor * $factor_parts // 10000, $factor_parts)) as parts
     from placed a
     left join (select * from run where $by_run) r on r.run_id = a.run_id
+    left join run_word w on w.run_id = a.run_id
     left join run_team t on t.run_id = a.run_id
     left join run_factor f on f.run_id = a.run_id and f.policy = a.policy
     group by all
@@ -40,6 +42,7 @@ select
     k.gpu_model,
     k.mig_profile,
     k.slice,
+    k.devices,
     k.currency,
     k.lacks,
     o.parts * (k.price // $factor_parts) as amount
@@ -64,6 +67,7 @@ select
     gpu_model,
     mig_profile,
     slice,
+    devices,
     currency,
     lacks,
     -amount as amount

@@ -24,6 +24,7 @@ drop table if exists free_place;
 drop table if exists held_team;
 drop table if exists cell;
 drop table if exists run_factor;
+drop table if exists run_word;
 drop table if exists kind;
 drop table if exists priced_unit;
 drop table if exists unit;

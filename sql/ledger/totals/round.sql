@@ -3,7 +3,8 @@ create or replace temp table keyed as
 select *
 from charge_group
 order by
-    step, team, user, queue, namespace, account, job, gpu_model, mig_profile, slice, cluster, pool, bucket_place,
+    step, team, user, queue, namespace, account, job, gpu_model, mig_profile, slice, cluster, pool, period, words, devices,
+    bucket_place,
     held desc, lacks, currency, kind, external, cause, shown desc;
 
 -- A row of rounded is a row of keyed in whole GPU microseconds and cents. The largest remainder method (gpuwatch/core/money.py)

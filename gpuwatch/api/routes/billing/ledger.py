@@ -102,7 +102,7 @@ def chargeback(
     cursor: CursorText = None,
 ) -> Response:
     """Rows add up to `total`, which covers all pages. `by` takes any of team, user, queue, namespace, account, job,
-    gpu_model, mig_profile, slice, cluster, pool, cause. Formats other than json return everything as one file. `focus`
+    gpu_model, mig_profile, slice, cluster, pool, cause, day, week, month (UTC), node, gpu, name, label:<key>, cost_center. Formats other than json return everything as one file. `focus`
     ignores `by`: its rows are a day, a device and a job; X-Gpuwatch-Unpriced-Gpu-Seconds is the time left out because
     no rate covers it.
     """

@@ -85,7 +85,12 @@ class Charge(Shape):
     cost_exact: str | None
     currency: str | None
     kind: Literal["allocated", "platform", "shared", "correction"]
-    charge: str = Field(examples=["c1.alsx"], json_schema_extra={"description": "The id of the row."})
+    charge: str | None = Field(
+        examples=["c1.alsx"],
+        json_schema_extra={
+            "description": "The id of the row; null by day, week, month, node, gpu, name, label:<key> or cost_center."
+        },
+    )
     inferred: bool | None = Field(
         default=None,
         json_schema_extra={
