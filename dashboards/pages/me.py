@@ -21,6 +21,8 @@ from gpuwatch.dashboards.waste import morning
 from gpuwatch.dashboards.waste import teams as team_waste
 
 FINDINGS = 5
+ASKED = 100
+"""Findings requested; the search also matches other fields than the user."""
 PEOPLE = 60
 
 
@@ -42,7 +44,7 @@ async def load(api: Api, query: Query) -> Data:
     found, jobs, findings = await asyncio.gather(
         ledger,
         ledger_math.optional(api.jobs(query.window, work.ASKED, user=user, **query.scope)),
-        ledger_math.optional(api.findings(state="open", q=user, **query.scope)),
+        ledger_math.optional(api.findings(limit=ASKED, state="open", q=user, **query.scope)),
     )
     return Data(found, jobs, findings)
 
@@ -92,7 +94,11 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
                 parts.legend(buckets),
             ),
             html.Div(
-                [work.card(data.jobs, query, user, users=False), open_findings(mine, query)], className="two-one mine"
+                [
+                    html.Div(open_findings(mine, query), className="column beside"),
+                    work.card(data.jobs, query, user, users=False),
+                ],
+                className="mine",
             ),
         ]
     )

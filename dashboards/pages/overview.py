@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 
 from dash import html
 from dash.development.base_component import Component
@@ -146,7 +147,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
     return parts.headlines([cost, unseen, *found] if partial else [cost, *found, unseen])
 
 
-def of_all(side: Row, name: str) -> object:
+def of_all(side: Row, name: str) -> Decimal | None:
     """The share of a measure; what was not measured has one even where the others have none."""
     if name != "not_measured":
         return measures.share(side, name)

@@ -92,12 +92,19 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             top,
             headlines(data, query),
             html.Div(
-                [do_first.card(data.answer.get("actions") or [], query), work.card(data.jobs, query, team, users=True)],
-                className="halves even",
-            ),
-            html.Div(
-                [waste_trend.card(data.answer, query, scheme), html.Div([*cards, drill(query)], className="column")],
-                className="halves even below-halves",
+                [
+                    html.Div(
+                        [
+                            do_first.card(data.answer.get("actions") or [], query, "What to change first"),
+                            waste_trend.card(data.answer, query, scheme),
+                            *cards,
+                            drill(query),
+                        ],
+                        className="column beside",
+                    ),
+                    work.card(data.jobs, query, team, users=True),
+                ],
+                className="mine",
             ),
         ]
     )
@@ -125,7 +132,7 @@ def headlines(data: Data, query: Query) -> Component:
             else parts.gpu_time(lost.get("gpu_seconds")),
             None if ratio is None else formats.change(ratio + 1, 1),
             None if ratio is None else ratio <= 0,
-            note="no earlier data",
+            note="nothing to compare with",
         ),
     ]
     for name in ("working", "not_measured"):

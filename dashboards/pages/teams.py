@@ -104,7 +104,10 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     return html.Div(
         [
             parts.heading(
-                "Charges", [note, *policy_words(data)], charge_tools.exports(query, ",".join(dimensions(query)))
+                "Charges",
+                [note, *policy_words(data)],
+                own_page(query),
+                charge_tools.exports(query, ",".join(dimensions(query))),
             ),
             crumbs(query),
             bill(data, rows, query) if rows else None,
@@ -149,6 +152,14 @@ def crumbs(query: Query) -> Component | None:
         return None
     items = [html.Li(parts.link(formats.clip(word, 40), href)) for word, href in steps]
     return html.Nav(html.Ol(items), className="crumbs", **parts.aria("Breadcrumbs"))
+
+
+def own_page(query: Query) -> Component | None:
+    """The page of the chosen team."""
+    team = query.get("team")
+    if not team or team.startswith("__"):
+        return None
+    return parts.link("Team page", query.link(f"/team/{team}", team=None), "button small")
 
 
 def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
@@ -206,9 +217,9 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     wasted = charge_waste.of(data.mixes, fixed(query), view)
     priced = all(part.cost is not None for part in sums.values() if part.seconds)
     known = bool(query.get("vs")) or ledger_math.comparable(ledger_math.total(before), ledger_math.total(sums))
-    ordered = sorted(sums.items(), key=lambda entry: charge_waste.place(*entry, wasted, query.get("sort", "cost")))[
-        :MAX_ROWS
-    ]
+    ordered = sorted(
+        sums.items(), key=lambda entry: charge_waste.place(entry[0], entry[1], wasted, query.get("sort", "cost"))
+    )[:MAX_ROWS]
     kinds, opened = charge_cells.shown_kinds(rows), charge_cells.charges_of(rows, view)
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
     whole = {name: (part.cost or Decimal(0)) if priced else part.seconds for name, part in ordered}
@@ -263,7 +274,7 @@ def columns_of(view: str, kinds: Sequence[str], wasted: bool, currency: str, que
             parts.Column(
                 f"Avoidable{unit}", "r", "avoidable", "Idle while held, busy without work, waiting, or stranded"
             ),
-            parts.Column("%", "r", "avoidable_share", "Avoidable part of the GPU time held"),
+            parts.Column("%", "r", "avoidable_share", "Avoidable part of the cost of what was held"),
         ]
     columns.append(parts.Column("Change", "r narrow-hide", hint=f"Cost against {against}"))
     return [*columns, parts.Column("Where it went", "where narrow-hide")] if wasted else columns

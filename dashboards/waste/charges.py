@@ -24,7 +24,7 @@ class Waste:
 
     cost: Decimal | None = None
     ratio: Decimal | None = None
-    """Of the GPU time of the row."""
+    """Of the cost of what the row held; of its GPU time without prices."""
     seconds: Decimal | None = None
     buckets: Mapping[str, Sum] = field(default_factory=dict)
 
@@ -49,7 +49,9 @@ def of(ledger: Row | None, fixed: Mapping[str, str], view: str) -> dict[str, Was
             ratio = formats.number(lost.get("ratio"))
             known = formats.number(lost.get("gpu_seconds")) if ratio is not None else None
             cost = formats.number(lost.get("cost")) if ratio is not None else None
-            found[name] = Waste(cost, ratio, known, found.get(name, NOTHING).buckets)
+            held = found.get(name, NOTHING).buckets
+            paid = ledger_math.total(held).cost
+            found[name] = Waste(cost, ratio if cost is None or not paid else cost / paid, known, held)
     return found
 
 

@@ -65,13 +65,13 @@ LOSSES = {
 """Of a bucket: what is wrong, what to do, the page to do it on, and the label of the link."""
 
 
-def card(actions: Sequence[Row], query: Query) -> Component:
+def card(actions: Sequence[Row], query: Query, title: str = "Do first") -> Component:
     """The first actions, the largest loss always among them."""
     more = parts.link("All findings", query.link("/findings"), "more")
     if not actions:
-        return parts.card("Do first", states.advice("No open findings, and nothing was avoidable."), note=more)
+        return parts.card(title, states.advice("No open findings, and nothing was avoidable."), note=more)
     lines = [html.Li(line(action, query)) for action in chosen(actions)]
-    return parts.card("Do first", html.Ol(lines, className="do-first"), note=more)
+    return parts.card(title, html.Ol(lines, className="do-first"), note=more)
 
 
 def chosen(actions: Sequence[Row]) -> list[Row]:
@@ -136,7 +136,7 @@ def loss_words(loss: Row, action: Row, query: Query) -> str:
     return f"{lead}: {size} {query.window_words}"
 
 
-def money(action: Row) -> Component:
+def money(action: Row) -> Component | None:
     """Money a day, or GPU-hours a day without a price; what could be saved is not shown as a loss."""
     cost, currency = formats.number(action.get("cost_a_day")), str(action.get("currency") or "")
     hours, risk = formats.number(action.get("gpu_hours_a_day")), formats.number(action.get("at_risk_gpu_hours_a_day"))
@@ -152,13 +152,15 @@ def money(action: Row) -> Component:
     if risk:
         count = int(risk / 24)
         return html.Span(f"{count:,} GPU{'' if count == 1 else 's'} at risk")
-    return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
+    return None
 
 
 def asked(action: Row, query: Query) -> list[Component]:
     """Whom to ask: the owners with the largest part."""
     owners: Row = action.get("owners") or {}
     items: list[Row] = owners.get("items") or []
+    if query.get("team") and not any(item.get("user") for item in items):
+        return []  # the page is of that team
     if not items:
         return []
     names: list[Any] = []

@@ -14,7 +14,6 @@ from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.shell.query import Query, job_link
 from gpuwatch.dashboards.shell.theme import BUCKET, MEASURES
-from gpuwatch.dashboards.waste.do_first import LOSSES
 
 ASKED = 100
 """Jobs requested, the most expensive ones."""
@@ -22,6 +21,14 @@ SHOWN = 15
 MEASURED_MIN = Decimal("0.5")
 WORTH = Decimal("0.05")
 """A job is asked to change something if at least this part of its time was avoidable."""
+ADVICE = {
+    "hoarded": "end it when its work is done, or release the GPUs while it waits.",
+    "gap": "load data in parallel, and save checkpoints in the background.",
+    "communication": "use fewer nodes or one leaf switch, or overlap communication with work.",
+    "stalled": "use larger batches or fused kernels, or a MIG slice of the right size.",
+}
+"""What to change about a job, by its largest avoidable bucket."""
+EFFECTIVE = "Share of the measured time close to peak compute or memory bandwidth"
 HELD = tuple(name for name in MEASURES["avoidable"] if BUCKET[name].allocated)
 
 
@@ -71,7 +78,7 @@ def ranked(jobs: Sequence[Row]) -> list[Work]:
 
 
 def card(answer: Row | None, query: Query, whose: str, users: bool) -> Component:
-    """A table of the jobs with the most avoidable cost, each with what to change. `users`: with a column of users."""
+    """A table of the jobs with the most avoidable cost, each with what to change. `users`: with users, and without the effective share."""
     more = parts.link("All jobs", query.link("/jobs", **listed(query)), "more")
     if answer is None:
         return parts.card("Jobs", html.P("Jobs could not be loaded. Retrying.", className="soft"), note=more)
@@ -90,9 +97,7 @@ def card(answer: Row | None, query: Query, whose: str, users: bool) -> Component
         parts.Column(f"Cost{unit}", "r narrow-hide"),
         parts.Column(f"Avoidable{unit}" if currency else "Avoidable (GPU-h)", "r"),
         parts.Column("%", "r", hint="Avoidable part of the GPU time held"),
-        parts.Column(
-            "Effective %", "r narrow-hide", hint="Share of the measured time close to peak compute or bandwidth"
-        ),
+        *([] if users else [parts.Column("Effective %", "r narrow-hide", hint=EFFECTIVE)]),
     ]
     rows = [line(work, currency, places, query, users) for work in shown]
     of_many = f"{len(items)}{'+' if answer.get('next') else ''} jobs"
@@ -112,7 +117,6 @@ def line(work: Work, currency: str, places: int, query: Query, users: bool) -> l
     job = work.job
     ident = str(job.get("id"))
     name = str(job.get("name") or ident)
-    advice = change(work, query)
     title = parts.link(
         formats.clip(name, 44), job_link(query, job.get("cluster"), ident), "title two-lines", f"{name} ({ident})"
     )
@@ -124,24 +128,27 @@ def line(work: Work, currency: str, places: int, query: Query, users: bool) -> l
         parts.link(formats.clip(person, 28), query.link("/me", user=person, team=None)) if person else formats.MISSING
     ]
     return [
-        html.Div([title, advice]),
+        html.Div([html.Div([title, marked(work)], className="jobname"), change(work)]),
         *(mine if users else []),
         parts.hours(job.get("gpu_seconds")),
         columns.amount(job.get("cost"), places, currency),
         lost,
         columns.share(work.lost),
-        columns.share(ledger_math.effective(job)),
+        *([] if users else [columns.share(ledger_math.effective(job))]),
     ]
 
 
-def change(work: Work, query: Query) -> Component | None:
-    """What to change about a job: its largest avoidable bucket, and its findings."""
-    found = work.job.get("findings") or []
-    if work.worst is None or work.lost is None or (work.lost < WORTH and not found):
+def change(work: Work) -> Component | None:
+    """What to change about a job: how to avoid its largest avoidable bucket."""
+    if work.worst is None or work.lost is None or work.lost < WORTH:
         return None
-    words = [html.Span(BUCKET[work.worst].word, className="strong"), f": {LOSSES[work.worst][1]}"]
-    mark: list[Any] = []
-    if found:
-        many = f"{len(found)} finding{'s' if len(found) > 1 else ''}"
-        mark = [" ", parts.link(many, job_link(query, work.job.get("cluster"), str(work.job.get("id"))), "more")]
-    return html.Div([html.Div(words, className="two-lines small soft"), *mark], className="advise")
+    return html.Div(
+        [html.Span(BUCKET[work.worst].word, className="strong"), f": {ADVICE[work.worst]}"],
+        className="two-lines small soft",
+    )
+
+
+def marked(work: Work) -> Component | None:
+    """How many findings a job has."""
+    found = len(work.job.get("findings") or [])
+    return parts.tag(f"{found} finding{'s' if found > 1 else ''}", "warn") if found else None

@@ -150,7 +150,7 @@ def _owners(answer: Row, found: Waste, query: Query) -> list[Any]:
         part = formats.percent(sum((sizes[name] for name in named), Decimal(0)) / found.lost)
         linked = [parts.link(formats.clip(name, 30), team_home(query, name)) for name in named]
         between = [" and ", linked[1]] if len(linked) > 1 else []
-        verb = " are " if between else " is "
+        verb = " " if words else " are " if between else " is "
         words += [", " if words else "", linked[0], *between, f"{verb}{part}", "" if words else " of it"]
     return words
 

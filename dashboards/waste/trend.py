@@ -55,7 +55,8 @@ def card(answer: Row, query: Query, scheme: Scheme) -> Component:
     unit, length = ("hour", 3600) if steps.get("step") == "1h" else ("day", 86400)
     if not now.starts or found is None or not any(now.whole):
         return parts.card("Avoidable over time", states.advice("Nothing avoidable was recorded in this window."))
-    past = series(answer.get("steps_before"), currency)
+    comparable = morning.change(answer) is not None
+    past = series(answer.get("steps_before") if comparable else None, currency)
     window = ledger_math.window_of(answer)
     step = timedelta(seconds=length)
     cut = ledger_math.cut_by(window, now.starts, step)

@@ -53,27 +53,25 @@ def overview(
     covered = cut(window, known)
     shift_us = _shift_us(window, month)
     past = None if covered is None else earlier(window, covered, known, shift_us)
-    now = billing.ledger(store, state, window, ("bucket",), **where)
     by_team = billing.ledger(store, state, window, ("team", "bucket"), **where)
-    before = None if past is None else billing.ledger(store, state, past, ("team", "bucket"), **where)
     span = window.end_us - window.start_us
     step_us = HOUR_US if span <= HOURLY_US_MAX else DAY_US
     stepped = billing.ledger(store, state, window, ("bucket",), **where, step_us=step_us)
-    stepped_before = None if past is None else billing.ledger(store, state, past, ("bucket",), **where, step_us=step_us)
+    before = None if past is None else billing.ledger(store, state, past, ("bucket",), **where, step_us=step_us)
     found = _findings(store, scope, actions)
     elapsed_us = 0 if covered is None else covered.end_us - covered.start_us
-    priced = Fraction(now.capacity_gpu_seconds - now.unpriced_gpu_seconds) / 3600
-    mean = Fraction(now.cost) / priced if now.cost and priced else None
+    priced = Fraction(by_team.capacity_gpu_seconds - by_team.unpriced_gpu_seconds) / 3600
+    mean = Fraction(by_team.cost) / priced if by_team.cost and priced else None
     return {
-        "now": _side(now, covered),
+        "now": _side(by_team, covered),
         "before": None if before is None or past is None else _side(before, past),
         "steps": _steps(stepped, step_us),
-        "steps_before": None if stepped_before is None else _steps(stepped_before, step_us),
+        "steps_before": None if before is None else _steps(before, step_us),
         "shift_seconds": shift_us // SECOND_US,
-        "teams": _teams(by_team, before),
+        "teams": _teams(by_team),
         "teams_total": len(by_team.groups),
-        "actions": first_actions(found, largest_loss(now, by_team, elapsed_us), now_us, now.currency, mean),
-        "currency": now.currency,
+        "actions": first_actions(found, largest_loss(by_team, elapsed_us), now_us, by_team.currency, mean),
+        "currency": by_team.currency,
         "window": window_dict(window),
     }
 
@@ -107,16 +105,16 @@ def earlier(window: Window, covered: Window, known: Window | None, shift_us: int
     return past if enough else None
 
 
-def largest_loss(now: Ledger, by_team: Ledger, elapsed_us: int) -> Loss | None:
+def largest_loss(by_team: Ledger, elapsed_us: int) -> Loss | None:
     """The bucket that wasted most, or that was not measured where that is most of the held time; None without any."""
-    if not now.measures.shares_known:
-        wasted = [(row, Fraction(row.gpu_seconds)) for row in now.items if row.bucket == NOT_MEASURED]
+    if not by_team.measures.shares_known:
+        wasted = [(row, Fraction(row.gpu_seconds)) for row in by_team.items if row.bucket == NOT_MEASURED]
     else:
-        wasted = [(row, Fraction(row.avoidable_gpu_seconds)) for row in now.items]
+        wasted = [(row, Fraction(row.avoidable_gpu_seconds)) for row in by_team.items]
     amounts: dict[str, Rate] = {}
     for row, seconds in wasted:
         if seconds:
-            amounts[row.bucket] = amounts.get(row.bucket, Rate()) + _part(row, seconds, now.currency)
+            amounts[row.bucket] = amounts.get(row.bucket, Rate()) + _part(row, seconds, by_team.currency)
     if not amounts:
         return None
     bucket = max(amounts, key=lambda name: (amounts[name].cost or 0, amounts[name].hours, name))
@@ -125,7 +123,7 @@ def largest_loss(now: Ledger, by_team: Ledger, elapsed_us: int) -> Loss | None:
     for row in by_team.items:
         seconds = Fraction(row.gpu_seconds if bucket == NOT_MEASURED else row.avoidable_gpu_seconds)
         if row.bucket == bucket and seconds:
-            part = _part(row, seconds, now.currency)
+            part = _part(row, seconds, by_team.currency)
             daily = Rate(None if part.cost is None else part.cost / days, part.hours / days)
             team = str(row.group["team"] or PLATFORM)
             held[team] = held.get(team, Rate()) + daily
@@ -201,9 +199,8 @@ def _steps(answer: Ledger, step_us: int) -> dict[str, Any]:
     return {"step": "1h" if step_us == HOUR_US else "1d", "items": list(ledger_listing(answer).items)}
 
 
-def _teams(by_team: Ledger, before: Ledger | None) -> list[dict[str, Any]]:
+def _teams(by_team: Ledger) -> list[dict[str, Any]]:
     """The measures and buckets of each team, those with the most avoidable time first."""
-    past = {one.group["team"]: one.measures for one in (before.groups if before else ())}
     rows: dict[str | None, list[BucketRow]] = {}
     for row in by_team.items:
         rows.setdefault(row.group["team"], []).append(row)
@@ -224,7 +221,6 @@ def _teams(by_team: Ledger, before: Ledger | None) -> list[dict[str, Any]]:
                     }
                     for row in mine
                 ],
-                "before": _past(past.get(team), before),
             }
         )
     return found
@@ -236,10 +232,3 @@ def _total(rows: Sequence[BucketRow], currency: str | None) -> dict[str, str | N
         "gpu_seconds": f"{sum((row.gpu_seconds for row in rows), Decimal(0)):f}",
         "cost": f"{sum(costs, Decimal(0)):f}" if costs else None,
     }
-
-
-def _past(measures: Any, before: Ledger | None) -> dict[str, Any] | None:
-    if measures is None or before is None:
-        return None
-    whole = measures_dict(measures, before.currency)
-    return {"avoidable": whole["avoidable"], "measured_ratio": whole["measured_ratio"]}

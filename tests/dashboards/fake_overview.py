@@ -39,7 +39,6 @@ def team(name: str, items: list[Json], measured: Json) -> Json:
         "cost": str(sum((Decimal(one["cost"]) for one in items), Decimal(0))),
         **{key: value for key, value in measured.items() if key != "groups"},
         "buckets": [{key: one[key] for key in ("bucket", "gpu_seconds", "cost")} for one in items],
-        "before": None,
     }
 
 

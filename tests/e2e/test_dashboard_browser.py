@@ -32,6 +32,8 @@ WINDOW = "window=30d"
 PAGES = ("/ui/", "/ui/teams", "/ui/mig", "/ui/findings", "/ui/jobs", "/ui/quality")
 MONEY = ("/ui/budgets", "/ui/periods", "/ui/reports", "/ui/decisions")
 OPENED = (
+    "/ui/team/nlp",
+    "/ui/me?user=alice",
     "/ui/charges/held",
     "/ui/charges/held?policy=share-idle",
     "/ui/charges/dealt",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from gpuwatch.api.schema.billing.ledger import Funnel, KnownAmount, LedgerRow, Measure, Measures
+from gpuwatch.api.schema.billing.ledger import Funnel, KnownAmount, LedgerRow, Measures
 from gpuwatch.api.schema.common import Bucket, Money, Quantity, Ratio, Severity, Shape, Span, Time
 from gpuwatch.api.schema.findings.findings import Subject
 
@@ -38,19 +38,13 @@ class TeamBucket(Shape):
     cost: Money | None
 
 
-class PastMeasures(Shape):
-    avoidable: Measure
-    measured_ratio: Ratio | None
-
-
 class TeamMeasures(Measures):
-    """What a team held, or the platform had free. `before` is None without an earlier window to compare with."""
+    """What a team held, or the platform had free."""
 
     team: str
     gpu_seconds: Quantity
     cost: Money | None
     buckets: list[TeamBucket]
-    before: PastMeasures | None
 
 
 class LargestLoss(KnownAmount):
