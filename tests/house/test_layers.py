@@ -9,7 +9,20 @@ import pytest
 from tests.house.source_tree import ROOT, SOURCES, below, imported, importers_of, imports_of, outside, roots
 
 ROOMS = (
-    ("core", "hardware", "settings", "store", "output", "state", "rules", "rates", "policy", "imports", "topology")
+    (
+        "core",
+        "client",
+        "hardware",
+        "settings",
+        "store",
+        "output",
+        "state",
+        "rules",
+        "rates",
+        "policy",
+        "imports",
+        "topology",
+    )
     + ("capacity", "ledger", "billing", "advisor", "detectors", "findings", "jobs", "analysis", "audit", "quality")
     + ("report", "scan", "alerts", "reclaim", "service", "simulate", "api", "commands", "cli")
 )
