@@ -31,6 +31,8 @@ LONGEST = (
     "real/test_backfill.py",
 )
 """Files of half a minute and more, longest first."""
+GARBAGE_THRESHOLDS = 20_000, 20, 20
+"""Objects after which Python looks for garbage among the youngest; how often for one look among the older ones."""
 MIGRATING = ("tests/store/", "tests/state/")
 """The tests that look at how a store and a state on disk are made."""
 FOREIGN = ("GPUWATCH_", "KUBE", "PROMETHEUS_", "RAY_", "SLURM", "SACCT_", "SINFO_", "SQUEUE_", "XDG_")
@@ -55,6 +57,23 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="gpuwatch-home-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
     os.environ["HOME"] = folder.name
+
+
+def pytest_sessionstart() -> None:
+    """Objects of the collection live as long as the worker: looking for garbage among them is a tenth of the computing."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here garbage is looked for again, among new objects, and less often: the machine has the memory."""
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """What the interpreter clears at its end it has to find."""
+    gc.unfreeze()
 
 
 def pytest_collection(session: pytest.Session) -> None:
