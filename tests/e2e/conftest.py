@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--process-per-site"]
+"""No GPU is imitated, and tabs of one context share a process with the scripts that it has compiled."""
+
 
 # Not of the session: as long as it runs, no other test of the worker can start an event loop.
 @pytest.fixture(scope="module")
@@ -19,6 +22,6 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("chromium is not installed: no browser to try pages in")
     with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        running = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield running
         running.close()

@@ -138,23 +138,32 @@ def contexts(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
 
 
 @pytest.fixture(scope="module")
-def shared(contexts: Callable[..., BrowserContext]) -> Callable[[bool, str], BrowserContext]:
-    """The context of all tabs of a screen and a colour scheme that leave nothing behind in the browser."""
-    return functools.cache(
-        lambda phone, scheme: contexts(viewport=PHONE if phone else WIDE, color_scheme=scheme),
-    )
+def shared(contexts: Callable[..., BrowserContext]) -> Callable[[bool, str, str], BrowserContext]:
+    """The context of all tabs of a screen and a color scheme that leave nothing behind in the browser.
+
+    One more tab stays open in each: it keeps the process that draws the pages, and with it their compiled scripts.
+    """
+
+    @functools.cache
+    def of(phone: bool, scheme: str, base: str) -> BrowserContext:
+        context = contexts(viewport=PHONE if phone else WIDE, color_scheme=scheme)
+        context.new_page().goto(f"{base}/ui/login")
+        return context
+
+    return of
 
 
 @pytest.fixture
-def tab(contexts: Callable[..., BrowserContext], shared: Callable[[bool, str], BrowserContext]) -> Iterator[Open]:
+def tab(contexts: Callable[..., BrowserContext], shared: Callable[[bool, str, str], BrowserContext]) -> Iterator[Open]:
     """Makes tabs; console errors, failed answers and requests that leave this machine are problems."""
     pages: list[Page] = []
 
     def make(base: str, viewport: dict[str, int] = WIDE, color_scheme: str = "light", alone: bool = False) -> Tab:
         """A tab; `alone` has a context of its own, for a test that changes cookies, storage or the clock."""
-        context = (
-            contexts(viewport=viewport, color_scheme=color_scheme) if alone else shared(viewport is PHONE, color_scheme)
-        )
+        if alone:
+            context = contexts(viewport=viewport, color_scheme=color_scheme)
+        else:
+            context = shared(viewport is PHONE, color_scheme, base)
         page = context.new_page()
         pages.append(page)
         made = Tab(page, base)
