@@ -66,13 +66,14 @@ def pytest_sessionstart() -> None:
 
 def pytest_collection_finish() -> None:
     """From here garbage is looked for again, among new objects, and less often: the machine has the memory."""
+    gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
 
 
 def pytest_unconfigure() -> None:
-    """What the interpreter clears at its end it has to find."""
+    """At the end everything can be freed, which DuckDB's binding checks."""
     gc.unfreeze()
 
 
@@ -109,17 +110,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder in MARKED_FOLDERS:
             item.add_marker(folder)
     items.sort(key=rank)
-
-
-def pytest_collection_finish() -> None:
-    """What collecting made lives until the end: the garbage collector need not search it again and again."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """At the end everything can be freed, which DuckDB's binding checks."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
