@@ -224,7 +224,7 @@ def test_one_event_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> N
     expected = [(one.key, one.started, one.wasted_s, one.evidence) for one in said(at_once, RULE)]
     assert 2 == len(expected)
     assert expected == [
-        (one.key, one.started, one.wasted_s, one.evidence) for one in hour_by_hour(played("hours"), 6, RULE)
+        (one.key, one.started, one.wasted_s, one.evidence) for one in hour_by_hour(played("hours"), 6, RULE, step=2)
     ]
 
 

@@ -371,22 +371,14 @@ def test_late_samples_keep_the_key(world: World) -> None:
     assert us(140) == after.opened_us
 
 
-def test_late_work_withdraws_the_accusation(world: World) -> None:
-    """A second exporter's late samples show that the GPU worked: the finding says why it went."""
+def test_late_work_withdraws_the_finding_and_what_it_claimed(world: World) -> None:
+    """A second exporter's late samples show that the GPU worked: the finding says why it went, and claims nothing of the ledger."""
     world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
     world.gpu("G0", (20, WORK), start=20).analyze(now=90, detectors=[RULE])
     (finding,) = world.findings(RULE)
 
-    assert ("resolved", "records changed") == (finding.state, finding.reason)
+    assert ("resolved", "records changed", 0) == (finding.state, finding.reason, finding.wasted_s)
     assert 0 == world.booked_s("hoarded")
-
-
-def test_what_was_withdrawn_claims_nothing(world: World) -> None:
-    """No dollar may be claimed that the ledger does not hold."""
-    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
-    world.gpu("G0", (20, WORK), start=20).analyze(now=90, detectors=[RULE])
-
-    assert [0] == [f.wasted_s for f in world.findings(RULE)]
 
 
 def test_another_threshold_resolves_the_finding_as_changed_by_the_rule(world: World) -> None:
@@ -398,18 +390,14 @@ def test_another_threshold_resolves_the_finding_as_changed_by_the_rule(world: Wo
     assert [("resolved", "rule_changed")] == [(f.state, f.reason) for f in world.findings(RULE)]
 
 
-def test_a_later_word_of_the_scheduler_does_not_end_the_idleness(world: World) -> None:
-    """Samples come a few minutes after Slurm's records: nobody saw the GPU work meanwhile."""
-    world.gpu("G0", (20, WORK), (80, IDLE)).job("7", ["G0"], 0, None, heard=107).analyze(now=107, detectors=[RULE])
+def test_idleness_ends_with_its_job_and_not_with_a_later_word_of_the_scheduler(world: World) -> None:
+    """Samples come a few minutes after Slurm's records: nobody saw the GPU of the job that runs work meanwhile."""
+    world.gpu("G0", (20, WORK), (80, IDLE)).job("runs", ["G0"], 0, None, heard=107)
+    world.gpu("G1", (20, WORK), (80, IDLE)).job("ended", ["G1"], 0, 90)
+    world.analyze(now=107, detectors=[RULE])
 
-    assert ["open"] == [f.state for f in world.findings(RULE)]
-
-
-def test_a_job_that_ended_idle_is_resolved(world: World) -> None:
-    """The idleness ended with the job."""
-    world.gpu("G0", (20, WORK), (80, IDLE)).job("7", ["G0"], 0, 90).analyze(now=100, detectors=[RULE])
-
-    assert [("resolved", 90)] == [(f.state, f.ended) for f in world.findings(RULE)]
+    assert [("open", None)] == [(f.state, f.ended) for f in world.findings(RULE, "runs")]
+    assert [("resolved", 90)] == [(f.state, f.ended) for f in world.findings(RULE, "ended")]
 
 
 # Words ---------------------------------------------------------------------------------------------------------------

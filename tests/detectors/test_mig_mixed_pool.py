@@ -11,11 +11,20 @@ import pytest
 
 from gpuwatch.core.model import PENDING, Records
 from gpuwatch.detectors.mig_mixed_pool import MIG_MIXED_POOL
-from tests.worlds.detectors import IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
-from tests.worlds.subjects import granted_s, hour_by_hour, offer, said
+from tests.worlds.detectors import (
+    H100,
+    IDLE,
+    PAGE_HEADINGS,
+    WORK,
+    World,
+    page_headings,
+    page_rows,
+    printed_thresholds,
+    us,
+)
+from tests.worlds.subjects import Said, granted_s, hour_by_hour, offer, said
 
 RULE = "mig-mixed-pool"
-Scene = Callable[[World, str], object]
 
 
 def waits(
@@ -47,13 +56,15 @@ def pool(
     slices_held: bool = True,
     length: float = 180,
     scheduler: str = "kubernetes",
+    model: str = H100,
 ) -> World:
     """A pool of a node with one whole GPU and one with a GPU that is cut in two."""
     offer(world, f"{name}-whole", name, {"": 1}, strategy, scheduler=scheduler)
     offer(world, f"{name}-mig", name, {"3g.40gb": 2}, strategy, scheduler=scheduler)
-    world.gpu(f"{name}-w", (length, WORK if whole_held else IDLE), node=f"{name}-whole")
+    world.gpu(f"{name}-w", (length, WORK if whole_held else IDLE), node=f"{name}-whole", model=model)
     for gi in (1, 2):
-        world.gpu(f"{name}-m", (length, WORK if slices_held else IDLE), gi=gi, profile="3g.40gb", node=f"{name}-mig")
+        level = WORK if slices_held else IDLE
+        world.gpu(f"{name}-m", (length, level), gi=gi, profile="3g.40gb", node=f"{name}-mig", model=model)
     if whole_held:
         world.job(f"{name}-job", [f"{name}-w"], 0, None, heard=length, node=f"{name}-whole")
     if slices_held:
@@ -80,91 +91,115 @@ def cut_anew(world: World, name: str) -> World:
     return world.gpu(f"{name}-b", (30, WORK), gi=1, profile="7g.80gb", node=f"{name}-n", start=61)
 
 
-MUST_NOT_FIRE: dict[str, Scene] = {
-    "a pool of each kind": one_kind_each,
-    "strategy mixed: slices have names of their own": lambda w, n: pool(w, n, strategy="mixed"),
-    "strategy mixed and a request that waits for quota": lambda w, n: waits(
-        pool(w, n, strategy="mixed", slices_held=False), f"{n}-q", 0, 180, 1, "WaitingForQuota", None
+class Case:
+    """A case in the cluster of all of them: a pool of its name, GPUs of a model of its own, and requests for that model."""
+
+    def __init__(self, world: World, number: int, name: str) -> None:
+        self.world, self.name = world, name
+        self.model, self.gpu_type = f"{H100} board{number:02}", f"board{number:02}"
+
+    def pool(self, strategy: str | None = "mixed", scheduler: str = "kubernetes", **held: bool) -> Case:
+        pool(self.world, self.name, strategy=strategy, scheduler=scheduler, model=self.model, **held)
+        return self
+
+    def waits(self, start: float, end: float, reason: str, profile: str | None = None, **more: object) -> Case:
+        """A request for one GPU, or slice of a profile, that waits."""
+        words = {"gpu_type": self.gpu_type} | more
+        waits(self.world, f"{self.name} waits", start, end, 1, reason, profile, **words)
+        return self
+
+    def spare(self, pool: str | None = None) -> Case:
+        """A whole GPU that is free elsewhere."""
+        if pool is not None:
+            offer(self.world, f"{self.name}-other", pool, {"": 1}, None, scheduler="slurm")
+        self.world.gpu(f"{self.name}-spare", (180, IDLE), node=f"{self.name}-other", model=self.model)
+        return self
+
+    def partitions(self, queue: str) -> Case:
+        """A Slurm request for a whole GPU, of which one is free in another partition."""
+        self.pool(None, "slurm", slices_held=False).spare("elsewhere")
+        return self.waits(30, 150, "Resources", scheduler="slurm", queue=queue)
+
+
+SILENT: dict[str, Callable[[Case], object]] = {
+    "a pool of each kind": lambda c: one_kind_each(c.world, c.name),
+    "strategy mixed: slices have names of their own": lambda c: c.pool(),
+    "strategy mixed and a request that waits for quota": lambda c: c.pool(slices_held=False).waits(
+        0, 180, "WaitingForQuota"
     ),
-    "strategy mixed and a wait of five minutes": lambda w, n: waits(
-        pool(w, n, strategy="mixed", slices_held=False), f"{n}-q", 60, 65, 1, "Unschedulable", None
+    "strategy mixed and a wait of five minutes": lambda c: c.pool(slices_held=False).waits(60, 65, "Unschedulable"),
+    "Slurm partitions with gres types": lambda c: c.pool(None, "slurm"),
+    "a request that finds its kind elsewhere": lambda c: (
+        c.pool(slices_held=False).spare().waits(30, 150, "Unschedulable")
     ),
-    "Slurm partitions with gres types": lambda w, n: pool(w, n, strategy=None, scheduler="slurm"),
-    "half an hour while a GPU is cut anew": cut_anew,
+    "a request for a profile of which a slice is free": lambda c: c.pool(whole_held=False, slices_held=False).waits(
+        30, 150, "Unschedulable", "3g.40gb"
+    ),
+    "a Slurm request for another partition": lambda c: c.partitions("elsewhere"),
+    "a Slurm request for this and another partition": lambda c: c.partitions(f"{c.name},elsewhere"),
+}
+REPORTED: dict[str, Callable[[Case], object]] = {
+    "both kinds": lambda c: c.pool("single"),
+    "whole": lambda c: c.pool(slices_held=False).waits(30, 150, "Unschedulable"),
+    "another profile": lambda c: c.pool(whole_held=False, slices_held=False).waits(30, 150, "Unschedulable", "1g.10gb"),
+    "only other profiles": lambda c: c.pool(slices_held=False).waits(30, 150, "Unschedulable", "1g.10gb"),
+    "partition": lambda c: c.partitions(c.name),
 }
 
 
-@pytest.mark.parametrize("case", MUST_NOT_FIRE)
-def test_says_nothing_of(tmp_path: Path, case: str) -> None:
-    world = World(tmp_path)
-    MUST_NOT_FIRE[case](world, "p")
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+    """What the rule reports of all cases, which are one cluster, by pool."""
+    world = World(tmp_path_factory.mktemp("cases"))
+    for number, (name, plant) in enumerate((SILENT | REPORTED).items()):
+        plant(Case(world, number, name))
+    assert [] == world.analyze(180, detectors=[RULE]).failed_rules
+    listed = said(world, RULE)
+    assert len(listed) == len({one.subject for one in listed})
+    assert sum(granted_s(world, RULE).values()) == sum(one.wasted_s for one in listed)
+    return {one.subject: one for one in listed}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_says_nothing_of(findings: dict[str, Said], case: str) -> None:
+    assert [] == [subject for subject in findings if subject.startswith(case)]
+
+
+def test_says_nothing_of_half_an_hour_while_a_gpu_is_repartitioned(tmp_path: Path) -> None:
+    """In a world of its own: a GPU of unknown model that the node offers might suit the requests of other cases."""
+    world = cut_anew(World(tmp_path), "p")
     world.analyze(180, detectors=[RULE])
 
     assert [] == said(world, RULE)
 
 
-def test_a_pool_of_both_kinds_where_a_request_cannot_say_which_it_means(tmp_path: Path) -> None:
-    world = pool(World(tmp_path), "p")
-    world.analyze(180, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_nothing_else_is_reported(findings: dict[str, Said]) -> None:
+    """A free slice of another profile is not what a request waits for, and a Slurm request waits for its partition."""
+    assert set(REPORTED) == set(findings)
 
-    assert ("pool", "p", "low", "open", 0) == (one.kind, one.subject, one.severity, one.state, one.wasted_s)
+
+def test_a_pool_of_both_kinds_where_a_request_cannot_say_which_it_means(findings: dict[str, Said]) -> None:
+    one = findings["both kinds"]
+
+    assert ("pool", "low", "open", 0) == (one.kind, one.severity, one.state, one.wasted_s)
     assert (1, 1, 0) == tuple(one.evidence[name] for name in ("mig_gpus", "whole_gpus", "starved_requests"))
     assert "strategy single" in MIG_MIXED_POOL.summary(one.evidence)
 
 
-def test_a_request_that_waits_for_whole_gpus_while_slices_are_free_is_high(tmp_path: Path) -> None:
-    world = pool(World(tmp_path), "p", strategy="mixed", slices_held=False)
-    waits(world, "q", 30, 150, 1, "Unschedulable", None).analyze(180, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_a_request_that_waits_for_whole_gpus_while_slices_are_free_is_high(findings: dict[str, Said]) -> None:
+    one = findings["whole"]
 
-    assert ("p", "high", 1, 60) == (
-        one.subject,
-        one.severity,
-        one.evidence["starved_requests"],
-        one.evidence["waited_minutes"],
-    )
+    assert ("high", 1, 60) == (one.severity, one.evidence["starved_requests"], one.evidence["waited_minutes"])
     # One slice for as long as the request waited: half of a GPU for two hours.
-    assert Fraction(3600) == sum(granted_s(world, RULE).values()) == one.wasted_s
+    assert Fraction(3600) == one.wasted_s
     assert "while others were free" in MIG_MIXED_POOL.summary(one.evidence)
 
 
-def test_a_request_that_finds_its_kind_elsewhere_does_not_count(tmp_path: Path) -> None:
-    world = pool(World(tmp_path), "p", strategy="mixed", slices_held=False)
-    world.gpu("spare", (180, IDLE), node="other")
-    waits(world, "q", 30, 150, 1, "Unschedulable", None).analyze(180, detectors=[RULE])
-
-    assert [] == said(world, RULE)
-
-
-@pytest.mark.parametrize(("profile", "findings"), [("1g.10gb", 1), ("3g.40gb", 0)])
-def test_a_free_slice_of_another_profile_is_not_what_a_request_waits_for(
-    tmp_path: Path, profile: str, findings: int
-) -> None:
-    world = pool(World(tmp_path), "p", strategy="mixed", whole_held=False, slices_held=False)
-    waits(world, "q", 30, 150, 1, "Unschedulable", profile).analyze(180, detectors=[RULE])
-
-    assert findings == len(said(world, RULE))
-
-
-def test_a_request_for_a_profile_counts_where_only_other_profiles_are_free(tmp_path: Path) -> None:
+def test_a_request_for_a_profile_counts_where_only_other_profiles_are_free(findings: dict[str, Said]) -> None:
     """All whole GPUs are held: what is free is two slices of another profile."""
-    world = pool(World(tmp_path), "p", strategy="mixed", slices_held=False)
-    waits(world, "q", 30, 150, 1, "Unschedulable", "1g.10gb").analyze(180, detectors=[RULE])
-    (one,) = said(world, RULE)
+    one = findings["only other profiles"]
 
     assert ("high", 1, Fraction(3600)) == (one.severity, one.evidence["starved_requests"], one.wasted_s)
-
-
-@pytest.mark.parametrize(("queue", "findings"), [("p", 1), ("elsewhere", 0), ("p,elsewhere", 0)])
-def test_a_slurm_request_waits_for_its_partitions(tmp_path: Path, queue: str, findings: int) -> None:
-    """A whole GPU is free in another partition."""
-    world = pool(World(tmp_path), "p", strategy=None, slices_held=False, scheduler="slurm")
-    offer(world, "other", "elsewhere", {"": 1}, None, scheduler="slurm")
-    world.gpu("spare", (180, IDLE), node="other")
-    waits(world, "q", 30, 150, 1, "Resources", None, scheduler="slurm", queue=queue).analyze(180, detectors=[RULE])
-
-    assert findings == len(said(world, RULE))
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -241,10 +242,8 @@ def test_a_pool_in_which_more_is_preempted_than_it_has_gpus(tmp_path: Path) -> N
 def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> None:
     often = World(tmp_path)
     play(often)
-    often.analyze(1700, since_us=us(0), until_us=us(60), detectors=[RULE])
-    for hour in range(2, 8):
-        often.analyze(1700, since_us=us(60 * (hour - 1)), until_us=us(60 * hour), detectors=[RULE])
-    often.analyze(1700, since_us=us(420), until_us=us(1740), detectors=[RULE])
+    for first, last in pairwise((0, 60, 180, 420, 1740)):
+        often.analyze(1700, since_us=us(first), until_us=us(last), detectors=[RULE])
 
     assert found(world, RULE) == found(often, RULE)
     assert len(MUST_FIRE) == len(found(often, RULE))

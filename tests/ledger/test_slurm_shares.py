@@ -9,10 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL
-from tests.ledger.test_ledger_properties import seeds, steady
+from tests.ledger.test_ledger_properties import SEEDS
 from tests.worlds.templates import computed_once
 from tests.worlds.world import CLUSTER, HOUR, T0_US, Gpu, World, claim, minutes, node, pod, samples
 
@@ -129,35 +128,47 @@ def test_shares_without_indexes_fill_one_gpu_after_the_other() -> None:
     assert all(row[6] for row in found)
 
 
-@pytest.mark.slow
-@settings(steady)
-@given(seeds)
-def test_nothing_is_lost_and_everyone_pays_by_share(seed: int) -> None:
-    """Jobs with any spans and shares of one GPU, by shards or MPS: an independent sweep over the seconds says the same."""
+def drawn(seed: int) -> tuple[int, bool, list[tuple[str, int, int, int]]]:
+    """Shares of a GPU, whether by MPS, and jobs of any spans and shares: (job, start, end, shares)."""
     rng = random.Random(seed)
     replicas = rng.choice((3, 7, 100))
     mps = rng.random() < 0.5
-    spans = [
-        (n, *sorted(rng.sample(range(0, HOUR, 10), 2)), rng.randint(1, replicas)) for n in range(rng.randint(1, 6))
-    ]
-    world = World().add(
-        samples(gpus("n", 1)[0], minutes(0, HOUR)),
-        node("n", {"": 1}, sharing="mps" if mps else "time-slicing", replicas=replicas),
-        *(shares(f"j{n}", start, end, "n", number, "0") for n, start, end, number in spans),
-    )  # fmt: skip
-    world.book()
+    jobs = range(rng.randint(1, 6))
+    return replicas, mps, [
+        (f"j{seed}-{n}", *sorted(rng.sample(range(0, HOUR, 10), 2)), rng.randint(1, replicas)) for n in jobs
+    ]  # fmt: skip
+
+
+@computed_once
+def drawn_fleet() -> World:
+    """A node of one GPU for every seed."""
+    world = World()
+    for seed in SEEDS:
+        replicas, mps, jobs = drawn(seed)
+        name = f"n{seed}"
+        world.add(
+            samples(gpus(name, 1)[0], minutes(0, HOUR)),
+            node(name, {"": 1}, sharing="mps" if mps else "time-slicing", replicas=replicas),
+            *(shares(job, start, end, name, number, "0") for job, start, end, number in jobs),
+        )
+    return world.book()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost_and_everyone_pays_by_share(seed: int) -> None:
+    """By shards or MPS: an independent sweep over the seconds says the same."""
+    replicas, mps, jobs = drawn(seed)
     expected: dict[str, Fraction] = defaultdict(Fraction)
     for at in range(0, HOUR, 10):
-        here = [(n, number) for n, start, end, number in spans if start <= at < end]
+        here = [(job, number) for job, start, end, number in jobs if start <= at < end]
         whole = sum(number for _, number in here)
-        for n, number in here:
-            expected[f"j{n}"] += Fraction(10 * number, max(whole, replicas) if mps else whole)
+        for job, number in here:
+            expected[job] += Fraction(10 * number, max(whole, replicas) if mps else whole)
     found: dict[str, Fraction] = defaultdict(Fraction)
     at_once: dict[Any, Fraction] = defaultdict(Fraction)
-    for row in held(world, "n"):
-        found[row[3]] += (row[2] - row[1]) * Fraction(row[4])
-    for row in world.rows("segment"):
-        at_once[row["start_us"], row["end_us"]] += Fraction(row["share_num"], row["share_den"])
+    for _, start, end, who, share, *_ in held(drawn_fleet(), f"n{seed}"):
+        found[who] += (end - start) * Fraction(share)
+        at_once[start, end] += Fraction(share)
     found.pop("schedulable", None)
     assert dict(expected) == dict(found)
     assert {Fraction(1)} == set(at_once.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -92,12 +93,13 @@ def granted_s(world: World, detector: str) -> dict[str, Fraction]:
 
 
 def hour_by_hour(world: World, hours: int, detector: str, step: int = 1) -> list[Said]:
-    """Hands a world its samples hour by hour, as a service gets them, and judges each time; every finding that ever was."""
+    """Hands a world its samples some hours at a time, as a service gets them, and analyzes each time; every finding that ever was."""
     names = [row[0] for row in world.store.sql("select column_name from (describe sample_tail)")]
     rows = [dict(zip(names, row, strict=True)) for row in world.store.sql("select * from sample_tail")]
     world.store.sql("delete from sample_tail")
-    for hour in range(step, hours + 1, step):
-        low, high = us(60 * (hour - step)), us(60 * hour)
+    edges = [*range(0, hours, step), hours]
+    for before, hour in pairwise(edges):
+        low, high = us(60 * before), us(60 * hour)
         part = [row for row in rows if low < row["observed_us"] <= high]
         if part:
             columns = {
