@@ -94,7 +94,7 @@ def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
         return parts.num(formats.MISSING, "No price in the previous window")
     if then is None or not then.cost:
         return html.Span("new", className="soft", title="Nothing in the previous window")
-    return parts.num(formats.change(now.cost, then.cost) or formats.MISSING, f"previously {then.cost}")
+    return parts.num(formats.change(now.cost, then.cost) or formats.MISSING, f"previously {formats.exact(then.cost)}")
 
 
 def name_cell(name: str, view: str, cluster: object, query: Query, inferred: bool = False) -> Component:

@@ -33,7 +33,9 @@ def num(text: str, exact: object = None, name: str = "num") -> Component:
     """A rounded number with the exact one on hover; a missing one is marked as such."""
     if text == formats.MISSING:
         return html.Span(text, className="num missing", title=str(exact or "Not measured"))
-    return html.Span(text, className=name, title=str(exact)) if exact is not None else html.Span(text, className=name)
+    if exact is None:
+        return html.Span(text, className=name)
+    return html.Span(text, className=name, title=str(exact) if formats.number(exact) is None else formats.exact(exact))
 
 
 def money(value: object, currency: str | None, name: str = "num") -> Component:

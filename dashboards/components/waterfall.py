@@ -8,22 +8,15 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell.theme import MEASURES, place
-
-COLUMNS = [
-    parts.Column("Bucket"),
-    parts.Column("", "grow"),
-    parts.Column("Share", "r"),
-    parts.Column("GPU-h", "r"),
-    parts.Column("Cost", "r"),
-]
 
 
 def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
     """A table of buckets with share, GPU-hours and cost, red where it is avoidable, and a total row."""
     whole, done, rows = ledger_math.total(sums), Decimal(0), []
+    places, sign = formats.money_places(part.cost for part in sums.values()), formats.sign_of(currency)
     for name in sorted(sums, key=place):
         part = sums[name]
         if not part.seconds:
@@ -37,7 +30,7 @@ def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
                 html.Span(html.Span(className=f"bar b-{name}", style=style), className="track"),
                 parts.percent(share),
                 parts.hours(part.seconds),
-                parts.lost(part.cost, currency) if name in MEASURES["avoidable"] else parts.money(part.cost, currency),
+                columns.amount(part.cost, places, currency, lost=name in MEASURES["avoidable"]),
             ]
         )
     rows.append(
@@ -46,7 +39,14 @@ def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
             html.Span(html.Span(className="bar f-total", style=parts.width(1)), className="track"),
             parts.percent(1),
             parts.hours(whole.seconds),
-            parts.money(whole.cost, currency),
+            columns.amount(whole.cost, places, currency),
         ]
     )
-    return parts.table(COLUMNS, rows, label=label)
+    heads = [
+        parts.Column("Bucket"),
+        parts.Column("", "grow"),
+        parts.Column("Share", "r"),
+        parts.Column("GPU-h", "r"),
+        parts.Column(f"Cost ({sign})" if sign else "Cost", "r"),
+    ]
+    return parts.table(heads, rows, label=label)

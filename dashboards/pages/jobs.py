@@ -8,7 +8,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
@@ -42,14 +42,17 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
 
 def listing(items: list[Row], query: Query) -> Component:
     """The table of jobs."""
-    columns = [
+    currencies = {str(item["currency"]) for item in items if item.get("currency")}
+    currency = currencies.pop() if len(currencies) == 1 else ""
+    places = formats.money_places(item.get("cost") for item in items)
+    heads = [
         parts.Column("Job", "wide"),
         parts.Column("Team", "narrow-hide"),
         parts.Column("User", "narrow-hide"),
         parts.Column("State", "narrow-hide"),
         parts.Column("GPUs", "r narrow-hide"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
-        parts.Column("Cost", "r", "cost"),
+        parts.Column(f"Cost ({formats.sign_of(currency)})" if currency else "Cost", "r", "cost"),
         parts.Column(
             "Effective", "r", "effective_ratio", "Share of the measured time close to peak compute or memory bandwidth"
         ),
@@ -64,14 +67,16 @@ def listing(items: list[Row], query: Query) -> Component:
             state_tag(item.get("state")),
             parts.num(formats.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
             parts.hours(item.get("gpu_seconds")),
-            parts.money(item.get("cost"), str(item.get("currency") or "")),
+            columns.amount(item.get("cost"), places, currency)
+            if currency
+            else parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.percent(ledger_math.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),
             html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
         ]
         for item in items
     ]
-    return parts.plain(parts.table(columns, rows, query, "Jobs", "cost"))
+    return parts.plain(parts.table(heads, rows, query, "Jobs", "cost"))
 
 
 def title(item: Row, query: Query) -> Component:

@@ -138,3 +138,33 @@ def test_a_class_of_work_is_said_in_words() -> None:
         formats.workload("compute-tensor"),
         formats.workload(None),
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("0.3035369792013764589256174146", "0.303537 x", id="six digits of a ratio"),
+        pytest.param("10751.0158", "10,751 x", id="six digits, trailing zeros gone"),
+        pytest.param("38703657.166144", "38,703,657 x", id="all of a large whole part"),
+        pytest.param("-3.14159265", "-3.14159 x", id="below zero"),
+        pytest.param("0.000123456789", "0.000123457 x", id="small"),
+        pytest.param("0", "0 x", id="nothing"),
+        pytest.param(None, "", id="unknown"),
+    ],
+)
+def test_the_exact_value_of_a_tooltip(value: str | None, expected: str) -> None:
+    assert expected == formats.exact(value, "x")
+
+
+def test_a_column_of_money_has_one_number_of_decimals() -> None:
+    """Cents below 1,000 only; what rounds to nothing is not zero, and what is unknown is missing."""
+    assert ["379.33", "5.00"] == [
+        formats.fixed(value, formats.money_places(["379.33", "5"])) for value in ("379.33", "5")
+    ]
+    assert ["2,855", "379", "< 1", "0", formats.MISSING] == [
+        formats.fixed(value, formats.money_places(["2855.12", None]))
+        for value in ("2855.12", "379.33", "0.4", "0", None)
+    ]
+    assert ["$399", "$3.20", "$1,284", "$21.4 k"] == [
+        formats.rounded(value, "USD") for value in ("398.6", "3.2", "1284.4", "21400")
+    ]

@@ -125,7 +125,7 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
     assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in said
     assert "Of the working time, the hardware ran at 71 % of its roofline" in said
     assert "Owned 100 % 21,504 $51.6 k" in said
-    assert "Total 100 % 21,504 $51.6 k" in said
+    assert "Total 100 % 21,504 51,610" in said
     assert "45 % of the GPU time owned was working" in said
 
 
