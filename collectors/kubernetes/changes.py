@@ -14,10 +14,10 @@ from gpuwatch.collectors.kubernetes.node_changes import NodeChanges
 from gpuwatch.collectors.kubernetes.outbox import Outbox, Tables
 from gpuwatch.collectors.kubernetes.pod_facts import PodEnds, TrackedPod
 from gpuwatch.collectors.kubernetes.pods import (
-    asks_for_gpus,
     claim_rows,
     devices_of_row,
     gpu_resources,
+    holds_devices,
     pending_rows,
     rows_of_devices,
 )
@@ -73,7 +73,7 @@ class ClusterChanges:
         uid = string(metadata, "uid")
         devices = self._allocations.devices_of(item)
         known = self._pods.get(uid or "")
-        if uid is None or (known is None and devices is None and not asks_for_gpus(item)):
+        if uid is None or (known is None and devices is None and not holds_devices(item)):
             return uid if known else None
         self._blocked.update(uid, item, devices.waits_for if devices else ())
         rows, waiting = self._claims(item, devices, known), list(pending_rows(item, devices))

@@ -18,6 +18,7 @@ from gpuwatch.collectors.shared.json_fields import (
     moment,
     string,
 )
+from gpuwatch.collectors.shared.other_accelerators import node_accelerators
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, json_or_none, profile_of
 
 PROVIDER_LABEL = "gpuwatch.io/provider-id"
@@ -124,7 +125,9 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
     state, since, reason = _state(node, labels, conditions)
     if state == "up" and reason is None:
         reason = _gpu_problem(node, conditions) or _not_allocatable(node, capacity)
-    devices = _devices(labels, capacity)
+    status = mapping(node, "status")
+    others, model, cores = node_accelerators(mapping(status, "capacity") or mapping(status, "allocatable"), labels)
+    devices = _devices(labels, capacity) | others
     sharing, replicas = _sharing(labels, capacity)
     kept = _kept_labels(labels, name)
     if provider_id := string(mapping(node, "spec"), "providerID"):
@@ -136,10 +139,10 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "state": state,
         "since_us": since,
         "reason": reason,
-        "gpu_model": _model(labels),
+        "gpu_model": _model(labels) or model,
         "devices": json_or_none(devices),
         "sharing": sharing,
-        "replicas": replicas,
+        "replicas": replicas or cores,
         "mig_strategy": labels.get("nvidia.com/mig.strategy"),
         "pool": next((labels[key] for key in POOL_LABELS if labels.get(key)), None),
         "labels": json_or_none(kept),
@@ -147,7 +150,8 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "taints": taints_of(node),
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
-    return NodeState(row, bool(capacity) or labelled, any(capacity.values()), _single_profile(labels))
+    has_gpus = bool(capacity or others) or labelled
+    return NodeState(row, has_gpus, any(capacity.values()) or bool(others), _single_profile(labels))
 
 
 def _single_profile(labels: dict[str, str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
@@ -22,7 +22,9 @@ from gpuwatch.collectors.shared.json_fields import (
     require_metadata,
     string,
 )
+from gpuwatch.collectors.shared.other_accelerators import MILLICORES, container_accelerators
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, non_empty, profile_of, shortened
+from gpuwatch.core.accelerators import INTEL, NAMES
 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -42,23 +44,23 @@ def require_complete(pod: Object) -> None:
         raise Malformed("has no spec")
 
 
-def gpu_resources(pod: Object) -> dict[str, int]:
-    """Devices a pod holds by resource name, as the scheduler counts them.
+def gpu_resources(pod: Object, of_container: Callable[[Object], dict[str, int]] | None = None) -> dict[str, int]:
+    """Devices a pod holds by resource name, as the scheduler counts them; NVIDIA's, or what `of_container` gives.
 
     Containers and restartable init containers (sidecars) run together: their devices add up. Another init
     container runs alone with the sidecars started before it: the larger of the two counts.
     """
-    spec = mapping(pod, "spec")
+    spec, of_container = mapping(pod, "spec"), of_container or _container_gpus
     together: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in mappings(spec, "initContainers"):
-        asked = _container_gpus(container)
+        asked = of_container(container)
         if container.get("restartPolicy") == "Always":
             together = _plus(together, asked)
         else:
             peak = _most(peak, _plus(together, asked))
     for container in mappings(spec, "containers"):
-        together = _plus(together, _container_gpus(container))
+        together = _plus(together, of_container(container))
     return {name: count for name, count in sorted(_most(peak, together).items()) if count}
 
 
@@ -72,11 +74,17 @@ def claim_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[str,
     Raises Malformed.
     """
     node = string(mapping(pod, "spec"), "nodeName")
-    if not node or not asks_for_gpus(pod, dra):
+    others = gpu_resources(pod, container_accelerators)
+    if not node or not (others or asks_for_gpus(pod, dra)):
         return
-    status = mapping(pod, "status")
+    status, milli = mapping(pod, "status"), others.pop(MILLICORES, None)
     held = _merged([*_plugin_devices(pod, status, dra), *(dra.held if dra else ())])
-    yield from rows_of_devices(pod, held, DRA if dra is not None and dra.held else PLUGIN)
+    held += [DeviceGroup(kind, count) for kind, count in others.items()]
+    for row in rows_of_devices(pod, held, DRA if dra is not None and dra.held else PLUGIN):
+        kind = row["profile"]
+        named = {"gpu_type": NAMES[kind]} if kind in NAMES else {}
+        part = {"fraction": milli / 1000} if milli and kind == INTEL and milli < 1000 * row["device_count"] else {}
+        yield row | named | part
 
 
 def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iterator[dict[str, Any]]:
@@ -129,6 +137,11 @@ def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[st
 def asks_for_gpus(pod: Object, dra: PodDevices | None = None) -> bool:
     """Whether a pod asks for GPUs, as far as is known."""
     return bool(gpu_resources(pod)) or (dra is not None and bool(dra.held or dra.requested))
+
+
+def holds_devices(pod: Object) -> bool:
+    """Whether a pod asks for GPUs, or for accelerators of another vendor."""
+    return bool(gpu_resources(pod) or gpu_resources(pod, container_accelerators))
 
 
 def sum_by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

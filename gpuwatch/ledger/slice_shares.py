@@ -8,6 +8,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from gpuwatch.core.accelerators import NAMES
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.hardware import shares as hardware_shares
@@ -37,6 +38,8 @@ _UNSEEN = pa.schema(
         ("device_id", pa.int64()),
         ("gpu", pa.string()),
         ("profile", pa.string()),
+        ("model", pa.string()),
+        ("kind", pa.string()),
         ("node", pa.string()),
         ("gpu_index", pa.int32()),
         ("start_us", pa.int64()),
@@ -132,7 +135,8 @@ def unit_table(store: Store, spans: Sequence[MethodSpan]) -> pa.Table:
 def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[MethodSpan]) -> pa.Table:
     """Devices known to the scheduler and never measured, owned from the first to the last evidence of their node.
 
-    A slice has a row for each method of its time. Its GPU is unknown, so its share is not adjusted.
+    A slice has a row for each method of its time. Its GPU is unknown, so its share is not adjusted. Accelerators of other vendors
+    are whole devices with their `kind` and model.
     """
     models = dict(store.sql("select node, gpu_model from site"))
     rows: list[dict[str, object]] = []
@@ -142,7 +146,11 @@ def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[Method
                 continue
             device = {"device_id": slot.device_id, "gpu": slot.gpu, "profile": slot.profile}
             device |= {"node": name, "gpu_index": slot.index}
-            if slot.profile is None:
+            if slot.profile is None or slot.profile in NAMES:
+                if slot.profile is not None:
+                    alone = set(nodes[name].inventory or {}) == {slot.profile}
+                    model = (models.get(name) if alone else None) or NAMES[slot.profile]
+                    device |= {"profile": None, "kind": slot.profile, "model": model}
                 rows.append(device | {"start_us": start_us, "end_us": end_us, "share_num": 1, "share_den": 1})
                 continue
             for from_us, until_us, method in spans:

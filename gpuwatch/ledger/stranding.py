@@ -164,7 +164,7 @@ def _fleet(store: Store, cluster: str) -> tuple[set[str], int]:
     """The models of a cluster, and the GPUs of its largest node."""
     rows = store.sql(
         """select coalesce(node, gpu), list(distinct model), count(distinct gpu)
-        from device where cluster = $cluster and (gi >= 0 or profile is null) group by all""",
+        from device where cluster = $cluster and (gi >= 0 or profile is null) and kind is null group by all""",
         cluster=cluster,
     )
     return {model for _, models, _ in rows for model in models or [] if model}, max((row[2] for row in rows), default=1)

@@ -4,7 +4,7 @@ with node_gpus as (
     select cluster, node, count(distinct parent_id) as gpus
     from device
     where node is not null and coalesce(last_us > $since_us and first_us < $until_us, true)
-        and (gi >= 0 or profile is null)
+        and (gi >= 0 or profile is null) and kind is null
     group by cluster, node
 ),
 linked as (

@@ -24,8 +24,9 @@ on_node as (
     join cluster_end e using (cluster)
     where coalesce(c.submit_us, c.start_us) >= e.as_of_us - $lookback_us
         and coalesce(c.submit_us, c.start_us) < e.at_us
-        -- Shares of a GPU fit beside others': they ask for no free GPU.
+        -- Shares of a GPU fit beside others', and other accelerators have places of their own: they ask for no free GPU.
         and not coalesce(contains(c.labels, '"gpuwatch.io/shares"'), false)
+        and not coalesce(contains(c.profile, '/'), false)
     group by c.cluster, c.job_id, c.run_key, c.node, c.profile
 ),
 started as (

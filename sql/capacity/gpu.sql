@@ -1,6 +1,6 @@
 -- A row is a device of the fleet at one instant, a whole GPU or a MIG slice: how much of it is unallocated (thousandths, 0
 -- while it is out of service), where it is, and its price. A slice has the node, pool and place of its GPU;
--- one whose GPU is not known is left out.
+-- one whose GPU is not known is left out, and so are accelerators of other vendors.
 with standing as (
     select
         s.cluster,
@@ -35,7 +35,7 @@ only_listed as (
     select d.cluster, d.device_id, l.up
     from device d
     join listed l on l.cluster = d.cluster and l.node = d.node
-    where not d.measured and d.device_id = d.parent_id and d.profile is null
+    where not d.measured and d.device_id = d.parent_id and d.profile is null and d.kind is null
         and d.device_id not in (select device_id from standing)
         and not exists (select 1 from device s where s.parent_id = d.device_id and s.device_id <> d.device_id)
 ),
@@ -50,7 +50,7 @@ present as (
     from standing s
     join device d using (cluster, device_id)
     -- Unheld parts of a partitioned GPU are what no slice covers.
-    where d.gi >= 0 or (s.whole and d.profile is null)
+    where d.gi >= 0 or (s.whole and d.profile is null and d.kind is null)
     union all
     select cluster, device_id, null, false, not up, case when up then 1000 else 0 end
     from only_listed

@@ -13,7 +13,7 @@ with standing as (
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
     where s.cluster = $cluster and s.start_us <= $at_us and s.end_us > $at_us
-        and d.gi < 0
+        and d.gi < 0 and d.kind is null
         and d.pool is not distinct from $pool
         and coalesce(list_contains($models::varchar[], d.model), $models is null)
 ),

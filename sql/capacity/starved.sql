@@ -6,7 +6,7 @@ select
     any_value(pool) as pool,
     count(distinct gpu) as size
 from device
-where cluster = $cluster and (gi >= 0 or profile is null)
+where cluster = $cluster and (gi >= 0 or profile is null) and kind is null
 group by 1, 2;
 
 -- A row of free_whole is a span of an hour in which so many whole GPUs of a node were free.

@@ -9,7 +9,7 @@ with place as (
         any_value(pool) as pool,
         min(device_id) as device_id
     from device
-    where ($cluster is null or cluster = $cluster) and gi < 0 and profile is null
+    where ($cluster is null or cluster = $cluster) and gi < 0 and profile is null and kind is null
     group by 1, 2, 3
 ),
 state as (
@@ -40,7 +40,7 @@ holder as (
         s.end_us
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
-    where s.run_id is not null and d.gi < 0 and d.profile is null and s.start_us < $end_us and s.end_us > $start_us
+    where s.run_id is not null and d.gi < 0 and d.profile is null and d.kind is null and s.start_us < $end_us and s.end_us > $start_us
         and ($cluster is null or s.cluster = $cluster)
 ),
 beside as (

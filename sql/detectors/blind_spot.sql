@@ -16,7 +16,8 @@ with never_measured as (
         end as subject_kind,
         case subject_kind when 'cluster' then cluster when 'pool' then pool when 'node' then node else gpu end as subject_id
     from device
-    where cluster = $cluster
+    -- Accelerators of other vendors cannot be measured: that is no cause for a finding.
+    where cluster = $cluster and kind is null
     qualify not measured
 ),
 dark_hold as (
@@ -70,6 +71,7 @@ candidate as (
     from ledger_hour l
     where l.cluster = $cluster and l.run_id in (select run_id from job_chain)
         and l.device_id not in (select device_id from never_measured)
+        and l.device_id not in (select device_id from device where cluster = $cluster and kind is not null)
         -- An hour of silence leaves half an hour of it in some clock hour.
         and l.unobserved_us >= $blind_us_min // 2 and l.hour_us >= $since_us - 3600000000 and l.hour_us < $until_us
 ),

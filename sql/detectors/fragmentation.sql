@@ -88,7 +88,7 @@ free_device as (
         end as free_us,
         f.unused_us
     from found f
-    join device d on d.cluster = $cluster and d.pool is not distinct from f.pool and d.gi < 0 and d.profile is null
+    join device d on d.cluster = $cluster and d.pool is not distinct from f.pool and d.gi < 0 and d.profile is null and d.kind is null
     join ledger_hour l
         on l.cluster = $cluster and l.device_id = d.device_id and l.hour_us = f.hour_us
         and l.run_id is null and l.stranded_us + l.schedulable_us > 0

@@ -177,6 +177,7 @@ free as (
     from (select distinct pool, profile, at_us from together) t
     join device d
         on d.cluster = $cluster and concat_ws(chr(31), d.pool, d.model) = t.pool and coalesce(d.profile, '') = t.profile
+        and d.kind is null
     join segment s
         on s.cluster = $cluster and s.device_id = d.device_id and s.run_id is null and s.free_bucket = 'schedulable'
         and s.start_us <= t.at_us and s.end_us > t.at_us

@@ -17,7 +17,7 @@ with island as (
         group by child
     ) e
         on e.child = d.gpu
-    where d.cluster = $cluster and d.gi < 0 and d.profile is null
+    where d.cluster = $cluster and d.gi < 0 and d.profile is null and d.kind is null
         and d.device_id not in (select parent_id from device where cluster = $cluster and gi >= 0)
         and exists (select 1 from room_level)
 ),

@@ -211,7 +211,7 @@ thrash as (
 pool_size as (
     select coalesce(pool, model, 'unknown') as pool, count(*) as gpus
     from device
-    where cluster = $cluster and gi < 0 and profile is null
+    where cluster = $cluster and gi < 0 and profile is null and kind is null
     group by all
 ),
 pool_preemption as (

@@ -7,6 +7,7 @@ with scheduled as (
 gpu as (
     select cluster, gpu, any_value(node) as node, bool_or(measured) as measured
     from device
+    where kind is null
     group by all
 )
 select

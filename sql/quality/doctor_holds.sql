@@ -1,10 +1,10 @@
--- A row is a node: its device time with an estimated holder (and whose jobs these are), with two
+-- A row is a node: its NVIDIA device time with an estimated holder (and whose jobs these are), with two
 -- holders, and unmeasured.
 with gap as (
     select d.cluster, d.node, sum(l.unobserved_us) as unobserved_us
     from ledger_hour l
     join device d on d.device_id = l.device_id and d.cluster = l.cluster
-    where l.hour_us >= $since_us
+    where l.hour_us >= $since_us and d.kind is null
     group by all
 )
 select
@@ -21,6 +21,6 @@ from segment s
 join device d on d.device_id = s.device_id and d.cluster = s.cluster
 left join run r on r.run_id = s.run_id and r.cluster = s.cluster
 left join gap g on g.cluster = d.cluster and g.node is not distinct from d.node
-where s.run_id is not null and s.end_us > $since_us
+where s.run_id is not null and s.end_us > $since_us and d.kind is null
 group by all
 order by all;

@@ -2,7 +2,7 @@
 with node_gpus as (
     select cluster, node, count(distinct parent_id) as gpus
     from device
-    where node is not null and coalesce(cluster = $cluster, true) and (gi >= 0 or profile is null)
+    where node is not null and coalesce(cluster = $cluster, true) and (gi >= 0 or profile is null) and kind is null
     group by cluster, node
 ),
 linked as (

@@ -40,7 +40,22 @@ where s.pod_uid is null or n.pod_uid is null;
 -- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged. Where it held
 -- shares of devices only (Slurm's shards, MPS), these are as many devices as have so many shares.
 create or replace temp table wanted as
-with typed as (
+with core_count as (
+    select node, replicas from site where contains(devices, '"aws.amazon.com/neuron"') and replicas > 0
+),
+-- Neuron cores are parts of the devices of their node, where it says how many a device has.
+claimed as (
+    select
+        c.* replace (
+            case when n.node is null then c.profile else 'aws.amazon.com/neuron' end as profile,
+            case when n.node is null then c.device_count else (c.device_count + n.replicas - 1) // n.replicas end as device_count,
+            case when n.node is null then c.fraction else c.device_count / n.replicas end as fraction
+        )
+    from claim c
+    left join core_count n on n.node = c.node and c.profile = 'aws.amazon.com/neuroncore'
+    where c.cluster = $cluster
+),
+typed as (
     select
         scheduler,
         kind,
@@ -62,9 +77,8 @@ with typed as (
         ) as shares,
         max(device_indexes) as device_indexes,
         max(gpus) as gpus
-    from claim c
-    where cluster = $cluster
-        and not exists (
+    from claimed c
+    where not exists (
             select 1
             from doubled d
             where d.kind = c.kind and d.job_id = c.job_id and d.run_key = c.run_key

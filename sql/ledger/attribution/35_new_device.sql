@@ -51,7 +51,7 @@ every as (
     where p.parent_id not in (select device_id from seen)
     group by p.parent_id, p.gpu
     union all by name
-    select distinct device_id, gpu, -1 as gi, profile, node, gpu_index, false as measured
+    select distinct device_id, gpu, -1 as gi, profile, node, gpu_index, model, kind, false as measured
     from unseen_device
 )
 select
@@ -66,6 +66,7 @@ select
     e.pci_bus_id,
     coalesce(e.model, m.model, s.gpu_model) as model,
     coalesce(s.pool, e.model, m.model, s.gpu_model) as pool,
+    e.kind,
     e.measured,
     e.first_us,
     e.last_us,

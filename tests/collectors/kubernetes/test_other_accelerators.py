@@ -1,4 +1,4 @@
-"""Pods that request accelerators of other vendors: reported by kind and number, and not counted."""
+"""Accelerators of other vendors: what pods hold and nodes have of each kind."""
 
 from __future__ import annotations
 
@@ -30,39 +30,119 @@ def pod(name: str, resource: str, where: str = "limits", init: bool = False, **o
     }
 
 
-def reason(family: str) -> str:
-    return f"ignored: pod requests {family} devices, which are not counted yet"
-
-
-def read(*pods: Item) -> tuple[dict[str, int], int]:
-    """Reasons, and number of claims, of an import."""
+def read(*items: Item) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
+    """Reasons and rows of an import."""
     rejects = Rejects()
-    tables = parse_objects(json.dumps({"kind": "List", "items": pods}), Source("pods.json", "c1"), rejects)
-    return rejects.counts, len(tables["claim"])
+    tables = parse_objects(json.dumps({"kind": "List", "items": items}), Source("pods.json", "c1"), rejects)
+    return rejects.counts, tables
 
 
-RESOURCES = {
-    "amd.com/gpu": "amd.com/gpu",
-    "gpu.intel.com/i915": "gpu.intel.com",
-    "gpu.intel.com/xe": "gpu.intel.com",
-    "habana.ai/gaudi": "habana.ai/gaudi",
-    "aws.amazon.com/neuron": "aws.amazon.com/neuron",
-    "aws.amazon.com/neuroncore": "aws.amazon.com/neuron",
-    "google.com/tpu": "google.com/tpu",
+def held(*items: Item) -> list[tuple[str | None, str | None, int, float | None]]:
+    return [
+        (row["profile"], row.get("gpu_type"), row["device_count"], row.get("fraction"))
+        for row in read(*items)[1]["claim"]
+    ]
+
+
+HELD = {
+    "amd.com/gpu": ("amd.com/gpu", "AMD GPU"),
+    "gpu.intel.com/i915": ("gpu.intel.com/gpu", "Intel GPU"),
+    "gpu.intel.com/xe": ("gpu.intel.com/gpu", "Intel GPU"),
+    "habana.ai/gaudi": ("habana.ai/gaudi", "Intel Gaudi"),
+    "aws.amazon.com/neuron": ("aws.amazon.com/neuron", "AWS Neuron device"),
+    "aws.amazon.com/neurondevice": ("aws.amazon.com/neuron", "AWS Neuron device"),
+    "aws.amazon.com/neuroncore": ("aws.amazon.com/neuroncore", "AWS Neuron core"),
+    "google.com/tpu": ("google.com/tpu", "Google TPU"),
 }
 
 
-@pytest.mark.parametrize(("resource", "family"), RESOURCES.items(), ids=RESOURCES)
-def test_an_import_reports_how_many_pods_request_which_kind(resource: str, family: str) -> None:
-    assert ({reason(family): 2}, 0) == read(pod("a", resource), pod("b", resource, "requests", init=True))
+@pytest.mark.parametrize(("resource", "words"), HELD.items(), ids=HELD)
+def test_a_pod_holds_devices_of_its_kind(resource: str, words: tuple[str, str]) -> None:
+    assert [(*words, 1, None)] * 2 == held(pod("a", resource), pod("b", resource, "requests", init=True))
+    assert ({}, []) == (read(pod("a", resource))[0], read(pod("a", resource))[1]["pending"])
 
 
-def test_two_resources_of_one_family_are_one_pod() -> None:
-    assert ({reason("gpu.intel.com"): 1}, 0) == read(pod("a", "gpu.intel.com/i915", **{"gpu.intel.com/tiles": "2"}))
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        pytest.param({"gpu.intel.com/millicores": "250"}, [("gpu.intel.com/gpu", "Intel GPU", 1, 0.25)], id="a part"),
+        pytest.param(
+            {"gpu.intel.com/millicores": "1000"}, [("gpu.intel.com/gpu", "Intel GPU", 1, None)], id="all of it"
+        ),
+        pytest.param({"gpu.intel.com/tiles": "2"}, [("gpu.intel.com/gpu", "Intel GPU", 1, None)], id="tiles"),
+        pytest.param(
+            {"nvidia.com/gpu": "2"},
+            [(None, None, 2, None), ("gpu.intel.com/gpu", "Intel GPU", 1, None)],
+            id="two vendors",
+        ),
+    ],
+)
+def test_what_a_pod_holds(resources: dict[str, str], expected: list[Any]) -> None:
+    assert expected == held(pod("a", "gpu.intel.com/i915", **resources))
 
 
-def test_a_pod_with_nvidia_gpus_too_is_counted_for_those() -> None:
-    assert ({reason("amd.com/gpu"): 1}, 1) == read(pod("a", "nvidia.com/gpu", **{"amd.com/gpu": "1"}))
+@pytest.mark.parametrize(
+    ("resource", "family"),
+    [
+        pytest.param("gpu.intel.com/tiles", "gpu.intel.com", id="tiles of no GPU"),
+        pytest.param("amd.com/gpu-vf", "amd.com/gpu", id="another resource"),
+    ],
+)
+def test_a_pod_that_names_no_device_is_reported(resource: str, family: str) -> None:
+    counts, tables = read(pod("a", resource))
+
+    assert ({f"ignored: pod requests {family} resources that name no device": 1}, []) == (counts, tables["claim"])
+
+
+def machine(capacity: dict[str, str], **labels: str) -> Item:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "labels": labels, "creationTimestamp": "2026-11-02T07:00:00Z"},
+        "status": {"capacity": capacity, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        pytest.param(
+            machine({"amd.com/gpu": "8"}, **{"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}),
+            ({"amd.com/gpu": 8}, "AMD Instinct MI300X OAM", None),
+            id="the model of a label",
+        ),
+        pytest.param(
+            machine({"google.com/tpu": "4"}, **{"cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice"}),
+            ({"google.com/tpu": 4}, "Google tpu-v5p-slice", None),
+            id="a label without the vendor",
+        ),
+        pytest.param(machine({"habana.ai/gaudi": "8"}), ({"habana.ai/gaudi": 8}, "Intel Gaudi", None), id="no label"),
+        pytest.param(
+            machine(
+                {"aws.amazon.com/neuron": "16", "aws.amazon.com/neurondevice": "16", "aws.amazon.com/neuroncore": "32"}
+            ),
+            ({"aws.amazon.com/neuron": 16}, "AWS Neuron device", 2),
+            id="devices and cores are the same hardware",
+        ),
+        pytest.param(
+            machine(
+                {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000", "gpu.intel.com/i915_monitoring": "1"}
+            ),
+            ({"gpu.intel.com/gpu": 2}, "Intel GPU", None),
+            id="shared GPUs count once",
+        ),
+        pytest.param(
+            machine({"nvidia.com/gpu": "2", "amd.com/gpu": "1"}, **{"nvidia.com/gpu.product": "NVIDIA-L4"}),
+            ({"": 2, "amd.com/gpu": 1}, "NVIDIA-L4", None),
+            id="two vendors",
+        ),
+    ],
+)
+def test_what_a_node_has(node: Item, expected: tuple[dict[str, int], str, int | None]) -> None:
+    (row,) = read(node)[1]["node"]
+
+    assert expected == (json.loads(row["devices"]), row["gpu_model"], row["replicas"])
+    assert "none" == row["sharing"]
 
 
 @pytest.mark.parametrize("resource", ["cpu", "nvidia.com/gpu", "example.com/amd.com-gpu"])
@@ -70,19 +150,24 @@ def test_other_resources_are_not_reported(resource: str) -> None:
     assert {} == read(pod("a", resource))[0]
 
 
-def test_the_live_source_reports_each_pod_once() -> None:
+def test_the_live_source_holds_each_pod_once() -> None:
     changes = ClusterChanges()
     feed = Pods(changes)
     for at_us in (1, 2):
         feed.take(pod("a", "amd.com/gpu"), at_us)
-    feed.take(pod("b", "amd.com/gpu"), 3)
+    feed.take(pod("b", "amd.com/gpu-vf"), 3)
 
-    assert {reason("amd.com/gpu"): 2} == changes.outbox.take_rejects().counts
+    assert {
+        "ignored: pod requests amd.com/gpu resources that name no device": 1
+    } == changes.outbox.take_rejects().counts
+    assert [("amd.com/gpu", 1)] == [(row["profile"], row["device_count"]) for row in changes.take(4)["claim"]]
 
 
-def test_the_push_receiver_reports_them() -> None:
+def test_the_push_receiver_reads_them() -> None:
     rejects = Rejects()
     body = json.dumps([pod("a", "google.com/tpu"), {"type": "ADDED", "object": pod("b", "google.com/tpu")}])
-    Decoder()(body.encode(), "application/json", "c1", 1_793_700_000_000_000, rejects)
+    batches = Decoder()(body.encode(), "application/json", "c1", 1_793_700_000_000_000, rejects)
+    claims = [row for batch in batches if batch.table == "claim" for row in batch.rows.to_pylist()]
 
-    assert {reason("google.com/tpu"): 2} == rejects.counts
+    assert {} == rejects.counts
+    assert [("google.com/tpu", 1)] * 2 == [(row["profile"], row["device_count"]) for row in claims]
