@@ -12,6 +12,7 @@ def _summary(e: Evidence) -> str:
         f"{e['idle_devices']} of {count(e['devices'], 'device')} idle, {e['shape']}: "
         f"{count(e['idle_device_hours'], 'device-hour')} in {count(e['idle_runs'], 'idle run')}, "
         f"the longest {count(e['longest_idle_minutes'], 'minute')}."
+        + (" Which of the node's devices it holds is not known; all of them idled." if e.get("placement") else "")
     )
 
 

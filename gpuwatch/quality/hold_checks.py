@@ -75,7 +75,10 @@ def estimated(holds: Sequence[Row], evidence: Evidence, advice: Advice) -> Check
     if not rows:
         return Check("placement", OK, "the devices of every job are known")
     hours = sum(r["estimated_us"] for r in rows) / HOUR_US
-    what = f"{hours:.1f} device-hours belong to jobs whose devices on the node are estimated: {named(place(r) for r in rows)}"
+    what = (
+        f"{hours:.1f} device-hours belong to jobs whose placement within the node is not known, so their devices are estimated and "
+        f"evaluated only where a whole node tells: {named(place(r) for r in rows)}"
+    )
     schedulers = sorted({scheduler for r in rows for scheduler in r["estimated_by"] or ()})
     fixes = [PLACEMENT_FIXES[scheduler] for scheduler in schedulers if scheduler in PLACEMENT_FIXES]
     slurm = [r for r in rows if "slurm" in (r["estimated_by"] or ())]

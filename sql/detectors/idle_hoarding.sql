@@ -17,8 +17,55 @@ idle_run as (
     from numbered
     group by device_id, number
 ),
+-- Where jobs hold all devices of a node and no source says who holds which, what all of them idle is idle for each of the jobs.
+unsure_node as (
+    select distinct d.node
+    from held h
+    join device d on d.cluster = $cluster and d.device_id = h.device_id
+    where not h.sure and d.node is not null
+),
+leaf as (
+    select device_id, node, count(*) over (partition by node) as devices
+    from device d
+    where cluster = $cluster and node in (select node from unsure_node)
+        and not exists (select 1 from device s where s.parent_id = d.device_id and s.device_id <> d.device_id)
+),
+node_change as (
+    select node, devices, at_us, sum(change) as change
+    from (
+        select l.node, l.devices, i.start_us as at_us, 1 as change
+        from idle_run i
+        join leaf l using (device_id)
+        union all
+        select l.node, l.devices, i.end_us, -1
+        from idle_run i
+        join leaf l using (device_id)
+    )
+    group by node, devices, at_us
+    having sum(change) <> 0
+),
+node_idle as (
+    select node, at_us as start_us, lead(at_us) over (partition by node order by at_us) as end_us
+    from node_change
+    qualify sum(change) over (partition by node order by at_us) = devices
+),
+-- How much of a job lies on a node may be an estimate too.
+spread_run as (
+    select run_id
+    from job_chain
+    where labels ->> '$.spread' = 'estimated' or labels ->> '$.placement' = 'estimated'
+),
+proven as (
+    select device_id, start_us, end_us, true as sure from idle_run
+    union all
+    select i.device_id, greatest(i.start_us, n.start_us), least(i.end_us, n.end_us), false
+    from idle_run i
+    join leaf l using (device_id)
+    join node_idle n on n.node = l.node and n.start_us < i.end_us and n.end_us > i.start_us
+),
 owned as materialized (
     select
+        h.sure,
         h.chain,
         h.run_id,
         h.device_id,
@@ -30,11 +77,11 @@ owned as materialized (
         greatest(i.start_us, h.start_us, coalesce(c.exempt_until_us, 0)) as start_us,
         least(i.end_us, h.end_us) as end_us,
         d.last_us as measured_until_us
-    from idle_run i
-    join held h on h.device_id = i.device_id and i.start_us < h.end_us and i.end_us > h.start_us
+    from proven i
+    join held h on h.device_id = i.device_id and i.start_us < h.end_us and i.end_us > h.start_us and h.sure = i.sure
     join device d on d.device_id = i.device_id
     join job_chain c on c.run_id = h.run_id
-    where h.sure and not c.exempt and least(i.end_us, h.end_us) > coalesce(c.exempt_until_us, 0)
+    where (h.sure or h.run_id not in (select run_id from spread_run)) and not c.exempt and least(i.end_us, h.end_us) > coalesce(c.exempt_until_us, 0)
 ),
 -- Results of other rules for the same job: a gang that waits for its other members, and pauses for checkpoints.
 other_result as (
@@ -132,7 +179,9 @@ select
         'longest_idle_minutes': round(max(l.end_us - l.start_us) / 60e6, 1),
         'idle_device_hours': round(sum(l.end_us - l.start_us) / 3600e6, 3)
     } as numbers,
-    map {
+    map_concat(
+        case when not bool_and(l.sure) then map {'placement': 'node'} end,
+        map {
         'shape': case
             when count(distinct l.device_id) < any_value(s.devices) then 'some of its devices'
             when min(l.start_us - l.run_start_us) <= $warm_up_us then 'from its start'
@@ -143,7 +192,8 @@ select
             when max(l.end_us - l.start_us) >= $warn_us then 'warn'
             else 'notify'
         end
-    } as words,
+        }
+    ) as words,
     any_value(q.claims) as claims
 from long_enough l
 join job_chain c using (run_id)

@@ -32,6 +32,14 @@ EXEMPT = "gpuwatch.io/exempt-until"
 Scene = Callable[[World, str], object]
 """Plays one case into a world under a name of its own: its job, and the start of its GPUs' names."""
 
+
+def two_jobs(world: World, name: str, labels: dict[str, str] | None = None) -> World:
+    """Two jobs with a GPU each of a node, and no source says which."""
+    for letter in "ab":
+        world.job(f"{name}{letter}", 1, 0, 120, node=f"node-{name}", labels=labels)
+    return world
+
+
 MUST_NOT_FIRE: dict[str, Scene] = {
     "no sample at all": lambda w, n: w.job(n, 1, 0, 120, node=f"node-{n}"),
     "a free GPU that idles": lambda w, n: w.gpu(n, (120, IDLE)),
@@ -94,6 +102,39 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         .gpu(f"{n}-1", (120, WORK), node=f"node-{n}")
         .job(n, 1, 0, 120, node=f"node-{n}")
     ),
+    "two jobs on a node of which one GPU works": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}").gpu(f"{n}-1", (120, WORK), node=f"node-{n}"), n
+    ),
+    "two jobs on a node whose GPUs idle in turn": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (64, IDLE), (56, WORK), node=f"node-{n}").gpu(
+            f"{n}-1", (50, WORK), (70, IDLE), node=f"node-{n}"
+        ),
+        n,
+    ),
+    "two jobs on a node with another GPU that is free": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-1", (120, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-2", (120, IDLE), node=f"node-{n}"),
+        n,
+    ),
+    "two jobs on a node with another GPU that is not measured": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-1", (120, IDLE), node=f"node-{n}")
+        .node(f"node-{n}", 0, {"": 3})
+        .job(f"{n}c", 1, 0, 120, node=f"node-{n}"),
+        n,
+    ),
+    "two jobs of which nobody knows how much lies on an idle node": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}").gpu(f"{n}-1", (120, IDLE), node=f"node-{n}"),
+        n,
+        labels={"spread": "estimated"},
+    ),
+    "two jobs that came one after the other to a node that idles": lambda w, n: (
+        w.gpu(f"{n}-0", (30, IDLE), (60, WORK), node=f"node-{n}")
+        .gpu(f"{n}-1", (30, IDLE), (60, WORK), node=f"node-{n}")
+        .job(f"{n}a", 1, 0, 90, node=f"node-{n}")
+        .job(f"{n}b", 1, 17, 90, node=f"node-{n}")
+    ),
     "busy by name with few SMs": lambda w, n: w.gpu(n, (120, HOLLOW)).job(n, [n], 0, 120),
 }
 
@@ -150,6 +191,12 @@ MUST_FIRE: dict[str, Scene] = {
         w.gpu(f"{n}-0", (20, WORK), (40, IDLE), (20, WORK), node=f"node-{n}")
         .gpu(f"{n}-1", (80, WORK), node=f"node-{n}")
         .job(n, 2, 0, 80, node=f"node-{n}")
+    ),
+    "two jobs with all GPUs of an idle node": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (30, WORK), (60, IDLE), (30, WORK), node=f"node-{n}").gpu(
+            f"{n}-1", (40, WORK), (60, IDLE), (20, WORK), node=f"node-{n}"
+        ),
+        n,
     ),
     "two scrapers": lambda w, n: (
         w.gpu(n, (20, WORK), (40, IDLE), (20, WORK))
@@ -228,6 +275,11 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
             "from the start", [(5, 30, 24 * 60)], id="idle from the start counts from the start, once it is long"
         ),
         pytest.param("one of four", [(20, 80, 59 * 60)], id="one idle GPU of four is charged alone"),
+        pytest.param(
+            "two jobs with all GPUs of an idle node",
+            [(40, 90, 49 * 60), (40, 90, 49 * 60)],
+            id="of two jobs with all GPUs of a node each is charged for what all of them idled",
+        ),
         pytest.param("a slice", [(20, 60, Fraction(39 * 60, 7))], id="a slice wastes its share of the GPU"),
         pytest.param(
             "tickled", [(20, 60, 39 * 60)], id="a kernel every five minutes that only GPU_UTIL sees hides nothing"
