@@ -88,6 +88,7 @@ def examine(
     holds = store.rows("quality/doctor_holds", since_us=since_us)
     evidence = _evidence(store, since_us, advice)
     links = measure_checks.without_links(store, since_us)
+    twice = double_checks.doubled_runs(store, since_us) if evidence.holds else []
     return [
         *first,
         measure_checks.fields(store, since_us, evidence, links),
@@ -100,13 +101,15 @@ def examine(
         _rates(store, evidence, advice),
         *(rate_checks.checks(store, state, advice) if state is not None else ()),
         hold_checks.estimated(holds, evidence, advice),
-        hold_checks.conflicts(holds, evidence),
-        *double_checks.checks(store, since_us, evidence, advice),
+        double_checks.spoiled(hold_checks.conflicts(holds, evidence), twice, "devices are held twice in", advice),
+        *double_checks.checks(store, since_us, evidence, advice, twice),
         measure_checks.gaps(holds, evidence),
         *source_checks.exporters(store, since_us, evidence),
         *source_checks.profiles(store),
         source_checks.topology(store, advice),
-        hold_checks.books(store, since_us, advice),
+        double_checks.spoiled(
+            hold_checks.books(store, since_us, advice), twice, "the books cannot be relied on in", advice
+        ),
     ]
 
 

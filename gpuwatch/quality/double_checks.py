@@ -7,33 +7,60 @@ from typing import Any
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality.check import FAIL, OK, Check, Evidence, named, place, unjudged
+from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, Check, Evidence, named, place, unjudged
 from gpuwatch.store.database import Store
+
+Row = dict[str, Any]
 
 NO_HOLD = "no job held a GPU"
 
 
-def checks(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> list[Check]:
-    """Both checks."""
+def doubled_runs(store: Store, since_us: int) -> list[Row]:
+    """Pairs of runs that are one, as in sql/quality/doctor_doubled.sql."""
+    return store.rows("quality/doctor_doubled", since_us=since_us)
+
+
+def checks(store: Store, since_us: int, evidence: Evidence, advice: Advice, twice: Sequence[Row]) -> list[Check]:
+    """Both checks; `twice` are the doubled runs."""
     if not evidence.holds:
         return [unjudged(name, NO_HOLD, evidence.scheduler_fix) for name in ("doubled", "inventory")]
-    twice = store.rows("quality/doctor_doubled", since_us=since_us)
     return [
         _doubled(twice, advice),
         _inventory(store.rows("quality/doctor_inventory", since_us=since_us), twice, advice),
     ]
 
 
-def _doubled(rows: Sequence[dict[str, Any]], advice: Advice) -> Check:
+def spoiled(check: Check, twice: Sequence[Row], what: str, advice: Advice) -> Check:
+    """A check that cannot be OK, because jobs are recorded twice: `what` says what follows."""
+    if not twice or check.status == NOT_JUDGED:
+        return check
+    clusters = {name for row in twice for name in (row["cluster"], row["other_cluster"]) if name}
+    words = f"{_count(twice)} recorded twice: {what} {named(sorted(clusters))}"
+    return Check(check.id, FAIL, words if check.status == OK else f"{check.what}; {words}", _fix(twice, advice))
+
+
+def _doubled(rows: Sequence[Row], advice: Advice) -> Check:
     if not rows:
         return Check("doubled", OK, "no job is recorded twice")
     jobs = dict.fromkeys((row["cluster"], row["job_id"]) for row in rows)
-    shifts = sorted({row["shift_hours"] for row in rows})
-    what = f"{len(jobs)} jobs are recorded twice, {_hours(shifts)} apart, and charged twice: "
+    pairs = sorted({f"{row['cluster']} and {row['other_cluster']}" for row in rows if row["other_cluster"]})
+    shifts = sorted({row["shift_hours"] for row in rows if row["shift_hours"]})
+    where = [f"{_hours(shifts)} apart"] if shifts else []
+    where += [f"in the clusters {named(pairs)}"] if pairs else []
+    what = f"{_count(rows)} recorded twice, {', '.join(where)}, and charged twice: "
     return Check("doubled", FAIL, what + named(f"{cluster}/{job}" for cluster, job in jobs), _fix(rows, advice))
 
 
-def _fix(rows: Sequence[dict[str, Any]], advice: Advice) -> str:
+def _count(rows: Sequence[Row]) -> str:
+    return f"{len({(row['cluster'], row['job_id']) for row in rows})} jobs are"
+
+
+def _fix(rows: Sequence[Row], advice: Advice) -> str:
+    if any(row["other_cluster"] for row in rows):
+        return (
+            "One cluster was read under two names. Give its records one name (--cluster, or cluster in gpuwatch.toml), and take the "
+            f"imports of the other name back:\n{advice.command('imports')}\n{advice.command('import --forget ID')}"
+        )
     found = sorted({number for row in rows for number in row["imports"]})
     which = f"\nThe jobs came from the imports {named(map(str, found))}." if found else ""
     return (

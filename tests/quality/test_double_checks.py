@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gpuwatch.ledger import attribution
+from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, Check
 from gpuwatch.quality.doctor import examine
-from tests.worlds.world import HOUR, World, claim, node
+from tests.worlds.world import HOUR, World, claim, node, pod
 
 
 def run(job: str, start: float, end: float, count: int = 1) -> object:
@@ -37,7 +41,7 @@ def checks(*records: object, files: tuple[int, ...] = ()) -> dict[str, Check]:
 def test_another_run_is_not_twice(second: object, files: tuple[int, ...]) -> None:
     found = checks(node(devices={"": 8}), run("1", 0, 3 * HOUR), second, files=files)
 
-    assert (OK, OK) == (found["doubled"].status, found["inventory"].status)
+    assert (OK, OK, OK, OK) == tuple(found[name].status for name in ("doubled", "inventory", "conflicts", "books"))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +54,18 @@ def test_another_run_is_not_twice(second: object, files: tuple[int, ...]) -> Non
     ],
 )
 def test_the_same_job_twice_is_an_error(second: object, files: tuple[int, ...], hours: str) -> None:
-    found = checks(node(devices={"": 8}), run("1", 0, 3 * HOUR), second, files=files)["doubled"]
+    every = checks(node(devices={"": 8}), run("1", 0, 3 * HOUR), second, files=files)
+    found = every["doubled"]
 
+    assert (FAIL, "1 jobs are recorded twice: devices are held twice in c1") == (
+        every["conflicts"].status,
+        every["conflicts"].what,
+    )
+    assert (FAIL, "1 jobs are recorded twice: the books cannot be relied on in c1") == (
+        every["books"].status,
+        every["books"].what,
+    )
+    assert found.fix == every["books"].fix
     assert (FAIL, f"1 jobs are recorded twice, {hours} apart, and charged twice: c1/1") == (found.status, found.what)
     assert "import --forget ID" in found.fix
     assert ("imports 1, 2." in found.fix) == (files == (101, 102))
@@ -75,3 +89,60 @@ def test_without_an_inventory_nothing_is_judged() -> None:
     found = checks(run("1", 0, HOUR, count=2))
 
     assert (NOT_JUDGED, OK) == (found["inventory"].status, found["doubled"].status)
+
+
+def two_clusters(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Check]:
+    """Of a store in which each cluster has one of these claims."""
+    world = World().add(first, second | {"cluster": "other"}).book()
+    attribution.attribute(world.store, "other", world.settings)
+    ledger_hours.recompute_dirty(world.store, "other", world.settings)
+    return {check.id: check for check in examine(world.store)}
+
+
+ONE = {"user_name": "ann", "run_key": "1@0"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            claim("1", 0, HOUR, **ONE), claim("1", 0, HOUR, **ONE | {"user_name": "bob"}), id="a job of another user"
+        ),
+        pytest.param(claim("1", 0, HOUR, **ONE), claim("1", 0, HOUR, "n2", **ONE), id="on another node"),
+        pytest.param(claim("1", 0, HOUR, **ONE), claim("2", 0, HOUR, **ONE), id="another job"),
+        pytest.param(claim("1", 0, HOUR, **ONE), claim("1", 60, HOUR, **ONE), id="at another time"),
+        pytest.param(pod("a", "u1", 0, HOUR), pod("a", "u2", 0, HOUR), id="a pod of the same name"),
+    ],
+)
+def test_two_clusters_may_have_jobs_of_one_number(first: dict[str, Any], second: dict[str, Any]) -> None:
+    found = two_clusters(first, second)
+
+    assert (OK, OK, OK) == tuple(found[name].status for name in ("doubled", "conflicts", "books"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "job", "shift"),
+    [
+        pytest.param(claim("1", 0, HOUR, **ONE), claim("1", 0, HOUR, **ONE), "1", "", id="a Slurm job"),
+        pytest.param(
+            claim("1", 0, HOUR, **ONE),
+            claim("1", 2 * HOUR, 3 * HOUR, **ONE | {"run_key": "1@2"}),
+            "1",
+            "2 h apart, ",
+            id="and in another time zone",
+        ),
+        pytest.param(
+            claim("1", 0, None, evidence=HOUR, **ONE), claim("1", 0, HOUR, **ONE), "1", "", id="one that still ran"
+        ),
+        pytest.param(pod("a", "u1", 0, HOUR), pod("a", "u1", 0, HOUR), "lab/a", "", id="a pod"),
+    ],
+)
+def test_a_job_under_two_clusters_is_an_error(
+    first: dict[str, Any], second: dict[str, Any], job: str, shift: str
+) -> None:
+    found = two_clusters(first, second)
+
+    said = f"1 jobs are recorded twice, {shift}in the clusters c1 and other, and charged twice: c1/{job}"
+    assert (FAIL, said) == (found["doubled"].status, found["doubled"].what)
+    assert "the books cannot be relied on in c1, other" in found["books"].what
+    assert "--cluster" in found["conflicts"].fix
