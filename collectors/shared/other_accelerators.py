@@ -87,6 +87,6 @@ def _by_kind(counts: Mapping[str, object], names: Iterable[str]) -> dict[str, in
     """Counts by kind: two names of one kind are the same devices, unless both Intel drivers have some."""
     found: dict[str, int] = {}
     for name in names:
-        kind, count = KINDS.get(name, name), integer(counts, name) or 0
+        kind, count = KINDS.get(name, name), integer(dict(counts), name) or 0
         found[kind] = found.get(kind, 0) + count if kind == INTEL else max(found.get(kind, 0), count)
     return found
