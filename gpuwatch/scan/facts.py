@@ -58,7 +58,10 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     found = chargeback.ledger(store, state, facts["window"], ("team",))
     groups = _by_detector(facts["findings"])
     card["actions"] = [action | _about(groups.get(action["id"], [])) for action in card["actions"]]
-    return card | {"teams": [_team(one, found.currency) for one in found.groups]}
+    teams = [_team(one, found.currency) for one in found.groups]
+    field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
+    teams.sort(key=lambda one: -Fraction(one[field] or 0))
+    return card | {"teams": teams}
 
 
 def top_actions(card: Mapping[str, Any]) -> list[Json]:

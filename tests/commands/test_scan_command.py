@@ -90,6 +90,8 @@ def test_waste_of_teams_is_the_fleets(scanned: tuple[Path, dict[str, Any]]) -> N
     hours = sum(Decimal(one["avoidable_gpu_hours"] or 0) for one in card["teams"])
     held = sum(Decimal(one["gpu_hours"]) for one in card["teams"])
 
+    costs = [Decimal(one["avoidable_cost"] or 0) for one in card["teams"]]
+    assert sorted(costs, reverse=True) == costs
     assert abs(hours - Decimal(card["waste"]["gpu_hours"])) <= Decimal("0.001") * len(card["teams"])
     assert abs(held - Decimal(card["gpu_hours"])) <= Decimal("0.001") * len(card["teams"])
 

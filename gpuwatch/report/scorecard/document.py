@@ -219,7 +219,7 @@ def where_section(card: Json) -> Section:
         Column("Cost", number=True),
         Column("GPU-hours", number=True, wide=True),
         Column("Share", number=True, part=0.8),
-        Column("", part=0.8, wide=True),
+        Column("", part=1.15, wide=True),
     )
     note = (
         f"Findings explain {report_text.hours(Fraction(waste['explained_gpu_hours']))} of it. The rest is short, scattered, or has "
