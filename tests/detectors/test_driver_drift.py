@@ -15,7 +15,7 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.core.model import CLAIM, CONTEXT, EVENT, WHOLE_GPU, Records, context_key, device_key
 from gpuwatch.detectors.driver_drift import DRIVER_DRIFT
 from tests.worlds.detectors import H100, IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
-from tests.worlds.subjects import granted_s, hour_by_hour, offer, said
+from tests.worlds.subjects import Said, granted_s, hour_by_hour, offer, said
 
 RULE = "driver-drift"
 OLD, NEW = "535.161.08", "550.54.15"
@@ -63,13 +63,13 @@ def asks_for_cuda(world: World, job: str, node: str, start: float, end: float, c
     return world.job(job, [f"GPU-{node}"], start, end, node=node, labels=labels, state=state)
 
 
-def only_labels(world: World, *drivers: str, hours: int = 30) -> World:
+def only_labels(world: World, name: str, *drivers: str, hours: int) -> World:
     """Nodes whose samples name no driver, and whose labels do."""
     for number, driver in enumerate(drivers):
-        runs(world, f"n{number}", (hours, None))
+        runs(world, f"{name}-{number}", (hours, None), pool=name)
         for at in range(0, 60 * hours, 60):
             labels = json.dumps({"nvidia.com/cuda.driver-version.full": driver})
-            offer(world, f"n{number}", "p", {"": 1}, None, labels=labels, observed_us=us(at))
+            offer(world, f"{name}-{number}", name, {"": 1}, None, labels=labels, observed_us=us(at))
     return world
 
 
@@ -119,63 +119,8 @@ def test_says_nothing_of(quiet: World, case: str) -> None:
     assert [] == [one for one in said(quiet, RULE) if one.subject.startswith(pool)]
 
 
-def test_two_drivers_for_more_than_a_day(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    for node, spans in {"n0": ((4, OLD), (36, NEW)), "n1": ((40, OLD),), "n2": ((40, OLD),)}.items():
-        runs(world, node, *spans)
-    world.analyze(60 * 40, detectors=[RULE])
-    (one,) = said(world, RULE)
-
-    assert ("pool", "p", "low", "open", 0) == (one.kind, one.subject, one.severity, one.state, one.wasted_s)
-    assert 4 * 60 == one.started
-    assert (2, 3, 1) == tuple(one.evidence[name] for name in ("drivers", "nodes", "odd_nodes"))
-    assert f"{OLD} on 2 nodes, {NEW} on 1 node" == one.evidence["versions"]
-    assert "bring n0 to it" in DRIVER_DRIFT.remedy(one.evidence)
-
-
-def test_two_drivers_by_the_labels_of_the_nodes(tmp_path: Path) -> None:
-    world = only_labels(World(tmp_path), OLD, OLD, NEW)
-    world.analyze(60 * 30, detectors=[RULE])
-
-    assert [("p", "low")] == [(one.subject, one.severity) for one in said(world, RULE)]
-
-
-def test_it_ends_when_the_last_node_follows(tmp_path: Path) -> None:
-    world = runs(World(tmp_path), "n0", (36, OLD), (8, NEW))
-    runs(world, "n1", (44, NEW)).analyze(60 * 44, detectors=[RULE])
-
-    assert [("resolved", 0, 36 * 60)] == [(one.state, one.started, one.ended) for one in said(world, RULE)]
-
-
-def test_jobs_that_need_a_cuda_that_no_driver_of_the_pool_has(tmp_path: Path) -> None:
-    world = runs(World(tmp_path), "n0", (30, OLD))
-    asks_for_cuda(world, "j", "n0", 0, 1800, "13.0", "COMPLETED").analyze(1800, detectors=[RULE])
-    (one,) = said(world, RULE)
-
-    assert ("medium", "CUDA 13.0 on n0 with 12.2") == (one.severity, one.evidence["unmet"])
-    assert 0 == one.wasted_s
-
-
-def test_what_the_node_tells_of_its_cuda_comes_before_the_branch_of_its_driver(tmp_path: Path) -> None:
-    world = runs(World(tmp_path), "n0", (30, OLD), cuda_driver_version=13000)
-    asks_for_cuda(world, "j", "n0", 0, 1800, "13.0", "COMPLETED").analyze(1800, detectors=[RULE])
-
-    assert [] == said(world, RULE)
-
-
-def test_starts_that_fail_are_high_and_cost_their_time(tmp_path: Path) -> None:
-    world = runs(World(tmp_path), "n0", (30, OLD))
-    for hour in range(30):
-        asks_for_cuda(world, f"j{hour}", "n0", 60 * hour + 20, 60 * hour + 21, "13.0", "FAILED")
-    world.analyze(1800, detectors=[RULE])
-    (one,) = said(world, RULE)
-
-    assert ("high", 30) == (one.severity, one.evidence["failed_starts"])
-    assert Fraction(30 * 60) == sum(granted_s(world, RULE).values()) == one.wasted_s
-
-
-def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(tmp_path: Path) -> None:
-    world = runs(runs(World(tmp_path), "n0", (30, OLD)), "n1", (30, NEW))
+def refused(world: World, node: str) -> None:
+    """A pod that failed at once, since the NVIDIA runtime did not start its container."""
     pod = {
         "scheduler": "kubernetes",
         "kind": "k8s-json",
@@ -184,10 +129,10 @@ def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(tmp_path: 
         "pod": "p",
         "namespace": "ml",
     }
-    row = dict.fromkeys(CLAIM.names, None) | pod | {"cluster": world.cluster, "node": "n0", "device_count": 1}
-    row |= {"start_us": us(1500), "end_us": us(1501), "state": "Failed"}
+    row = dict.fromkeys(CLAIM.names, None) | pod | {"cluster": world.cluster, "node": node, "device_count": 1}
+    row |= {"start_us": us(2340), "end_us": us(2341), "state": "Failed"}
     world.store.append(Records("claim", pa.Table.from_pylist([row], schema=CLAIM)))
-    told = dict.fromkeys(EVENT.names, None) | {
+    event = dict.fromkeys(EVENT.names, None) | {
         "cluster": world.cluster,
         "event_id": "e1",
         "object_kind": "Pod",
@@ -196,15 +141,76 @@ def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(tmp_path: 
         "reason": "Failed",
         "message": "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver",
         "count": 1,
-        "first_us": us(1790),
-        "last_us": us(1790),
+        "first_us": us(2630),
+        "last_us": us(2630),
     }
-    world.store.append(Records("event", pa.Table.from_pylist([told], schema=EVENT)))
-    world.analyze(1800, detectors=[RULE])
+    world.store.append(Records("event", pa.Table.from_pylist([event], schema=EVENT)))
 
-    assert [("p", "high", 1)] == [
-        (one.subject, one.severity, one.evidence["failed_starts"]) for one in said(world, RULE)
-    ]
+
+@pytest.fixture(scope="module")
+def loud(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+    """What the rule reports of the cases that must fire and of one that must not, by pool; all are measured for 44 hours."""
+    world = World(tmp_path_factory.mktemp("loud"))
+    for number, spans in enumerate((((4, OLD), (40, NEW)), ((44, OLD),), ((44, OLD),))):
+        runs(world, f"two-{number}", *spans, pool="two")
+    only_labels(world, "labels", OLD, OLD, NEW, hours=44)
+    runs(runs(world, "follows-0", (36, OLD), (8, NEW), pool="follows"), "follows-1", (44, NEW), pool="follows")
+    runs(world, "unmet-0", (44, OLD), pool="unmet")
+    asks_for_cuda(world, "unmet", "unmet-0", 0, 1800, "13.0", "COMPLETED")
+    runs(world, "newer-0", (44, OLD), pool="newer", cuda_driver_version=13000)
+    asks_for_cuda(world, "newer", "newer-0", 0, 1800, "13.0", "COMPLETED")
+    runs(world, "fails-0", (44, OLD), pool="fails")
+    for hour in range(30):
+        asks_for_cuda(world, f"fails-{hour}", "fails-0", 60 * hour + 20, 60 * hour + 21, "13.0", "FAILED")
+    runs(runs(world, "refused-0", (44, OLD), pool="refused"), "refused-1", (44, NEW), pool="refused")
+    refused(world, "refused-0")
+    world.analyze(60 * 44, detectors=[RULE])
+    listed = said(world, RULE)
+
+    assert ["fails", "follows", "labels", "refused", "two", "unmet"] == [one.subject for one in listed]
+    assert sum(granted_s(world, RULE).values()) == sum(one.wasted_s for one in listed)
+    return {one.subject: one for one in listed}
+
+
+def test_two_drivers_for_more_than_a_day(loud: dict[str, Said]) -> None:
+    one = loud["two"]
+
+    assert ("pool", "low", "open", 0) == (one.kind, one.severity, one.state, one.wasted_s)
+    assert 4 * 60 == one.started
+    assert (2, 3, 1) == tuple(one.evidence[name] for name in ("drivers", "nodes", "odd_nodes"))
+    assert f"{OLD} on 2 nodes, {NEW} on 1 node" == one.evidence["versions"]
+    assert "bring two-0 to it" in DRIVER_DRIFT.remedy(one.evidence)
+
+
+def test_two_drivers_by_the_labels_of_the_nodes(loud: dict[str, Said]) -> None:
+    assert "low" == loud["labels"].severity
+
+
+def test_it_ends_when_the_last_node_follows(loud: dict[str, Said]) -> None:
+    one = loud["follows"]
+
+    assert ("resolved", 0, 36 * 60) == (one.state, one.started, one.ended)
+
+
+def test_jobs_that_need_a_cuda_that_no_driver_of_the_pool_has(loud: dict[str, Said]) -> None:
+    one = loud["unmet"]
+
+    assert ("medium", "CUDA 13.0 on unmet-0 with 12.2") == (one.severity, one.evidence["unmet"])
+    assert 0 == one.wasted_s
+
+
+def test_the_cuda_that_a_node_reports_comes_before_the_branch_of_its_driver(loud: dict[str, Said]) -> None:
+    assert "newer" not in loud
+
+
+def test_starts_that_fail_are_high_and_cost_their_time(loud: dict[str, Said]) -> None:
+    one = loud["fails"]
+
+    assert ("high", 30, Fraction(30 * 60)) == (one.severity, one.evidence["failed_starts"], one.wasted_s)
+
+
+def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(loud: dict[str, Said]) -> None:
+    assert ("high", 1) == (loud["refused"].severity, loud["refused"].evidence["failed_starts"])
 
 
 @pytest.mark.slow
