@@ -106,12 +106,11 @@ def test_importing_again_changes_nothing(bundle: Path, data: Path) -> None:
         pytest.param(["import", "sacct", "absent.txt"], 2, "absent.txt", id="missing file"),
     ],
 )
-def test_an_error_is_one_line(arguments: list[str], code: int, word: str) -> None:
-    result = gpuwatch(*arguments)
-
-    assert code == result.returncode
-    assert "" == result.stdout
-    (line,) = result.stderr.splitlines()
+def test_an_error_is_one_line(arguments: list[str], code: int, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code == run(arguments)
+    printed = capsys.readouterr()
+    assert "" == printed.out
+    (line,) = printed.err.splitlines()
     assert line.startswith("gpuwatch: ")
     assert word in line
 

@@ -21,9 +21,9 @@ def measured(aggregate: str, seed: int) -> float:
     rows = values()
     random.Random(seed).shuffle(rows)
     with Store.open(None, threads=1) as store:
+        columns = {"x": [x for x, _ in rows], "weight": [weight for _, weight in rows]}
         store.sql("create temp table reading (x double, weight bigint)")
-        for x, weight in rows:
-            store.sql("insert into reading values ($x, $weight)", x=x, weight=weight)
+        store.sql("insert into reading select unnest($x::double[]), unnest($weight::bigint[])", **columns)
         found: float = store.sql(f"select {aggregate} from reading")[0][0]
     return found
 
