@@ -143,7 +143,8 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
         first.copy_to(Path(store))
         tables = [str(name) for (name,) in first.sql("select table_name from duckdb_tables()")]
         filled = [name for name in tables if first.sql(f'select exists(from "{name}")') == [(True,)]]
-    rows = "; ".join(f'insert into "{name}" from empty."{name}"' for name in filled)
+    own = {"store_identity": "select uuid()::varchar"}  # no two stores have the same
+    rows = "; ".join(f'insert into "{name}" ' + own.get(name, f'from empty."{name}"') for name in filled)
     with State.open("sqlite://") as first_state:
         first_state.copy_to(state)
     with closing(sqlite3.connect(state)) as saved:
