@@ -111,6 +111,12 @@ def test_the_page_names_seeds_rates_and_what_is_below_its_goal() -> None:
     )
 
 
+def test_a_variant_without_fleets_has_no_table() -> None:
+    text = report({"drop30": Counts([], 0, {})}, {"drop30": "Samples lost"})
+
+    assert "## Samples lost (`drop30`)\n\nNot measured with these scenes yet.\n\n## The fleets" in text
+
+
 def test_every_false_finding_is_listed_with_its_summary() -> None:
     told = {"straggler": Outcome(false=14, wrong=[f"seed {n}, hot: job 7: slow" for n in range(14)])}
     text = report({"base": Counts([101, 104], 0, told)}, {"base": "All fields"})
