@@ -19,7 +19,7 @@ from tests.worlds.detectors import (
     printed_thresholds,
     without,
 )
-from tests.worlds.subjects import granted_s, hour_by_hour, said
+from tests.worlds.subjects import Said, granted_s, hour_by_hour, said
 
 RULE = "mig-mismatch"
 GIB = 1 << 30
@@ -111,98 +111,97 @@ MUST_NOT_FIRE: dict[str, Scene] = {
 }
 
 
+LOUD: dict[str, Scene] = {
+    "small": lambda w, n: on_slice(w, n, (LENGTH, SMALL)),
+    "more memory": lambda w, n: on_slice(w, n, (LENGTH, used(15, 0.2))),
+    "burst": lambda w, n: on_slice(w, n, (600, SMALL), (10, used(6, 0.95)), (LENGTH - 610, SMALL)),
+    "failed": lambda w, n: fails(w, n, (15, LOADING), (1, FULL)),
+    "again": lambda w, n: fails(w, n, (15, LOADING), (1, FULL), runs=4),
+    "always full": lambda w, n: fails(w, n, (20, FULL)),
+    "long attempt": lambda w, n: fails(w, n, (90, LOADING), (1, FULL)),
+}
+
+
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """All cases that must not fire, side by side in one world."""
-    world = World(tmp_path_factory.mktemp("quiet"))
-    for number, scene in enumerate(MUST_NOT_FIRE.values()):
-        scene(world, f"q{number}")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """All cases side by side in one world, each a job of its name on a slice of a GPU and a node of its name."""
+    world = World(tmp_path_factory.mktemp("fleet"))
+    for name, scene in (MUST_NOT_FIRE | LOUD).items():
+        scene(world, name)
     world.analyze(LENGTH, detectors=[RULE])
     return world
 
 
+@pytest.fixture(scope="module")
+def findings(fleet: World) -> dict[str, Said]:
+    """The findings by case."""
+    listed = said(fleet, RULE)
+    assert sum(granted_s(fleet, RULE).values()) == sum(one.wasted_s for one in listed)
+    assert all(one.subject.endswith("/GI-1") for one in listed)
+    assert len(listed) == len({one.subject for one in listed})
+    return {one.subject.removesuffix("/GI-1"): one for one in listed}
+
+
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
-def test_says_nothing_of(quiet: World, case: str) -> None:
-    name = f"q{list(MUST_NOT_FIRE).index(case)}"
-
-    assert [] == [one for one in said(quiet, RULE) if one.subject.split("/")[0] == name]
+def test_says_nothing_of(findings: dict[str, Said], case: str) -> None:
+    assert case not in findings
 
 
-def test_a_slice_that_a_smaller_one_would_have_held(tmp_path: Path) -> None:
-    world = on_slice(World(tmp_path), "a", (LENGTH, SMALL))
-    world.analyze(LENGTH, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_a_slice_that_a_smaller_one_would_have_held(fleet: World, findings: dict[str, Said]) -> None:
+    one = findings["small"]
 
-    assert ("slice", "a/GI-1", "low", "open") == (one.kind, one.subject, one.severity, one.state)
+    assert ("slice", "low", "open") == (one.kind, one.severity, one.state)
     # 6 GiB and a fifth of 60 SMs: 1g.10gb has 9.75 GiB and 16 SMs.
     assert ("oversized", "3g.40gb", "1g.10gb", 6) == tuple(
         one.evidence[name] for name in ("verdict", "profile", "fit", "memory_gib")
     )
     # Half of a GPU was held and a seventh would have done: five sevenths of what the slice lost are waste.
-    lost = world.booked_s("gap", "stalled", "below_roof", "hoarded", start=one.started or 0, end=LENGTH)
+    buckets = ("gap", "stalled", "below_roof", "hoarded")
+    lost = fleet.booked_s(*buckets, job="small", start=one.started or 0, end=LENGTH)
     assert 0 <= lost * Fraction(5, 7) - one.wasted_s < 1
     assert "Use 1g.10gb instead of 3g.40gb." == MIG_MISMATCH.remedy(one.evidence)
 
 
-def test_more_memory_needs_the_profile_with_double_memory(tmp_path: Path) -> None:
-    world = on_slice(World(tmp_path), "a", (LENGTH, used(15, 0.2)))
-    world.analyze(LENGTH, detectors=[RULE])
-
-    assert ["1g.20gb"] == [one.evidence["fit"] for one in said(world, RULE)]
+def test_more_memory_needs_the_profile_with_double_memory(findings: dict[str, Said]) -> None:
+    assert "1g.20gb" == findings["more memory"].evidence["fit"]
 
 
-def test_a_burst_in_one_hour_of_many_does_not_need_the_sms(tmp_path: Path) -> None:
-    world = on_slice(World(tmp_path), "a", (600, SMALL), (10, used(6, 0.95)), (LENGTH - 610, SMALL))
-    world.analyze(LENGTH, detectors=[RULE])
-
-    assert ["oversized"] == [one.evidence["verdict"] for one in said(world, RULE)]
+def test_a_burst_in_one_hour_of_many_does_not_need_the_sms(findings: dict[str, Said]) -> None:
+    assert "oversized" == findings["burst"].evidence["verdict"]
 
 
-def test_a_run_that_failed_when_its_slice_was_full(tmp_path: Path) -> None:
-    world = fails(World(tmp_path), "a", (15, LOADING), (1, FULL))
-    world.analyze(60, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_a_run_that_failed_when_its_slice_was_full(fleet: World, findings: dict[str, Said]) -> None:
+    one = findings["failed"]
 
-    assert ("a/GI-1", "medium", 0.7) == (one.subject, one.severity, one.confidence)
+    assert ("medium", 0.7) == (one.severity, one.confidence)
     assert ("undersized", 1) == (one.evidence["verdict"], one.evidence["attempts"])
-    assert world.booked_s("gap", "stalled", "below_roof", "unobserved") == one.wasted_s > 0
+    assert fleet.booked_s("gap", "stalled", "below_roof", "unobserved", job="failed") == one.wasted_s > 0
     assert "larger" in MIG_MISMATCH.remedy(one.evidence)
 
 
-def test_attempts_that_fail_again_and_again_are_high(tmp_path: Path) -> None:
-    world = fails(World(tmp_path), "a", (15, LOADING), (1, FULL), runs=4)
-    world.analyze(120, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_attempts_that_fail_again_and_again_are_high(findings: dict[str, Said]) -> None:
+    one = findings["again"]
 
     assert ("high", 0.9, 4) == (one.severity, one.confidence, one.evidence["attempts"])
     assert "4 attempts" in MIG_MISMATCH.summary(one.evidence)
 
 
-def test_memory_that_was_full_all_the_time_proves_little(tmp_path: Path) -> None:
-    world = fails(World(tmp_path), "a", (20, FULL))
-    world.analyze(60, detectors=[RULE])
-
-    assert [0.4] == [one.confidence for one in said(world, RULE)]
+def test_memory_that_was_full_all_the_time_proves_little(findings: dict[str, Said]) -> None:
+    assert 0.4 == findings["always full"].confidence
 
 
-def test_a_long_attempt_is_told_and_not_claimed(tmp_path: Path) -> None:
-    world = fails(World(tmp_path), "a", (90, LOADING), (1, FULL))
-    world.analyze(120, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_a_long_attempt_is_listed_and_not_claimed(findings: dict[str, Said]) -> None:
+    one = findings["long attempt"]
 
     assert ("medium", 0) == (one.severity, one.wasted_s)
-    assert {} == granted_s(world, RULE)
 
 
 @pytest.mark.slow
-def test_one_slice_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
-    at_once = on_slice(World(tmp_path / "whole"), "a", (LENGTH, SMALL))
-    at_once.analyze(LENGTH, detectors=[RULE])
+def test_one_slice_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path, findings: dict[str, Said]) -> None:
+    at_once = findings["small"]
+    (by_hour,) = hour_by_hour(on_slice(World(tmp_path), "small", (LENGTH, SMALL)), HOURS, RULE, step=11)
 
-    expected = [(one.key, one.started, one.wasted_s) for one in said(at_once, RULE)]
-    assert 1 == len(expected)
-    by_hour = hour_by_hour(on_slice(World(tmp_path / "hours"), "a", (LENGTH, SMALL)), HOURS, RULE, step=11)
-    assert expected == [(one.key, one.started, one.wasted_s) for one in by_hour]
+    assert (at_once.key, at_once.started, at_once.wasted_s) == (by_hour.key, by_hour.started, by_hour.wasted_s)
 
 
 def test_the_page_says_what_the_rule_does() -> None:
