@@ -16,6 +16,8 @@ from gpuwatch.dashboards.shell.query import DEFAULT_WINDOW, WINDOWS, Query
 
 MAX_OPTIONS = 1000
 LABELS = {"window": "Window", "cluster": "Cluster", "pool": "Pool", "team": "Team", "detector": "Rule"}
+PLATFORM = "__platform__"
+"""Owns what nobody holds. Tokens limited to teams do not see it."""
 SEARCH_MS = 400
 """A search starts after this pause in typing."""
 
@@ -35,15 +37,14 @@ async def load(api: Api, query: Query) -> Choices:
     me = await ledger_math.optional(api.me())
     if me is None:
         return Choices()
-    # The ledger lists teams without the cost of applying chargeback policies.
     fleet, held = await asyncio.gather(
-        ledger_math.optional(api.fleet()), ledger_math.optional(api.ledger(query.window, "team"))
+        ledger_math.optional(api.fleet()), ledger_math.optional(api.get("holders", window=query.window))
     )
     rows = (fleet or {}).get("items") or []
     return Choices(
         names(row.get("cluster") for row in rows),
         names(row.get("pool") for row in rows if query.get("cluster") in ("", row.get("cluster"))),
-        names(row.get("team") for row in (held or {}).get("items") or []),
+        names([row.get("team") for row in (held or {}).get("items") or []] + ([] if me.get("teams") else [PLATFORM])),
         me,
     )
 

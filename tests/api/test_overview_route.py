@@ -69,3 +69,12 @@ def test_a_service_without_data_has_nothing_to_do(bare: Api) -> None:
         found["teams"],
         found["actions"],
     )
+
+
+def test_the_teams_that_ran_something(books: Api) -> None:
+    def names(window: str, token: str | None = None) -> list[str]:
+        answer = books.get("/api/v1/holders", params={"window": window}, token=token)
+        return [one["team"] for one in answer.json()["items"]]
+
+    assert (["blue", "red"], []) == (names(WEEK), names("2026-W44"))
+    assert ["red"] == names(WEEK, books.token("read", "red"))

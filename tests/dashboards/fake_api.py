@@ -426,6 +426,11 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         found = ledger(window, by, step)
         return {**found, "items": [], "funnel": {}} if app.state.mode == "empty" else found
 
+    @app.get("/api/v1/holders")
+    def get_holders(window: str) -> Json:
+        start, end = window_of(window)
+        return listing([{"team": name} for name in TEAMS], window={"start": at(start), "end": at(end)})
+
     @app.get("/api/v1/overview")
     def get_overview(window: str) -> Json:
         step = "1h" if window in ("24h", "today", "yesterday") else "1d"
