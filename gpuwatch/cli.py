@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from gpuwatch.commands.examples import add_examples
 from gpuwatch.commands.registry import add_all
 from gpuwatch.commands.shared import print_stderr
 from gpuwatch.core.errors import GpuwatchError
@@ -43,10 +44,11 @@ app = typer.Typer(
     help="Shows where a fleet's GPU time and money went.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 add_all(app)
+add_examples(app)
 
 
 def _now_us() -> int:

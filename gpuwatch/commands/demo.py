@@ -102,6 +102,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
     from gpuwatch.audit import summary as audit_summary
     from gpuwatch.billing import chargeback
     from gpuwatch.billing.listings import chargeback_listing
+    from gpuwatch.billing.people_table import for_people
     from gpuwatch.findings import read as findings_read
     from gpuwatch.imports.files import import_paths
 
@@ -131,7 +132,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
         if window is None:
             raise StoreError(f"the ledger in {data} is empty after the analysis; run gpuwatch doctor --data {data}")
         chargeback.price_all(store, state)
-        bill = chargeback_listing(chargeback.chargeback(store, state, window))
+        bill = for_people(chargeback_listing(chargeback.chargeback(store, state, window)), ["team"])
         found = findings_read.read(store)
         books = chargeback.ledger(store, state, window)
     width = terminal_width(sys.stdout)

@@ -12,6 +12,7 @@ from gpuwatch.commands import remote
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
+    DEFAULT_WINDOW,
     ConfigOption,
     DataOption,
     FormatOption,
@@ -91,7 +92,7 @@ def set_(
 def what_if_(
     context: typer.Context,
     file: FileArgument,
-    window: WindowOption,
+    window: WindowOption = DEFAULT_WINDOW,
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
     form: FormatOption = None,

@@ -15,6 +15,7 @@ from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
+    DEFAULT_WINDOW,
     WINDOW_HELP,
     ConfigOption,
     DataOption,
@@ -45,6 +46,11 @@ NO = 1
 FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "key", "summary")
 NOT_CLAIMED = "-"
 """Shown in a table for findings such as blind-spot, which report missing data rather than waste."""
+
+
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="Show exact GPU-seconds and costs in the table. JSON and CSV always have them.")
+]
 
 
 def findings(
@@ -93,16 +99,18 @@ def _wasted(item: Mapping[str, Any]) -> str | None:
 
 def ledger(
     context: typer.Context,
-    window: WindowOption,
+    window: WindowOption = DEFAULT_WINDOW,
     data: DataOption = DEFAULT_DATA,
     by: Annotated[list[str] | None, typer.Option("--by", metavar="D,...", help="Dimensions; default: bucket.")] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
+    exact: ExactOption = False,
 ) -> None:
     """Show GPU time by bucket and other dimensions."""
     from gpuwatch.billing.chargeback import ledger as books
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.listings import ledger_answer, ledger_listing
+    from gpuwatch.billing.people_table import for_people
 
     choose(form, True)
     span, dimensions = window_of(window, context), names(by or ["bucket"])
@@ -115,13 +123,13 @@ def ledger(
             price_all(store, state)
             listing = ledger_listing(books(store, state, span, dimensions))
             hint = hints.empty_stored(store, listing.extra["capacity_gpu_seconds"])
-    show(listing, form)
+    show(listing if exact else for_people(listing, dimensions), form)
     hints.print_hint(hint)
 
 
 def chargeback(
     context: typer.Context,
-    window: WindowOption,
+    window: WindowOption = DEFAULT_WINDOW,
     data: DataOption = DEFAULT_DATA,
     by: Annotated[list[str] | None, typer.Option("--by", metavar="D,...", help="Dimensions; default: team.")] = None,
     out: Annotated[
@@ -147,11 +155,13 @@ def chargeback(
             help="With --format focus; default: by the extension of FILE, or csv.",
         ),
     ] = None,
+    exact: ExactOption = False,
 ) -> None:
     """Show charges by team or other dimensions."""
     from gpuwatch.billing.chargeback import chargeback as charge
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.listings import chargeback_answer, chargeback_listing
+    from gpuwatch.billing.people_table import for_people
     from gpuwatch.output.render import check_format
 
     if form is not None:
@@ -181,7 +191,7 @@ def chargeback(
     if form in (*BINARY_FORMATS, "csv"):
         _write_bytes(listing, form, out)
     else:
-        show(listing, form, out)
+        show(listing if exact else for_people(listing, dimensions), form, out)
     hints.print_hint(hint)
 
 

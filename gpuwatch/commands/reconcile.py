@@ -11,6 +11,7 @@ from gpuwatch.commands import remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
+    DEFAULT_WINDOW,
     ConfigOption,
     DataOption,
     FormatOption,
@@ -26,7 +27,7 @@ from gpuwatch.store import lockfile
 
 def reconcile(
     context: typer.Context,
-    window: WindowOption,
+    window: WindowOption = DEFAULT_WINDOW,
     data: DataOption = DEFAULT_DATA,
     provider: Annotated[str | None, typer.Option("--provider", metavar="P", help="aws, azure, gcp, oci, ...")] = None,
     by: Annotated[str, typer.Option("--by", metavar="day|node|account", help="Rows by day, node or account.")] = "day",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_NOTES = 1000
 """Most lines that one import prints on stderr."""
 DEFAULT_DATA = Path("gpuwatch-data")
+DEFAULT_WINDOW = "7d"
 
 DataOption = Annotated[Path, typer.Option("--data", envvar="GPUWATCH_DATA", metavar="DIR", help="The data directory.")]
 FormatOption = Annotated[
@@ -52,7 +53,7 @@ NewStoreOption = Annotated[
         "--new-store", help="Go on with a new or another store (measurements, ledger) if the state's is lost."
     ),
 ]
-WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
+WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
 WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 
 Step = Callable[[int, int, str], None]

@@ -30,6 +30,7 @@ from gpuwatch.output.listing import Listing, choose
 
 if TYPE_CHECKING:
     from gpuwatch.state import State
+    from gpuwatch.state.tokens import Token
 
 COLUMNS = ("id", "name", "scope", "teams", "state", "created_at", "created_by", "expires_at")
 MAX_DAYS = 3660
@@ -50,11 +51,16 @@ def create(
         typer.Option("--expires", metavar="90d", help="Lifetime in hours (h) or days (d); default: unlimited."),
     ] = None,
     data: DataOption = DEFAULT_DATA,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="table|json|csv", help="Print the token's record; default: the token alone."),
+    ] = None,
 ) -> None:
     """Create a token and print it once. It cannot be shown again."""
     from gpuwatch.policy.known_names import team_doubts
     from gpuwatch.state.tokens import Tokens
 
+    choose(form, True)
     at_us = now_us(context)
     teams = None if team is None else names(team)
     with _state(data, create=True) as state:
@@ -71,35 +77,41 @@ def create(
             "this is the first token: from now on the pages and the API require one, even on this machine"
             + ("" if scope == "admin" else admin)
         )
-    typer.echo(text)
+    if form is None:
+        typer.echo(text)
+    else:
+        show(Listing((*COLUMNS, "token"), [_record(token, at_us) | {"token": text}]), form)
 
 
 def list_(context: typer.Context, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
     """List all tokens, without their secrets. Includes revoked and expired ones."""
-    from gpuwatch.core.clock import rfc3339
     from gpuwatch.state.tokens import Tokens
 
     choose(form, True)
     at_us = now_us(context)
     with _state(data) as state:
         found = Tokens(state).list()
-    items = [
-        {
-            "id": token.id,
-            "name": token.name,
-            "scope": token.scope,
-            "teams": None if token.teams is None else list(token.teams),
-            "state": "valid" if token.valid_at(at_us) else "expired" if token.revoked_us is None else "revoked",
-            "created_at": rfc3339(token.created_us),
-            "created_by": token.created_by,
-            "expires_at": None if token.expires_us is None else rfc3339(token.expires_us),
-        }
-        for token in found
-    ]
+    items = [_record(token, at_us) for token in found]
     show(
         Listing(COLUMNS, items, foot=[] if items else ["No tokens: requests from this machine have admin rights."]),
         form,
     )
+
+
+def _record(token: Token, at_us: int) -> dict[str, object]:
+    """A token without its secret."""
+    from gpuwatch.core.clock import rfc3339
+
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scope": token.scope,
+        "teams": None if token.teams is None else list(token.teams),
+        "state": "valid" if token.valid_at(at_us) else "expired" if token.revoked_us is None else "revoked",
+        "created_at": rfc3339(token.created_us),
+        "created_by": token.created_by,
+        "expires_at": None if token.expires_us is None else rfc3339(token.expires_us),
+    }
 
 
 def revoke(

@@ -95,7 +95,7 @@ def _month(first: date) -> Window:
 
 
 def parse_window(text: str, now_us: int) -> Window:
-    """A window in words: `today`, `lastweek`, `7d`, `2026-W47`, `2026-11`, `START,END`."""
+    """A window in words: `today`, `lastweek`, `7d`, `2026-W47`, `2026-11`, `2026-11-21` (a UTC day), `START,END`."""
     today = from_us(now_us).date()
     monday, first = _monday(today), today.replace(day=1)
     named = {
@@ -117,15 +117,19 @@ def parse_window(text: str, now_us: int) -> Window:
             return _span(start, start + timedelta(days=7))
         if match := re.fullmatch(r"(\d{4})-(\d{2})", text):
             return _month(date(int(match[1]), int(match[2]), 1))
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            day = date.fromisoformat(text)
+            return _span(day, day + timedelta(days=1))
         if "," in text:
             start_text, end_text = text.split(",", 1)
             return Window(parse_rfc3339(start_text), parse_rfc3339(end_text))
     except (ValueError, OverflowError) as error:
         if "," in text:
             raise UsageError(f"window {text!r}: {error}") from error
-        problem = error if "W" in text else "there is no such month"
-        raise UsageError(f"window {text!r}: {problem}; a month is written 2026-11, a week 2026-W46") from error
+        problem = error if "W" in text else "there is no such month or day"
+        forms = "a month is written 2026-11, a week 2026-W46, a day 2026-11-21"
+        raise UsageError(f"window {text!r}: {problem}; {forms}") from error
     raise UsageError(
         f"window {text!r} is not valid: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "
-        "2026-W47, 2026-11 or START,END in RFC 3339"
+        "2026-W47, 2026-11, 2026-11-21 or START,END in RFC 3339"
     )

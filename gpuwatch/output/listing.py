@@ -36,6 +36,10 @@ class Listing:
     shown: Sequence[str] | None = None
     """Columns of the table, if fewer than in CSV."""
     foot: Sequence[str] = ()
+    people: Sequence[Mapping[str, Any]] | None = None
+    """Rows of the table, if other than the records."""
+    right: Sequence[str] = ()
+    """Columns of the table that are aligned right, besides the known numbers."""
     spare: Sequence[str] = ()
     """Columns to drop from a table that is too wide, least important first."""
 

@@ -37,21 +37,24 @@ def as_table(listing: Listing, width: int) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    cells = {
-        name: [visible(_word(name, item.get(name))) for item in listing.items]
-        for name in listing.shown or listing.columns
-    }
+    rows = listing.items if listing.people is None else listing.people
+    cells = {name: [visible(_word(name, item.get(name))) for item in rows] for name in listing.shown or listing.columns}
     left_out = _drop_spare(cells, listing.spare, width)
     widths = _widths([(_title(name), column) for name, column in cells.items()], width - _edges(cells))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, wide in zip(cells, widths, strict=True):
-        table.add_column(_title(name), justify="right" if name in _NUMBERS else "left", width=wide, overflow="fold")
+        table.add_column(
+            _title(name),
+            justify="right" if name in (*_NUMBERS, *listing.right) else "left",
+            width=wide,
+            overflow="fold",
+        )
     for row in zip(*cells.values(), strict=True):
         table.add_row(*row)
     stream = io.StringIO()
     whole = max(width, sum(widths) + _edges(cells))
     console = Console(file=stream, width=whole, highlight=False, markup=False, color_system=None)
-    if listing.items:
+    if rows:
         console.print(table)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     hidden = [f"Columns not shown: {', '.join(left_out)}; --format json has all."] if left_out else []

@@ -46,6 +46,17 @@ def test_a_token_is_printed_once_and_works(tmp_path: Path) -> None:
     assert text.strip() not in listed + said
 
 
+def test_with_a_format_the_record_is_printed_with_the_token(tmp_path: Path) -> None:
+    (row,) = json.loads(
+        run("create", "--scope", "read", "--team", "red", "--format", "json", "--data", str(tmp_path))[0]
+    )["items"]
+    with State.open(tmp_path) as state:
+        found = Tokens(state).resolve(row["token"], NOW)
+
+    assert found is not None
+    assert (found.id, "read", ["red"], "valid") == (row["id"], row["scope"], row["teams"], row["state"])
+
+
 def test_a_revoked_token_is_listed_as_such(tmp_path: Path) -> None:
     """And revoking again says so."""
     run("create", "--scope", "ingest", "--data", str(tmp_path))

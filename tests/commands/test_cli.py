@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app, run
+from gpuwatch.commands.examples import EXAMPLES
 from gpuwatch.core.clock import parse_rfc3339, parse_window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate import simulate
@@ -95,7 +98,7 @@ def test_importing_again_changes_nothing(bundle: Path, data: Path) -> None:
     [
         pytest.param(["findings", "--data", "absent"], 3, "absent", id="no data directory"),
         pytest.param(["ledger", "--window", "someday"], 2, "someday", id="unknown window"),
-        pytest.param(["chargeback"], 2, "--window", id="missing window"),
+        pytest.param(["reconcile", "--window", "2026-02-30"], 2, "a day 2026-11-21", id="no such day"),
         pytest.param(
             ["chargeback", "--window", "7d", "--format", "focus", "--focus-version", "1.3"],
             2,
@@ -223,7 +226,8 @@ def test_a_query_that_ctrl_c_ends_is_an_interruption(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("2026-46", "window '2026-46': there is no such month; a month is written", id="a week without W"),
+        pytest.param("2026-46", "window '2026-46': there is no such month or day; a month is", id="a week without W"),
+        pytest.param("2026-02-30", "window '2026-02-30': there is no such month or day; a month is", id="no such day"),
         pytest.param(
             "2026-W60", "window '2026-W60': Invalid week: 60; a month is written", id="a week that no year has"
         ),
@@ -234,3 +238,37 @@ def test_a_wrong_window_says_what_a_week_looks_like(text: str, expected: str) ->
         parse_window(text, 0)
     assert str(told.value).startswith(expected)
     assert "2026-W46" in str(told.value)
+
+
+def test_a_date_is_a_day_in_utc() -> None:
+    assert parse_window("2026-11-21T00:00:00Z,2026-11-22T00:00:00Z", 0) == parse_window("2026-11-21", 0)
+
+
+def commands_of(group: Any, before: str = "") -> dict[str, Any]:
+    """Every command by its words."""
+    found = {}
+    for name, command in group.commands.items():
+        inner = (
+            commands_of(command, f"{before}{name} ") if hasattr(command, "commands") else {f"{before}{name}": command}
+        )
+        found |= inner
+    return found
+
+
+def test_every_command_has_an_example_with_options_that_it_has() -> None:
+    known = commands_of(typer.main.get_command(app))
+
+    assert known.keys() == EXAMPLES.keys()
+    for name, command in known.items():
+        command.make_context(name, shlex.split(EXAMPLES[name]), resilient_parsing=False).close()
+        assert command.epilog == f"Example: gpuwatch {name} {EXAMPLES[name]}"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_a_completion(shell: str) -> None:
+    script = RUNNER.invoke(app, [], prog_name="gpuwatch", env={"_GPUWATCH_COMPLETE": f"source_{shell}"}).output
+    words = {"COMP_WORDS": "gpuwatch charg", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "gpuwatch charg"}
+    action = {"_GPUWATCH_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args", **words}
+
+    assert f"_GPUWATCH_COMPLETE=complete_{shell}" in script
+    assert "chargeback" in RUNNER.invoke(app, [], prog_name="gpuwatch", env=action).output

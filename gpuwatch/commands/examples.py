@@ -1,0 +1,73 @@
+"""An example of every command, shown at the end of its help."""
+
+from __future__ import annotations
+
+import typer
+
+EXAMPLES = {
+    "demo": "--no-serve",
+    "scan": "--prometheus http://prometheus:9090 --days 14 --out scan",
+    "serve": "--config gpuwatch.toml --data /var/lib/gpuwatch",
+    "agent": "--port 9400",
+    "import": "sacct sacct.txt --cluster c1 --timezone Europe/Berlin",
+    "imports": "--format json",
+    "backfill": "--prometheus http://prometheus:9090 --since 30d",
+    "analyze": "--since 2026-11-01T00:00:00Z --until 2026-11-08T00:00:00Z",
+    "findings": "--open --team vision",
+    "chargeback": "--window lastmonth --by team,day",
+    "ledger": "--window lastweek --by team,bucket",
+    "explain": "c1.alsx",
+    "reconcile": "--window lastmonth",
+    "doctor": "--data gpuwatch-data",
+    "shapes": "--cluster c1",
+    "simulate": "--out bundle --gpus 64 --days 7",
+    "backup": "gpuwatch-backup",
+    "restore": "gpuwatch-backup --data gpuwatch-data",
+    "repair": "--dry-run",
+    "audit": "--bundle BUNDLE --out audit",
+    "audit-log": "--since 2026-11-01T00:00:00Z",
+    "backtest": "idle-hoarding --window 30d",
+    "reclaim": "--team vision",
+    "detectors show": "--format json",
+    "detectors set": "detectors.toml",
+    "detectors validate": "detectors/",
+    "report weekly": "--week 2026-W47 --out reports",
+    "report recipients show": "--format json",
+    "report recipients set": "recipients.toml",
+    "budget show": "--team vision",
+    "budget set": "budgets.toml",
+    "policy show": "--format json",
+    "policy set": "policies.toml",
+    "policy what-if": "policies.toml --window lastmonth",
+    "decide own-vs-cloud": "--window 30d --cloud-price 2.50",
+    "decide spot": "--window 30d --team vision",
+    "decide right-sizing": "--window 30d --team vision",
+    "decide consolidate": "--cluster c1 --pool train --pool batch",
+    "rates show": "--format json",
+    "rates set": "rates.csv",
+    "rates fx": "fx.csv --currency EUR",
+    "rates owned": "owned.toml",
+    "rates spot": "spot-prices.json --cluster c1",
+    "rates commitments": "--window month",
+    "period close": "2026-W47",
+    "period list": "--format json",
+    "period show": "2026-W47 --corrections",
+    "period reopen": '2026-W47 --reason "rates of pool b were wrong"',
+    "period sign": '2026-W47 --name "Ada Byron, FinOps"',
+    "period verify": "2026-W47",
+    "token create": "--scope read --team vision --expires 90d",
+    "token list": "--format json",
+    "token revoke": "tok-1",
+}
+"""Arguments by command."""
+
+
+def add_examples(app: typer.Typer, before: str = "") -> None:
+    """Puts the example of each command below its help."""
+    for command in app.registered_commands:
+        name = f"{before}{command.name}"
+        if name in EXAMPLES:
+            command.epilog = f"Example: gpuwatch {name} {EXAMPLES[name]}"
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            add_examples(group.typer_instance, f"{before}{group.name} ")
