@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.detectors.degraded_gpu import DEGRADED_GPU
 from tests.worlds.detectors import IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds
-from tests.worlds.subjects import granted_s, hour_by_hour, said
+from tests.worlds.subjects import Said, granted_s, hour_by_hour, said
 
 RULE = "degraded-gpu"
 FINE = WORK | {
@@ -152,40 +152,57 @@ def test_names(loud: World, case: str) -> None:
     assert sign in DEGRADED_GPU.summary(one.evidence)
 
 
-def test_an_xid_that_the_exporter_repeats_for_hours_is_one_event(tmp_path: Path) -> None:
-    world = World(tmp_path).gpu("a", (90, FINE), (600, FINE | {"xid_code": 48}), (90, FINE))
+@pytest.fixture(scope="module")
+def courses(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """What happens to single GPUs within thirteen hours."""
+    world = World(tmp_path_factory.mktemp("courses"))
+    world.gpu("repeats", (90, FINE), (600, FINE | {"xid_code": 48}), (90, FINE))
+    world.gpu("application", (30, FINE | {"xid_code": 31}), (60, DEAD), (690, None))
+    world.gpu("held", (30, FINE), (150, DEAD), (600, FINE)).job("j", ["held"], 0, 120)
+    world.gpu("bus", (56, FINE), (4, DEAD), (360, None), (360, FINE))
+    for gi in (1, 2):
+        world.gpu("sliced", (780, IDLE | {"row_remap_pending": 1}), gi=gi, profile="3g.40gb")
     world.analyze(780, detectors=[RULE])
-    (one,) = said(world, RULE)
+    return world
+
+
+@pytest.fixture(scope="module")
+def findings(courses: World) -> dict[str, Said]:
+    """The findings of `courses` by GPU: one each."""
+    listed = said(courses, RULE)
+    assert ["application", "bus", "held", "repeats", "sliced"] == [one.subject for one in listed]
+    return {one.subject: one for one in listed}
+
+
+def test_an_xid_that_the_exporter_repeats_for_hours_is_one_event(findings: dict[str, Said]) -> None:
+    one = findings["repeats"]
 
     assert ("resolved", 91, 720) == (one.state, one.started, one.ended)
     assert 0 == one.wasted_s  # it works on: nothing of it is lost
 
 
-def test_an_xid_of_an_application_does_not_date_the_event(tmp_path: Path) -> None:
-    world = World(tmp_path).gpu("a", (30, FINE | {"xid_code": 31}), (60, DEAD))
-    world.analyze(90, detectors=[RULE])
-
-    assert [31] == [one.started for one in said(world, RULE)]
+def test_an_xid_of_an_application_does_not_date_the_event(findings: dict[str, Said]) -> None:
+    assert 31 == findings["application"].started
 
 
-def test_held_time_after_the_event_is_lost_and_time_before_it_is_not(tmp_path: Path) -> None:
-    world = World(tmp_path).gpu("a", (30, FINE), (150, DEAD)).job("j", ["a"], 0, 120)
-    world.analyze(180, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_held_time_after_the_event_is_lost_and_time_before_it_is_not(courses: World, findings: dict[str, Said]) -> None:
+    one = findings["held"]
 
     assert 31 == one.started
     # In the first hour the GPU worked for half an hour: nobody claims what else there was. The job holds a dead one after it.
-    assert {"gap": Fraction(3600)} == granted_s(world, RULE)
+    assert Fraction(3600) == granted_s(courses, RULE)["gap"]
     assert Fraction(3600) == one.wasted_s
 
 
-def test_a_gpu_that_fell_off_the_bus_stays_broken_until_it_is_read_again(tmp_path: Path) -> None:
-    world = World(tmp_path).gpu("a", (56, FINE), (4, DEAD), (360, None), (60, FINE)).gpu("b", (480, FINE))
-    world.analyze(480, detectors=[RULE])
-    (one,) = said(world, RULE)
+def test_a_gpu_that_fell_off_the_bus_stays_broken_until_it_is_read_again(findings: dict[str, Said]) -> None:
+    one = findings["bus"]
 
-    assert ("a", "resolved", 57, 420) == (one.subject, one.state, one.started, one.ended)
+    assert ("resolved", 57, 420) == (one.state, one.started, one.ended)
     assert 5 == one.evidence["silent_hours"]
+
+
+def test_slices_of_one_gpu_are_one_gpu(findings: dict[str, Said]) -> None:
+    assert 2 == findings["sliced"].devices
 
 
 def test_a_gpu_that_is_silent_since_xid_79_is_open(tmp_path: Path) -> None:
@@ -197,15 +214,6 @@ def test_a_gpu_that_is_silent_since_xid_79_is_open(tmp_path: Path) -> None:
     assert ("a", "open", None) == (one.subject, one.state, one.ended)
     assert ["out_of_service"] == list(granted_s(world, RULE))
     assert world.booked_s("out_of_service", start=60, end=240) == one.wasted_s
-
-
-def test_slices_of_one_gpu_are_one_gpu(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    for gi in (1, 2):
-        world.gpu("a", (120, IDLE | {"row_remap_pending": 1}), gi=gi, profile="3g.40gb")
-    world.analyze(120, detectors=[RULE])
-
-    assert [("a", 2)] == [(one.subject, one.devices) for one in said(world, RULE)]
 
 
 @pytest.mark.slow
