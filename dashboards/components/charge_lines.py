@@ -110,7 +110,7 @@ def segment(one: Row, query: Query) -> Component:
     return html.Div(
         [
             html.Div(name, className="mono", title=device),
-            html.Div([*holder, conflict(one)], className="soft small"),
+            html.Div([*holder, conflict(one), guessed(one)], className="soft small"),
         ]
     )
 
@@ -118,6 +118,11 @@ def segment(one: Row, query: Query) -> Component:
 def conflict(one: Row) -> Component | None:
     """A tag where two sources reported different owners."""
     return parts.tag("conflicting owners", "warn") if one.get("conflict") else None
+
+
+def guessed(one: Row) -> Component | None:
+    """A tag where no source reports when the job ended."""
+    return parts.tag("end estimated", "soft") if one.get("end_estimated") else None
 
 
 def when(one: Row) -> Component:

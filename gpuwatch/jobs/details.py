@@ -23,6 +23,7 @@ def run_row(run: Row, amount: JobAmount | None) -> Row:
         "submitted_at": None if run["submit_us"] is None else rfc3339(run["submit_us"]),
         "started_at": rfc3339(run["start_us"]),
         "ended_at": None if run["end_us"] is None else rfc3339(run["end_us"]),
+        "end_estimated": run["end_estimated"],
         "gpus": run["devices"],
         **(NOTHING if amount is None else amount.as_dict()),
     }

@@ -31,6 +31,7 @@ select
     a.submit_us,
     a.start_us,
     case when a.ended then a.end_us end as end_us,
+    a.ended and coalesce(a.end_estimated, false) as end_estimated,
     a.team,
     a.team_why,
     z.devices,

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.core.clock import rfc3339
+from gpuwatch.billing import chargeback
+from gpuwatch.billing.charge_id import Asked
+from gpuwatch.billing.explain.charge import explain
+from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.jobs.listing import job
+from gpuwatch.state import State
 from tests.ledger.test_attribution import FREE, A, of, seen
-from tests.worlds.world import HOUR, Seconds, World, pod, us
+from tests.worlds.world import HOUR, Gpu, Seconds, World, minutes, pod, samples, us
 
 
 def lost(uid: str, start: Seconds, alive: Seconds, gone: Seconds, name: str = "p-0", **words: Any) -> dict[str, Any]:
@@ -50,3 +55,19 @@ def test_the_next_pod_with_the_name_keeps_its_time() -> None:
     world = World().add(*labelled(HOUR), lost("u1", 0, 600, 3000), pod("p-0", "u2", 1500, HOUR)).book()
 
     assert [(0, 1500, "u1"), (1500, 3600, "u2")] == of(world, "GPU-a")
+
+
+def test_an_estimated_end_is_marked() -> None:
+    """In the run, in the job, and in the lines of a charge that end with it."""
+    known = pod("p-1", "u2", 0, 1200, node="n2", gpus="GPU-b")
+    other = samples(Gpu("GPU-b", "n2"), minutes(0, HOUR))
+    world = World().add(*labelled(1800), lost("u1", 0, 600, 3000), other, known).book()
+    runs = dict(world.store.sql("select run_key, coalesce(end_estimated, false) from run"))
+    with State.open("sqlite://") as state:
+        chargeback.price_all(world.store, state)
+        lines = explain(world.store, state, Asked(Window(us(0), us(HOUR)), (), "allocated"))["items"]
+    found = [job(world.store, None, None, f"lab/{name}") or {} for name in ("p-0", "p-1")]
+
+    assert {"u1": True, "u2": False} == runs
+    assert [True, False] == [one["runs"][0]["end_estimated"] for one in found]
+    assert {"lab/p-0": True, "lab/p-1": False} == {line["job"]: line["end_estimated"] for line in lines}

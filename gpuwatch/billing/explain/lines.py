@@ -52,6 +52,7 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
         "share_method": row["method"],
         "split": row["split"],
         "conflict": bool(row["conflict"]),
+        "end_estimated": bool(row["end_estimated"]),
         "rate": _rate(row),
         "policy": {
             "name": policy.name,

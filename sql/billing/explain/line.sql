@@ -5,7 +5,8 @@ select
     coalesce(t.team, '__unallocated__') as owner,
     r.job_id,
     r.user_name,
-    r.scheduler
+    r.scheduler,
+    case when r.end_estimated then r.end_us end as guessed_end_us
 from run r
 left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
 where $kind = 'allocated'

@@ -29,6 +29,7 @@ select
     l.method,
     l.split,
     l.conflict,
+    coalesce(l.end_us = o.guessed_end_us, false) as end_estimated,
     l.free_bucket,
     l.policy,
     l.factor,

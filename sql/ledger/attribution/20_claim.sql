@@ -238,25 +238,25 @@ from context_span s
 join context c using (context_id)
 where c.cluster = $cluster and (c.job is not null or c.pod is not null);
 
--- A pod whose end is estimated, as marked in its last record, is held while samples name it, at most until it was gone or
--- another pod has its name.
+-- A row of guessed is a pod whose end is estimated, as marked in its last record.
+create or replace temp table guessed as
+select
+    pod_uid,
+    namespace,
+    pod,
+    max(end_us) as end_us,
+    min(epoch_us(json_extract_string(labels, '$."gpuwatch.io/ended-by"')::timestamp)) as gone_us
+from claim
+where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
+    and pod_uid in (select pod_uid from claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
+group by all
+having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false));
+
+-- It is held while samples name it, at most until it was gone or another pod has its name.
 update wanted
 set end_us = e.end_us
 from (
-    with guessed as (
-        select
-            pod_uid,
-            namespace,
-            pod,
-            max(end_us) as end_us,
-            min(epoch_us(json_extract_string(labels, '$."gpuwatch.io/ended-by"')::timestamp)) as gone_us
-        from claim
-        where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
-            and pod_uid in (select pod_uid from claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
-        group by all
-        having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false))
-    ),
-    bounded as (
+    with bounded as (
         select
             g.pod_uid,
             g.namespace,

@@ -91,7 +91,8 @@ with declared as (
         any_value(w.run_key) as run_key,
         min(w.start_us) as start_us,
         max(w.end_us) as end_us,
-        bool_and(w.ended) as ended
+        bool_and(w.ended) as ended,
+        arg_max(w.pod_uid in (select pod_uid from guessed), w.end_us) as end_estimated
     from wanted w
     group by w.run_id
 )
