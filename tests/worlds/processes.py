@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib
 import io
 import json
@@ -20,12 +21,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from tests.worlds.patience import PATIENCE_S
 
@@ -202,7 +204,7 @@ def _forked(asking: socket.socket) -> None:
             continue
         content, given, _, _ = socket.recv_fds(asking, REQUEST_BYTES_MAX, 4)
         if not content:
-            sys.exit(0)
+            os._exit(0)
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -252,9 +254,28 @@ def _become(asked: dict[str, object], given: Sequence[int]) -> None:
         setattr(importlib.import_module(module), attribute, value)
 
 
-if __name__ == "__main__":
-    _imported()
-    _forked(socket.socket(fileno=int(sys.argv[1])))
+def _run_to_the_end() -> NoReturn:
+    """Runs the command line and ends the process as Python does, but without clearing what the parent imported.
+
+    That takes longer than most commands.
+    """
     from gpuwatch.cli import main
 
-    main()
+    code: object = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing does
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+if __name__ == "__main__":
+    _imported()
+    gc.collect()
+    gc.freeze()  # no child looks through it, nor copies its pages
+    _forked(socket.socket(fileno=int(sys.argv[1])))
+    _run_to_the_end()
