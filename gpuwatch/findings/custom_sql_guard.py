@@ -112,7 +112,7 @@ def _unbounded(node: dict[str, Any], behind_from: set[int]) -> str | None:
 
 def _short_constant(node: dict[str, Any]) -> bool:
     """Whether the first argument of a function is a short constant."""
-    first = next(iter(node.get("arguments") or node.get("children") or []), {})
+    first: dict[str, Any] = next(iter(node.get("arguments") or node.get("children") or []), {})
     first = first.get("expression", first)
     return first.get("class") == "CONSTANT" and len(str(first.get("literal", first.get("value")))) <= ZONE_CHARS + 200
 
