@@ -142,6 +142,24 @@ def version(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
+@pytest.fixture(autouse=True)
+def teams_by_rules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As version 0.1.0 did it: without a rule, time had no team."""
+    monkeypatch.setenv("GPUWATCH_OWNERSHIP_DEFAULT", "none")
+
+
+def test_without_a_rule_time_moves_to_inferred_teams_and_the_total_stays(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
+    monkeypatch.setenv("GPUWATCH_OWNERSHIP_DEFAULT", "inferred")
+    now = answer("chargeback", "--by", "team", "--window", expected["window"], "--data", directory)
+
+    assert expected["chargeback"]["team"]["total"] == now["total"]
+    assert any(item["inferred"] for item in now["items"])
+    assert "__unallocated__" not in {item["team"] for item in now["items"] if item["inferred"]}
+
+
 def test_the_fixtures_of_a_version_stay_small(version: str) -> None:
     assert FIXTURE_BYTES_MAX > sum(path.stat().st_size for path in (RELEASED / version).iterdir())
 
@@ -231,7 +249,7 @@ def raw(directory: Path, query: str) -> list[tuple[Any, ...]]:
 
 def test_a_server_on_it_answers_the_same_bill_and_takes_samples(version: str, tmp_path: Path) -> None:
     directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
-    with Server(directory, analyze_interval_s=3600) as server:
+    with Server(directory, analyze_interval_s=3600, ownership_default="none") as server:
         assert 204 == server.write([(gpu_labels("GPU-new"), [(0.5, now_ms())])]).status
         wait_until(lambda: bool(server.ask("GET", "/readyz").json["analyzer"]["lag_s"]), "a first pass")
         found = bill(server, expected)
@@ -241,7 +259,7 @@ def test_a_server_on_it_answers_the_same_bill_and_takes_samples(version: str, tm
 
 def test_the_first_bill_after_an_upgrade_is_right(tmp_path: Path) -> None:
     directory, expected = unpacked("0.1.0", "analyzed", tmp_path), said("0.1.0")
-    with Server(directory, analyze_interval_s=3600) as server:
+    with Server(directory, analyze_interval_s=3600, ownership_default="none") as server:
         found = bill(server, expected)
 
         assert amounts({"chargeback": {"team": expected["chargeback"]["team"]}}) == amounts(found)
