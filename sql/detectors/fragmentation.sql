@@ -5,12 +5,18 @@ with hourly as (
         p.pool,
         t.hour_us,
         sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli) / 3.6e12 as free_gpus,
-        -- Requests for another model or MIG mode do not show where GPUs are free.
-        sum(
-            (t.end_us - t.start_us)::hugeint * t.gpus * t.milli * ((t.lost - t.misfit) / nullif(t.weight - t.misfit, 0))
+        -- Requests for another model or MIG mode do not show where GPUs are free, nor do those that an empty node is too small for.
+        coalesce(
+            sum(
+                (t.end_us - t.start_us)::hugeint * t.gpus * t.milli
+                * ((t.lost - t.misfit) / nullif(t.weight - t.misfit, 0))
+            ) filter (where t.gpus < p.size or t.milli < 1000),
+            0
         ) / 3.6e12 as lost_gpus,
         coalesce(
-            sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli * ((t.lost - t.misfit) / t.weight))
+            sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli * ((t.lost - t.misfit) / t.weight)) filter (
+                where t.gpus < p.size or t.milli < 1000
+            )
             / nullif(sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli * (t.lost / t.weight)), 0),
             0
         ) as apart_part,

@@ -138,6 +138,10 @@ SILENT: dict[str, Callable[[Case], object]] = {
     "less than half is lost": lambda c: c.pieces().asked(1, 12).asked(4, 10),
     "fewer free GPUs than a node has": lambda c: (c.node("n1", 4, 1), c.asked(4, 20)),
     "requests for another model": lambda c: c.pieces().asked(4, 20, "a100"),
+    "requests for more than an empty node has": lambda c: (
+        [c.node(n, 1, 0) for n in ("n1", "n2", "n3")],
+        c.asked(4, 20),
+    ),
     "nothing is free": lambda c: c.pieces(4).asked(4, 20),
     "a request that waits for quota": lambda c: c.pieces().waits(4, 10, 150, "QOSMaxGRESPerUser"),
     "a request that waits for its turn": lambda c: c.pieces().waits(4, 10, 150, "Priority"),
