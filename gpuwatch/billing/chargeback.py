@@ -61,8 +61,8 @@ def chargeback(
 ) -> Chargeback:
     """Who pays what in a window, by any of CHARGE_DIMENSIONS: most expensive rows first, unheld time last.
 
-    `teams` filters rows without changing their numbers; `__platform__` is included only if it is listed. Totals are
-    sums of the filtered rows, and `limit` rows from `offset` on are returned. `cluster` and `pool` select devices.
+    `teams` filters rows; `__platform__` is included only if it is listed. Exact amounts stay, and cents are divided among the
+    visible rows, so that they do not depend on the others. Totals are sums of the filtered rows, and `limit` rows from `offset` on are returned. `cluster` and `pool` select devices.
     Prices and teams are those of the last pricing (price_all): this reads and never writes. `policy` replaces the
     current policies. With `closed`, the exact window of a closed period is answered from its frozen rows, and
     corrections posted within the window are rows of kind correction; without, only the live ledger counts. With

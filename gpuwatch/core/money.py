@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from math import lcm
@@ -64,6 +64,18 @@ def largest_remainder(
     for i in candidates[: abs(missing)]:
         units[i] += step
     return [units_to_decimal(unit, places) for unit in units]
+
+
+def divided(amounts: Sequence[int], places: int, parts: Sequence[Hashable]) -> list[int]:
+    """Amounts in units of 10^-EXACT_PLACES as units of 10^-places: the largest_remainder of each part, ties to the earlier."""
+    found = [0] * len(amounts)
+    for part in dict.fromkeys(parts):
+        numbers = [number for number, one in enumerate(parts) if one == part]
+        exact = [Fraction(amounts[number], 10**EXACT_PLACES) for number in numbers]
+        rounded = largest_remainder(exact, places, [f"{number:09d}" for number in numbers])
+        for number, value in zip(numbers, rounded, strict=True):
+            found[number] = int(value.scaleb(places))
+    return found
 
 
 def _scaled(values: Sequence[Number], places: int) -> tuple[list[int], int]:

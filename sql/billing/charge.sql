@@ -1,7 +1,7 @@
 -- A row of charge_group is a group of charges: units are device microseconds times share, in parts of 1 / $scale; amount is
 -- units times the price of its kind. kind: who pays. cause: why, NULL unless the query groups by it. external: money that is
 -- not the cost of a device. Dimensions that the query does not group by are NULL. shown: the team filter
--- passes the row; hidden rows are rounded with the rest, so that every caller gets the same numbers.
+-- passes the row; hidden rows are rounded by themselves (sql/ledger/totals/round.sql).
 create or replace temp table charge_group as
 with fine_segment as (
     select *

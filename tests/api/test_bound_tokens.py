@@ -4,8 +4,8 @@ Routes and parameters come from the OpenAPI document of the application, so a ne
 may depend on others by rules that are stored and published, and is therefore kept out of the two fleets:
 
 - what a stored policy with a proportional or even part, or with quotas, charges red;
-- cents and microseconds: the charges of all are rounded so that they add up to the bill, so one cent of red may depend on
-  the rest of a row of others. Here every amount of red is a whole number of cents;
+- the cents published when a period was closed, and those of its corrections: the bill of all adds up to its rounded total.
+  Here red's hour of that period costs whole cents;
 - ownership rules and rates, and the versions of these documents: both fleets have the same;
 - a GPU that red shares with others (time-slicing): who shares it decides red's part.
 """

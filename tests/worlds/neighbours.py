@@ -35,10 +35,10 @@ OTHERS = {"blue": ("blue", "boris", "bluelab", "blueacct"), "teal": ("teal", "ta
 """Team, user, namespace and account."""
 MATCHED = (("account", 3), ("namespace", 2))
 
-SLICE, PRICE = "3g.40gb", Decimal("7.20")
-"""Half a GPU, and a price at which every five seconds of red cost whole cents."""
-FULL = {"gr_engine_ratio": 1.0, "sm_active_ratio": 1.0, "tensor_active_ratio": 0.465, "dram_active_ratio": 0.2}
-"""Work whose buckets are whole seconds."""
+SLICE, PRICE = "1g.10gb", Decimal("7.13")
+"""A seventh of a GPU, and a price: red's amounts are no whole cents, and its GPU-seconds no whole microseconds."""
+FULL = {"gr_engine_ratio": 0.97, "sm_active_ratio": 0.91, "tensor_active_ratio": 0.41, "dram_active_ratio": 0.23}
+"""Work that every bucket of held time has a part of."""
 
 Row = dict[str, Any]
 

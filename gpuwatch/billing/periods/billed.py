@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 from gpuwatch.billing.periods.corrections.repository import Corrections
@@ -25,7 +23,7 @@ from gpuwatch.billing.periods.frozen import (
 from gpuwatch.billing.periods.repository import FINE, Closing, Periods
 from gpuwatch.billing.records import Charge, Chargeback
 from gpuwatch.core.clock import Window
-from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, largest_remainder
+from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, divided
 from gpuwatch.ledger.dimensions import CAUSE
 from gpuwatch.ledger.totals import SECOND_PLACES, Totals
 from gpuwatch.state import State
@@ -68,7 +66,7 @@ def frozen_answer(
 
     None if no period with this window is closed, or if its rows lack a requested dimension (slices; everything but COARSE
     in periods that earlier releases closed). The caller then uses the live ledger. Cents are divided as in chargeback: over
-    all rows of a currency, by largest remainder, so every caller gets the same numbers; by team they are the published ones.
+    the visible rows of a currency, by largest remainder; by team they are the published ones.
     """
     periods = Periods(state)
     if not set(by) <= {*WORDS, CAUSE} or (found := periods.at(window)) is None or not _answers(found, by, pool):
@@ -231,22 +229,14 @@ def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collec
 
 
 def _rounded_groups(groups: Sequence[_Group], known: Mapping[Key, tuple[int, int]]) -> list[tuple[_Group, int, int]]:
-    """Each group with its GPU microseconds and cents: the published ones, else by largest remainder. Money that is not the
-    cost of a device is divided separately.
+    """Each group with its GPU microseconds and cents: the published ones, else by largest remainder: hidden groups and
+    money that is not the cost of a device separately.
     """
     if known and all(_published_key(group) in known for group in groups):
         return [(group, *known[_published_key(group)]) for group in groups]
-    names = [f"{number:09d}" for number in range(len(groups))]
-    time = [Fraction(group.amounts.gpu_seconds, 10**EXACT_PLACES) for group in groups]
-    micros = [int(value.scaleb(SECOND_PLACES)) for value in largest_remainder(time, SECOND_PLACES, names)]
-    cents = [0] * len(groups)
-    sums: dict[Key, list[int]] = defaultdict(list)
-    for number, group in enumerate(groups):
-        sums[(group.currency, group.origin)].append(number)
-    for numbers in sums.values():
-        money = [Fraction(groups[n].amounts.cost or 0, 10**EXACT_PLACES) for n in numbers]
-        for n, value in zip(numbers, largest_remainder(money, CENT_PLACES, [names[n] for n in numbers]), strict=True):
-            cents[n] = int(value.scaleb(CENT_PLACES))
+    kinds = [(one.shown, one.currency, one.origin) for one in groups]
+    micros = divided([one.amounts.gpu_seconds for one in groups], SECOND_PLACES, [one.shown for one in groups])
+    cents = divided([one.amounts.cost or 0 for one in groups], CENT_PLACES, kinds)
     return list(zip(groups, micros, cents, strict=True))
 
 
