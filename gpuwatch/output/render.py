@@ -29,6 +29,8 @@ XLSX_TEXT_MAX = 32_767
 """The format's limit of characters in a cell."""
 WIDTH_MIN, WIDTH_MAX = 8, 60
 """Bounds of a column's width in characters."""
+FLAGS = frozenset({"inferred"})
+"""Columns of true and false, in a listing without rows too."""
 DECIMAL_DIGITS = 38
 CREATED = datetime(1980, 1, 1, tzinfo=UTC)
 """A fixed creation time, so that the same data gives the same bytes."""
@@ -89,6 +91,8 @@ def _array(values: Sequence[object], name: str) -> pa.Array:
     if name in PLACES:
         numbers = [None if value is None else Decimal(str(value)) for value in values]
         return pa.array(numbers, pa.decimal128(DECIMAL_DIGITS, PLACES[name]))
+    if name in FLAGS:
+        return pa.array(values, pa.bool_())
     known = [value for value in values if value is not None]
     for python, arrow in ((bool, pa.bool_()), (int, pa.int64()), (float, pa.float64())):
         if known and all(type(value) is python for value in known):
