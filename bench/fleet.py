@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -79,13 +80,13 @@ def write(store: Store, *, gpus: int, days: int, seed: int = 1, step_s: int = ST
     """Appends `days` days of `gpus` GPUs every `step_s` seconds, each day sealed as it ends; returns what was written."""
     dice = np.random.default_rng(seed)
     steps = days * DAY_US // (step_s * SECOND_US)
-    plan = _plan(dice, gpus, steps, step_s)
-    contexts = _contexts(plan, gpus)
+    plan = planned(dice, gpus, steps, step_s)
+    contexts = contexts_of(plan, gpus)
     devices = np.array([device_key(CLUSTER, uuid(gpu)) for gpu in range(gpus)])
     rows = fields = 0
     with store.transaction():
         store.append(Records("context", pa.Table.from_pylist(contexts, schema=CONTEXT)))
-        store.append(Records("claim", _claims(plan)))
+        store.append(Records("claim", claims_of(plan)))
     context_of = np.array([row["context_id"] for row in contexts])
     seconds: list[float] = []
     for batch in samples(dice, plan, gpus, steps, devices, context_of):
@@ -99,7 +100,8 @@ def write(store: Store, *, gpus: int, days: int, seed: int = 1, step_s: int = ST
     return Written(gpus, days, len(plan.jobs), rows, fields, sum(seconds))
 
 
-def _plan(dice: np.random.Generator, gpus: int, steps: int, step_s: int) -> Plan:
+def planned(dice: np.random.Generator, gpus: int, steps: int, step_s: int) -> Plan:
+    """Jobs of every node of a fleet for so many samples a GPU."""
     plan = Plan(step_s)
     nodes = -(-gpus // GPUS_A_NODE)
     gang = int(nodes * GANG_SHARE) // GANG_NODES[-1] * GANG_NODES[-1]
@@ -135,7 +137,7 @@ def fill(dice: np.random.Generator, plan: Plan, held: dict[int, list[int]], step
         at_s = end
 
 
-def _contexts(plan: Plan, gpus: int) -> list[dict[str, object]]:
+def contexts_of(plan: Plan, gpus: int) -> list[dict[str, object]]:
     """First one context a free GPU, then one a hold, in the order of plan.holds."""
     rows: list[dict[str, object]] = []
     for gpu, job in [(gpu, None) for gpu in range(gpus)] + [(h.gpu, h.job) for h in plan.holds]:
@@ -156,7 +158,8 @@ def _contexts(plan: Plan, gpus: int) -> list[dict[str, object]]:
     return rows
 
 
-def _claims(plan: Plan) -> pa.Table:
+def claims_of(plan: Plan) -> pa.Table:
+    """The records of all jobs as Slurm writes them after their end."""
     rows = []
     for number, (start_us, end_us, held) in enumerate(plan.jobs):
         team = TEAMS[number % len(TEAMS)]
@@ -196,10 +199,14 @@ def samples(
     a_day = DAY_US // (step_s * SECOND_US)
     offset_us = dice.integers(0, step_s * 1000, -(-gpus // GPUS_A_NODE))[np.arange(gpus) // GPUS_A_NODE] * 1000
     energy = dice.integers(10**9, 10**11, gpus)
+    holds_of: dict[int, list[tuple[int, Hold]]] = defaultdict(list)
+    for number, hold in enumerate(plan.holds):
+        for day in range(hold.first // a_day * a_day, hold.last, a_day):
+            holds_of[day].append((number, hold))
     for day in range(0, steps, a_day):
         owner = np.full((a_day, gpus), -1, dtype=np.int32)
         busy = np.zeros((a_day, gpus), dtype=bool)
-        for number, hold in enumerate(plan.holds):
+        for number, hold in holds_of[day]:
             first, last = max(hold.first - day, 0), min(hold.last - day, a_day)
             if first >= last:
                 continue

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from bench import analyzer, backfill, fleet, kubernetes, live, money, protocols, push, remote_write, scrape
+from bench import analyzer, backfill, fleet, growth, kubernetes, live, money, protocols, push, remote_write, scrape
 from bench import serve as served
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import chargeback
@@ -233,6 +233,11 @@ def analyzer_curve(directory: Path, gpus: int) -> Facts:
     return analyzer.curve(directory, gpus)
 
 
+def analyzer_growth(directory: Path, days: int) -> Facts:
+    """Passes of new hours after so many days of history."""
+    return growth.measure(directory, days)
+
+
 def analyzer_backtest(directory: Path, gpus: int) -> Facts:
     """Each rule tried over the month that `month` made."""
     return analyzer.backtest(directory, gpus)
@@ -243,7 +248,7 @@ STAGES: dict[str, Callable[[Path, int], Facts]] = {
     for stage in (
         *(write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading),
         *(scheduler_events, protocol_costs, history),
-        *(analyzer_small, analyzer_hour, analyzer_curve, analyzer_backtest),
+        *(analyzer_small, analyzer_hour, analyzer_curve, analyzer_growth, analyzer_backtest),
         *(money_fleet, money_questions, money_focus, money_reports, money_peers),
     )
 }

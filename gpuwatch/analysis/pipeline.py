@@ -99,12 +99,7 @@ class _Analysis:
         report.failed_rules += [str(refusal) for refusal in custom_rules.refused()]
         report.left_out = drop_late(store)
         seal_all(store)
-        clusters = store.sql(
-            # A cluster whose records were all taken back still has devices to remove.
-            "select cluster from context union select cluster from claim union select cluster from node"
-            " union select cluster from device order by 1"
-        )
-        for (cluster,) in clusters:
+        for cluster in clusters_of(store):
             report.clusters.append(cluster)
             _ClusterAnalysis(self, cluster).run()
         if not custom_rules.refused() and store.rows("analysis/unknown_rules", known=list(self.known)):
@@ -141,11 +136,7 @@ class _ClusterAnalysis:
     def __init__(self, whole: _Analysis, cluster: str) -> None:
         self._whole, self._cluster = whole, cluster
         self._store, self._state, self._report = whole.store, whole.state, whole.report
-        interval = self._state.setting(f"{INTERVAL_SETTING}:{cluster}")
-        self._settings = whole.settings
-        if interval is not None:
-            given = whole.settings.__dict__ | {"default_interval_s": int(interval) / SECOND_US}
-            self._settings = Settings(**given)
+        self._settings = settings_of(self._state, whole.settings, cluster)
         self._overrides = layers(self._state)
 
     def run(self) -> None:
@@ -243,6 +234,24 @@ class _ClusterAnalysis:
         self._report.findings += self._store.sql(query, c=self._cluster)[0][0]
         if inputs is not None:
             note_inputs(self._store, self._cluster, inputs)
+
+
+def clusters_of(store: Store) -> list[str]:
+    """The clusters that an analysis computes."""
+    rows = store.sql(
+        # A cluster whose records were all taken back still has devices to remove.
+        "select cluster from context union select cluster from claim union select cluster from node"
+        " union select cluster from device order by 1"
+    )
+    return [cluster for (cluster,) in rows]
+
+
+def settings_of(state: State, settings: Settings, cluster: str) -> Settings:
+    """The settings with the scrape interval that a cluster's imports have."""
+    interval = state.setting(f"{INTERVAL_SETTING}:{cluster}")
+    if interval is None:
+        return settings
+    return Settings(**settings.__dict__ | {"default_interval_s": int(interval) / SECOND_US})
 
 
 def parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
