@@ -14,7 +14,7 @@ from gpuwatch.core.clock import MINUTE_US, SECOND_US
 from gpuwatch.core.model import RUN_US_MAX, device_key
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, read_hints
-from gpuwatch.ledger.partial import ALL_US, changed_since, is_noted, note, part_of
+from gpuwatch.ledger.partial import ALL_US, changed_since, forget, is_noted, note, part_of
 from gpuwatch.ledger.placement_estimate import Node, place
 from gpuwatch.ledger.placing import hold_table, kept_holds, nodes_of, wanted
 from gpuwatch.ledger.slice_shares import MethodSpan, method_spans, method_table, unit_table, unseen_table
@@ -56,7 +56,7 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
     spans = method_spans(store, cluster, settings.mig_share_method, methods)
     one = _Attribution(cluster, settings, spans, basis(settings, methods))
     noted = is_noted(store, cluster)
-    if noted:
+    if noted and one.may_read_part:
         with store.workspace() as work, work.transaction():
             if one.from_part(work):
                 return
@@ -76,6 +76,7 @@ class _Attribution:
     def __init__(self, cluster: str, settings: Settings, spans: Sequence[MethodSpan], basis: str) -> None:
         self._cluster, self._spans, self._basis = cluster, spans, basis
         self._by_process = settings.sharing_split == "process"
+        self.may_read_part = settings.attribution == "changed" and not self._by_process
         self._times: dict[str, Any] = {
             "cluster": cluster,
             "default_interval_us": int(settings.default_interval_s * SECOND_US),
@@ -88,7 +89,7 @@ class _Attribution:
 
     def from_part(self, work: Store) -> bool:
         """Replaces what follows from the records of the time that changed; False, and nothing, where that does not suffice."""
-        since_us = None if self._by_process else changed_since(work, self._cluster, self._basis)
+        since_us = changed_since(work, self._cluster, self._basis)
         if since_us is None:
             return False
         with ExitStack() as self._views:
@@ -106,7 +107,10 @@ class _Attribution:
         with ExitStack() as self._views:
             self._derive(work, ALL_US)
             work.run("ledger/attribution/50_replace", **self._times, from_us=ALL_US, partial=False)
-            note(work, self._cluster, self._basis, noted)
+            if self.may_read_part:
+                note(work, self._cluster, self._basis, noted)
+            elif noted:
+                forget(work, self._cluster)
 
     def _derive(self, work: Store, samples_from_us: int) -> None:
         """Makes the temporary tables of devices, runs and segments, from read_claim, read_span and samples since a time."""

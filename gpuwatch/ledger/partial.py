@@ -39,7 +39,12 @@ def note(work: Store, cluster: str, basis: str, noted: bool) -> None:
         work.run("ledger/partial/whole")
         work.run("ledger/partial/note", cluster=cluster, basis=basis, from_us=ALL_US, partial=False)
     elif noted:
-        work.sql("delete from attributed where cluster = $c", c=cluster)
+        forget(work, cluster)
+
+
+def forget(work: Store, cluster: str) -> None:
+    """Forgets what the last attribution was made from: the next one reads all records."""
+    work.sql("delete from attributed where cluster = $c", c=cluster)
 
 
 def changed_since(work: Store, cluster: str, basis: str) -> int | None:

@@ -21,7 +21,7 @@ from tests.worlds.world import HOUR, Gpu, Sample, World, claim, node, pod, sampl
 DEEP = int(os.environ.get("GPUWATCH_TEST_HISTORIES", "0"))
 SEEDS = range(DEEP) if DEEP else (1, 2, 9, 10)
 STEP = 600
-SETTINGS = Settings(default_interval_s=STEP)
+SETTINGS = Settings(default_interval_s=STEP, attribution="changed")
 KINDS = ("slurm", "slurm", "kubernetes", "kubernetes", "shared", "slices", "nested")
 TABLES = ("device", "capacity", "run", "segment")
 
