@@ -42,7 +42,7 @@ STEP_S = 300
 NEW_HOURS = 3
 """Hours that arrive one by one after the history; the median of their passes is reported."""
 SLOWEST = 25
-SETTINGS = Settings(default_interval_s=STEP_S, attribution="changed")
+SETTINGS = Settings(default_interval_s=STEP_S)
 
 
 @dataclass

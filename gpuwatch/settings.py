@@ -181,14 +181,6 @@ class Settings:
         ),
     )
 
-    attribution: str = field(
-        default="all",
-        metadata=_about(
-            _one_of(("all", "changed")),
-            "Records that attribution reads: all, or those of the time that changed (changed: experimental, costs less with a "
-            "long history; check it with gpuwatch verify --rebuild).",
-        ),
-    )
     ownership_default: str | None = field(
         default=None,
         metadata=_about(

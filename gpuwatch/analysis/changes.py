@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from gpuwatch.ledger.attribution import basis
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 
+VERSION = "attribution 1"
+"""Of the derivation of segments from records. Another version analyses every cluster again."""
 _OWN = ("dirty_hour", "analyzed")
 
 
@@ -26,7 +27,8 @@ def read_inputs(store: Store, cluster: str, settings: Settings, methods: Sequenc
     """Compares the records of a cluster, and the settings by which they are attributed, with those of the last analysis."""
     rows = {row["kind"]: row["digest"] for row in store.rows("analysis/inputs", cluster=cluster)}
     records = sorted((kind, digest) for kind, digest in rows.items() if kind not in _OWN)
-    digest = blake2b(json.dumps([basis(settings, methods), records]).encode(), digest_size=16).hexdigest()
+    by = [VERSION, settings.default_interval_s, settings.mig_share_method, settings.sharing_split, list(methods)]
+    digest = blake2b(json.dumps([by, records]).encode(), digest_size=16).hexdigest()
     return Inputs(digest, rows["dirty_hour"] != "0" or rows.get("analyzed") != digest)
 
 

@@ -77,7 +77,6 @@ def differences(store: Store, state: State, settings: Settings) -> list[Differen
 
 def _rebuild(store: Store, state: State, settings: Settings, cluster: str) -> None:
     own = settings_of(state, settings, cluster)
-    store.sql("delete from attributed where cluster = $c", c=cluster)
     attribute(store, cluster, own, share_methods(state, settings.mig_share_method))
     store.run("analysis/mark_dirty", cluster=cluster, since_us=None, until_us=None)
     skip_retired(store, cluster)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
 
 from gpuwatch.core import gpu_specs
 from gpuwatch.core.clock import MINUTE_US, SECOND_US
-from gpuwatch.core.model import RUN_US_MAX, device_key
+from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
+from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.ledger import workload_class
-from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, read_hints
-from gpuwatch.ledger.partial import ALL_US, changed_since, forget, is_noted, note, part_of
-from gpuwatch.ledger.placement_estimate import Node, place
-from gpuwatch.ledger.placing import hold_table, kept_holds, nodes_of, wanted
-from gpuwatch.ledger.slice_shares import MethodSpan, method_spans, method_table, unit_table, unseen_table
+from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, numbers, read_hints
+from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
+from gpuwatch.ledger.slice_shares import method_spans, method_table, unit_table, unseen_table
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 
-VERSION = "attribution 1"
-"""Of the derivation of segments from records. Another version attributes every cluster again from all records."""
 INTERVAL_US_MAX = 15 * MINUTE_US
 """Samples further apart than this are silence, whatever the usual spacing is."""
 LABEL_LAG_US = 2 * MINUTE_US
@@ -32,6 +29,17 @@ LAYOUT_SILENCE_US = 10 * MINUTE_US
 PROCESS_SLACK = 0.02
 """The sum of processes may exceed the device reading by this much, because they are not read at the same instant."""
 
+_HOLD = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        ("device_id", pa.int64()),
+        ("pod_uid", pa.string()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("declared", pa.bool_()),
+        ("estimated", pa.bool_()),
+    ]
+)
 _PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
 _TRAIT = pa.schema(
     [
@@ -49,108 +57,55 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
     """Rebuilds devices, runs, capacity and segments of a cluster; marks the hours that changed as dirty.
 
     `methods` are (from_us, share method) as policies date them; before the first, the setting `mig_share_method` holds.
-    All in one transaction. The result depends on the stored records only, not on their order nor on what was computed before;
-    where it can, only records of the time that changed are read. Days whose raw samples are gone keep the methods of their
-    ledger rows. Raises UsageError for an unknown method.
+    All in one transaction. The result depends on the stored records only, not on their order; days whose raw samples are
+    gone keep the methods of their ledger rows. Raises UsageError for an unknown method.
     """
     spans = method_spans(store, cluster, settings.mig_share_method, methods)
-    one = _Attribution(cluster, settings, spans, basis(settings, methods))
-    noted = is_noted(store, cluster)
-    if noted and one.may_read_part:
-        with store.workspace() as work, work.transaction():
-            if one.from_part(work):
-                return
+    by_process = settings.sharing_split == "process"
+    times = {
+        "cluster": cluster,
+        "default_interval_us": int(settings.default_interval_s * SECOND_US),
+        "interval_us_max": INTERVAL_US_MAX,
+        "label_lag_us": LABEL_LAG_US,
+        "layout_silence_us": LAYOUT_SILENCE_US,
+        "run_us_max": RUN_US_MAX,
+    }
     with store.workspace() as work, work.transaction():
-        one.from_all(work, noted)
-
-
-def basis(settings: Settings, methods: Sequence[tuple[int, str]]) -> str:
-    """What segments follow from besides the records: the version of their derivation, and settings."""
-    by = [VERSION, settings.default_interval_s, settings.mig_share_method, settings.sharing_split, list(methods)]
-    return json.dumps(by)
-
-
-class _Attribution:
-    """The attribution of one cluster."""
-
-    def __init__(self, cluster: str, settings: Settings, spans: Sequence[MethodSpan], basis: str) -> None:
-        self._cluster, self._spans, self._basis = cluster, spans, basis
-        self._by_process = settings.sharing_split == "process"
-        self.may_read_part = settings.attribution == "changed" and not self._by_process
-        self._times: dict[str, Any] = {
-            "cluster": cluster,
-            "default_interval_us": int(settings.default_interval_s * SECOND_US),
-            "interval_us_max": INTERVAL_US_MAX,
-            "label_lag_us": LABEL_LAG_US,
-            "layout_silence_us": LAYOUT_SILENCE_US,
-            "run_us_max": RUN_US_MAX,
-        }
-        self._views = ExitStack()
-
-    def from_part(self, work: Store) -> bool:
-        """Replaces what follows from the records of the time that changed; False, and nothing, where that does not suffice."""
-        since_us = changed_since(work, self._cluster, self._basis)
-        if since_us is None:
-            return False
-        with ExitStack() as self._views:
-            from_us = part_of(work, self._cluster, since_us, lambda reach_us: self._derive(work, reach_us))
-            if from_us is None:
-                return False
-            times = self._times | {"from_us": from_us, "partial": True}
-            work.run("ledger/attribution/50_replace", **times)
-            work.run("ledger/partial/note", basis=self._basis, **times)
-            return True
-
-    def from_all(self, work: Store, noted: bool) -> None:
-        """Replaces everything, from all records. `noted`: whether an earlier attribution is."""
-        work.run("ledger/attribution/05_read_all", cluster=self._cluster)
-        with ExitStack() as self._views:
-            self._derive(work, ALL_US)
-            work.run("ledger/attribution/50_replace", **self._times, from_us=ALL_US, partial=False)
-            if self.may_read_part:
-                note(work, self._cluster, self._basis, noted)
-            elif noted:
-                forget(work, self._cluster)
-
-    def _derive(self, work: Store, samples_from_us: int) -> None:
-        """Makes the temporary tables of devices, runs and segments, from read_claim, read_span and samples since a time."""
-        cluster, times = self._cluster, self._times | {"samples_from_us": samples_from_us}
         work.run("ledger/attribution/10_device", **times)
         work.run("ledger/attribution/20_claim", **times)
         nested, hints = False, read_hints(work)
         if hints.may_nest:
             work.run("ledger/attribution/21_nested", **times)
             nested = _rows(work, "select 1 from nested")
-        nodes = _hold(work, cluster, times, nested, hints.indexes, samples_from_us != ALL_US)
+        nodes = _hold(work, cluster, times, nested, hints.indexes)
         with work.view("inner_rows", inner_table(inner_holds(work, nodes) if nested else [])):
             work.run("ledger/attribution/28_inner_hold")
-        if self._by_process or _rows(work, "select 1 from process_use"):
-            work.run(
-                "ledger/attribution/29_process_use", by_process=self._by_process, ratio_slack=PROCESS_SLACK, **times
-            )
+        if by_process or _rows(work, "select 1 from process_use"):
+            work.run("ledger/attribution/29_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
         seen_gpus = [row[0] for row in work.sql("select distinct gpu from seen order by 1")]
         parents = pa.Table.from_pydict(
             {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
         )
-        self._views.close()
-        self._views.enter_context(work.view("gpu_parent", parents))
-        self._views.enter_context(work.view("unseen_device", unseen_table(work, nodes, self._spans)))
-        self._views.enter_context(work.view("method_span", method_table(self._spans)))
-        self._views.enter_context(work.view("share_unit", unit_table(work, self._spans)))
-        work.run("ledger/attribution/30_capacity", **times)
-        work.run("ledger/attribution/35_new_device", **times)
-        work.run("ledger/attribution/40_holder", **times)
-        if _rows(work, "select 1 from process_use where units is not null"):
-            work.run("ledger/attribution/41_process", **times)
-        work.run("ledger/attribution/46_word", **times)
-        for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
-            work.run("ledger/attribution/42_inner", level=level)
-            work.run("ledger/attribution/48_inherit", scheduler=scheduler)
-        work.run("ledger/attribution/44_segment", **times)
-        work.run("ledger/attribution/49_read_run")
+        with (
+            work.view("gpu_parent", parents),
+            work.view("unseen_device", unseen_table(work, nodes, spans)),
+            work.view("method_span", method_table(spans)),
+            work.view("share_unit", unit_table(work, spans)),
+        ):
+            work.run("ledger/attribution/30_capacity", **times)
+            work.run("ledger/attribution/35_new_device", **times)
+            work.run("ledger/attribution/40_holder", **times)
+            if _rows(work, "select 1 from process_use where units is not null"):
+                work.run("ledger/attribution/41_process", **times)
+            work.run("ledger/attribution/46_word", **times)
+            for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
+                work.run("ledger/attribution/42_inner", level=level)
+                work.run("ledger/attribution/48_inherit", scheduler=scheduler)
+            work.run("ledger/attribution/44_segment", **times)
+            work.run("ledger/attribution/50_replace", **times)
 
 
-def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexes: bool, part: bool) -> dict[str, Node]:
+def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexes: bool) -> dict[str, Node]:
     """Makes the table of holds: by labels and UUIDs, by index, by samples alone, and by count. Returns the nodes placed on."""
     work.run("ledger/attribution/22_hold", **times)
     replaced = work.run("ledger/attribution/22_slot_turn")
@@ -161,10 +116,10 @@ def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexe
     work.run("ledger/attribution/25_missing")
     if work.run("ledger/attribution/26_observed", **times):
         work.run("ledger/attribution/26_observed_hold")
-    nodes = nodes_of(work, cluster)
-    placed = place(nodes, wanted(work), kept_holds(work, cluster) if part else ())
+    nodes = _nodes(work, cluster)
+    placed = place(nodes, _wanted(work))
     if placed:
-        with work.view("placed_rows", hold_table(placed)):
+        with work.view("placed_rows", _hold_table(placed)):
             work.run("ledger/attribution/27_placed_hold")
     if replaced:
         work.run("ledger/attribution/27_slot_hold")
@@ -190,6 +145,97 @@ def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
     )
 
 
+def _nodes(store: Store, cluster: str) -> dict[str, Node]:
+    """The nodes with missing or uncounted devices, with their devices and holds.
+
+    A GPU that was replaced is not a device of its own here: the newest one in its slot has the holds of all.
+    """
+    inventory = {
+        node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
+        for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
+    }
+    slots: dict[str, list[Slot]] = defaultdict(list)
+    by_device: dict[int, Slot] = {}
+    measured = store.sql(
+        """select device_id, node, gpu, gi, gpu_index, profile from seen
+        where node is not null
+            and not (gi = -1 and gpu in (select gpu from seen where gi >= 0))
+            and gpu not in (select gpu from slot_turn where to_us is not null)
+        order by node, gpu_index, gpu, gi"""
+    )
+    for device_id, node, gpu, gi, gpu_index, profile in measured:
+        known = hardware_shares.profile_name(profile) or profile if gi != WHOLE_GPU and profile else None
+        index = gpu_index if gi == WHOLE_GPU and gpu_index is not None else len(slots[node])
+        slot = Slot(device_id, gpu, index, known, measured=True)
+        slots[node].append(slot)
+        by_device[device_id] = slot
+    held = store.sql(
+        """with newest as (
+            select old.device_id as old_id, n.device_id
+            from slot_turn t
+            join slot_turn l on l.node = t.node and l.slot = t.slot and l.to_us is null
+            join seen old on old.gpu = t.gpu
+            join seen n on n.gpu = l.gpu and n.gi = old.gi
+            where t.to_us is not null
+        )
+        select coalesce(w.device_id, h.device_id), h.start_us, h.end_us, f.units
+        from hold h
+        left join newest w on w.old_id = h.device_id
+        left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
+    )
+    for device_id, start_us, end_us, units in held:
+        if device_id in by_device:
+            by_device[device_id].held.add(start_us, end_us, WHOLE_UNITS if units is None else units)
+    wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
+    return {
+        name: Node(
+            cluster,
+            name,
+            inventory.get(name, (None, None))[0],
+            slots.get(name, []),
+            shared=inventory.get(name, (None, None))[1] in ("time-slicing", "mps"),
+        )
+        for name in sorted(wanted | set(inventory))
+    }
+
+
+def _wanted(store: Store) -> list[Wanted]:
+    """The missing devices by node, never more than the run lacks in total: labels may use other node names."""
+    rows = store.sql(
+        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short, gpus, units
+        from missing where node is not null
+        order by run_id, node, pod_uid, profile, start_us"""
+    )
+    short: dict[int, int] = {}
+    wanted = []
+    for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short, gpus, units in rows:
+        left = short.setdefault(run_id, run_short)
+        take = min(count, left)
+        short[run_id] = left - take
+        if take:
+            kind = (hardware_shares.profile_name(profile) or profile) if profile else None
+            names = tuple(name.strip() for name in (gpus or "").split(","))
+            uuids = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
+            span = (start_us, end_us)
+            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), uuids, units))
+    return wanted
+
+
 def _rows(store: Store, query: str) -> bool:
     """Whether a query has rows."""
     return bool(store.sql(f"select exists({query})")[0][0])
+
+
+def _hold_table(placed: list[Placed]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {
+            "run_id": [p.run_id for p in placed],
+            "device_id": [p.device_id for p in placed],
+            "pod_uid": [p.pod_uid for p in placed],
+            "start_us": [p.start_us for p in placed],
+            "end_us": [p.end_us for p in placed],
+            "declared": [True] * len(placed),
+            "estimated": [p.estimated for p in placed],
+        },
+        schema=_HOLD,
+    )

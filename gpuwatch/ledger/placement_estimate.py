@@ -86,20 +86,6 @@ class Placed:
     estimated: bool = True
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A run on a device that was placed, or found, before. One that is not `estimated` was there before any is placed."""
-
-    run_id: int
-    device_id: int
-    pod_uid: str | None
-    node: str
-    start_us: int
-    end_us: int
-    units: int
-    estimated: bool
-
-
 @dataclass
 class Node:
     """The devices of one node: the measured ones, and those that only its inventory counts."""
@@ -214,22 +200,10 @@ def most_units(spans: list[tuple[int, int, int]], from_us: int) -> int:
     return most
 
 
-def place(nodes: Mapping[str, Node], wanted: Iterable[Wanted], kept: Iterable[Kept] = ()) -> list[Placed]:
+def place(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Placed]:
     """Places every request on its node, in order of start (then run), so that the answer does not depend on input order.
 
-    What names its GPUs goes before what takes any. `kept` are requests that were placed before, and stay where they are.
+    What names its GPUs goes before what takes any.
     """
-    turns: list[tuple[tuple[bool, int, int, str, str, str], Wanted | Kept]] = [
-        ((not w.gpus, w.start_us, w.run_id, w.node, w.profile or "", w.pod_uid or ""), w) for w in wanted
-    ]
-    for each in kept:
-        order = (each.estimated, each.start_us, each.run_id, each.node, "", each.pod_uid or "")
-        turns.append((order, each))
-    slots = {slot.device_id: slot for node in nodes.values() for slot in node.slots}
-    found: list[Placed] = []
-    for _, turn in sorted(turns, key=lambda one: one[0]):
-        if isinstance(turn, Wanted):
-            found += nodes[turn.node].place(turn)
-        elif turn.device_id in slots:
-            slots[turn.device_id].held.add(turn.start_us, turn.end_us, turn.units)
-    return found
+    ordered = sorted(wanted, key=lambda w: (not w.gpus, w.start_us, w.run_id, w.node, w.profile or "", w.pod_uid or ""))
+    return [placed for w in ordered for placed in nodes[w.node].place(w)]

@@ -29,9 +29,6 @@ def withdraw(store: Connection, file_ids: Sequence[int], what: str) -> int:
             "(raw_retention_days) and its hours cannot be computed again; to leave it out, import the others into a new "
             "data directory"
         )
-    store.sql(
-        "delete from attributed"
-    )  # runs that are gone leave no record of when they were: all records are read again
     removed = _samples(store)
     for table in RECORDS:
         gone = store.sql(f"delete from {identifier(table)} where file_id in (select file_id from gone_file)")

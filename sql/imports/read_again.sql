@@ -30,10 +30,6 @@ where c.file_id <> $file_id
             and r.naive_zone <> c.naive_zone
     );
 
--- What was attributed to the earlier reading is found among all records only.
-delete from attributed
-where cluster in (select cluster from read_run);
-
 insert into replaced_pending by name
 select p.*, $file_id::bigint as replaced_by
 from pending p

@@ -1,7 +1,7 @@
 -- A row of seen is a device that samples name, with its newest labels and the spacing of its first and last samples.
 create or replace temp table seen_span as
 select s.device_id, s.first_us, s.last_us, c.gpu, c.gi, c.profile, c.node, c.gpu_index, c.pci_bus_id, c.model
-from read_span s
+from context_span s
 join context c using (context_id)
 where c.cluster = $cluster;
 
@@ -15,7 +15,6 @@ with instant as (
     select distinct s.device_id, s.observed_us, e.hour
     from sample s
     join edge_hour e on e.device_id = s.device_id and e.hour = s.observed_us // 3600000000
-    where s.observed_us >= $samples_from_us
 ),
 spaced as (
     select
@@ -48,7 +47,7 @@ with named as (
             json_extract_string(labels, '$."nodeset.slinky.slurm.net/pod-hostname"')
         ) as host,
         contains(labels, '"nodeset.slinky.slurm.net/') as slinky
-    from read_claim
+    from claim
     where cluster = $cluster and scheduler = 'kubernetes' and pod is not null
         and (contains(labels, '"gpuwatch.io/hostname"') or contains(labels, '"nodeset.slinky.slurm.net/'))
 )
@@ -58,7 +57,7 @@ where host is not null
 group by all
 union all
 select distinct pod, pod_uid, namespace, lower(rtrim(substr(pod, 1, 63), '-.')), false, null::bigint
-from read_claim
+from claim
 where cluster = $cluster and scheduler = 'kubernetes' and pod is not null;
 
 -- A row of slinky_host is the name of a Slurm node that is a pod, and since when.
@@ -75,8 +74,8 @@ with scheduler_name as (
         and not (scheduler = 'slurm' and lower(node) in (select host from slinky_host))
     union
     select distinct node
-    from claim_node
-    where node is not null
+    from claim
+    where cluster = $cluster and node is not null
         and not (scheduler = 'slurm' and lower(node) in (select host from slinky_host))
 ),
 sampled as (
@@ -139,7 +138,7 @@ other_node as (
     where cluster = $cluster and scheduler <> 'ray'
     union
     select lower(split_part(node, '.', 1))
-    from read_claim
+    from claim
     where cluster = $cluster and scheduler <> 'ray' and node is not null
         and exists (select 1 from node where cluster = $cluster and scheduler = 'ray')
 ),

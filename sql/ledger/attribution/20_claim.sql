@@ -10,7 +10,7 @@ with second_hand as (
         pod,
         start_us,
         coalesce(end_us, 9223372036854775807) as end_us
-    from read_claim
+    from claim
     where cluster = $cluster and kind in ('ksm', 'yunikorn')
 ),
 nearer as (
@@ -21,7 +21,7 @@ nearer as (
         pod,
         min(start_us) as start_us,
         coalesce(max(end_us), 9223372036854775807) as end_us
-    from read_claim
+    from claim
     where cluster = $cluster and kind <> 'yunikorn' and start_us is not null
         and pod in (select pod from second_hand)
     group by all
@@ -51,7 +51,7 @@ claimed as (
             case when n.node is null then c.device_count else (c.device_count + n.replicas - 1) // n.replicas end as device_count,
             case when n.node is null then c.fraction else c.device_count / n.replicas end as fraction
         )
-    from read_claim c
+    from claim c
     left join core_count n on n.node = c.node and c.profile = 'aws.amazon.com/neuroncore'
     where c.cluster = $cluster
 ),
@@ -132,7 +132,7 @@ last_report as (
         scheduler,
         case when scheduler = 'ray' then split_part(run_key, '@', -1) end as session,
         max(greatest(start_us, case when end_us <= start_us + $run_us_max then end_us end, evidence_us)) as last_us
-    from read_claim
+    from claim
     where cluster = $cluster
     group by all
 ),
@@ -157,7 +157,7 @@ timed as (
         -- An end in the year 9999 is a recording error; it would post millions of hours to the ledger.
         case when max(end_us) is not null then least(max(end_us), min(start_us) + $run_us_max) end as end_us,
         max(greatest(start_us, evidence_us)) as last_us
-    from read_claim
+    from claim
     where cluster = $cluster
     group by all
 )
@@ -234,9 +234,9 @@ select
     s.first_us,
     s.last_us,
     s.shared
-from read_span s
+from context_span s
 join context c using (context_id)
-where c.cluster = $cluster and s.owned and (c.job is not null or c.pod is not null);
+where c.cluster = $cluster and (c.job is not null or c.pod is not null);
 
 -- A row of guessed is a pod whose end is estimated, as marked in its last record.
 create or replace temp table guessed as
@@ -246,9 +246,9 @@ select
     pod,
     max(end_us) as end_us,
     min(epoch_us(json_extract_string(labels, '$."gpuwatch.io/ended-by"')::timestamp)) as gone_us
-from read_claim
+from claim
 where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
-    and pod_uid in (select pod_uid from read_claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
+    and pod_uid in (select pod_uid from claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
 group by all
 having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false));
 

@@ -58,7 +58,7 @@ machine as (
 -- A Ray pod on its host's network has the name of the host.
 ray_pod as (
     select distinct pod_uid
-    from read_claim
+    from claim
     where cluster = $cluster and scheduler = 'kubernetes' and contains(labels, '"ray.io/cluster"')
         and exists (select 1 from inner_run where scheduler = 'ray')
 ),

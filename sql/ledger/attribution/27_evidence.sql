@@ -8,8 +8,6 @@ from (
     select start_us, end_us from wanted
     union all
     select first_us, last_us from site
-    union all
-    select start_us, null from kept where kind = 'fleet'
 );
 
 -- A node of an inventory was there since the cluster's first evidence, or since it booted or was created. One without such a time
@@ -19,8 +17,6 @@ with held as (
     select node, first_us - first_interval_us // 2 as start_us, last_us + last_interval_us // 2 as end_us from seen
     union all
     select node, start_us, end_us from wanted where not nested
-    union all
-    select node, start_us, end_us from kept where kind = 'node'
 ),
 proven as (
     select node, min(start_us) as start_us, max(end_us) as end_us from held where node is not null group by node

@@ -15,7 +15,7 @@ with words as (
         arg_max(state, coalesce(evidence_us, end_us, start_us)) as last_state,
         arg_max(state, coalesce(evidence_us, end_us, start_us)) filter (where end_us is not null) as end_state,
         min(submit_us) as submit_us
-    from read_claim
+    from claim
     where cluster = $cluster
     group by 1
 ),

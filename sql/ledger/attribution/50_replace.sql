@@ -1,16 +1,15 @@
 -- Replaces devices, runs, capacity and segments with the new ones and marks the hours in which they differ. Equal shares
--- computed by another method do not count as a difference. Since $from_us; before, segments stay. $partial: runs without
--- records in read_claim stay too.
+-- computed by another method do not count as a difference.
 create or replace temp table changed as
 with gone as (
-    select * exclude (method, split) from segment where cluster = $cluster and end_us >= $from_us
+    select * exclude (method, split) from segment where cluster = $cluster
     except
     select * exclude (method, split) from new_segment
 ),
 come as (
     select * exclude (method, split) from new_segment
     except
-    select * exclude (method, split) from segment where cluster = $cluster and end_us >= $from_us
+    select * exclude (method, split) from segment where cluster = $cluster
 ),
 moved as (
     select g.device_id, g.start_us, g.end_us, c.end_us as other_end_us
@@ -56,7 +55,7 @@ select cluster, hour_us from hour
 except
 select cluster, hour_us from dirty_hour;
 
-delete from segment where cluster = $cluster and end_us >= $from_us;
+delete from segment where cluster = $cluster;
 
 insert into segment by name select * from new_segment order by device_id, start_us;
 
@@ -69,10 +68,9 @@ delete from capacity where cluster = $cluster;
 -- One row a physical GPU (or unnamed slice), computed from the evidence and not from the segments, so that the check
 -- of the ledger compares two independent computations.
 insert into capacity
-select $cluster, w.parent_id, least(o.start_us, c.start_us), o.end_us, 1, 1
+select $cluster, w.parent_id, o.start_us, o.end_us, 1, 1
 from owned_gpu o
 join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
-left join kept c on c.kind = 'capacity' and c.device_id = w.parent_id
 union all
 select $cluster, device_id, start_us, end_us, share_num, share_den
 from unseen_device;
@@ -80,10 +78,9 @@ from unseen_device;
 create or replace temp table old_word as
 select run_id, user_name, queue, namespace, account
 from run
-where cluster = $cluster and (not $partial or start_us >= $from_us or run_id in (select run_id from read_run));
+where cluster = $cluster;
 
-delete from run
-where cluster = $cluster and (not $partial or start_us >= $from_us or run_id in (select run_id from read_run));
+delete from run where cluster = $cluster;
 
 insert into run by name
 with declared as (
@@ -149,12 +146,7 @@ where cluster = $cluster
             and run_id in (
                 select run_id
                 from old_word o
-                full join (
-                    select *
-                    from run
-                    where cluster = $cluster
-                        and (not $partial or start_us >= $from_us or run_id in (select run_id from read_run))
-                ) n using (run_id)
+                full join (select * from run where cluster = $cluster) n using (run_id)
                 where o.user_name is distinct from n.user_name
                     or o.queue is distinct from n.queue
                     or o.namespace is distinct from n.namespace

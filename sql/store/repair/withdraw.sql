@@ -66,5 +66,3 @@ delete from rolled_day where day_us >= $from_us and day_us < $until_us;
 delete from asked_day where day_us >= $from_us and day_us < $until_us;
 
 delete from analyzed;
-
-delete from attributed;
