@@ -64,7 +64,7 @@ def import_(
 ) -> None:
     """Import history from files. Importing a file twice changes nothing; with other options, it replaces the first time."""
     from gpuwatch.commands.bills import send_bills
-    from gpuwatch.core.clock import zone
+    from gpuwatch.core.clock import rfc3339, zone
     from gpuwatch.core.registry import importers
     from gpuwatch.imports.files import import_paths
 
@@ -109,11 +109,17 @@ def import_(
     row = {
         "files": report.files,
         "repeated": report.repeated,
+        "samples": report.samples,
         "records": report.records,
+        "from": None if report.from_us is None else rfc3339(report.from_us),
+        "to": None if report.to_us is None else rfc3339(report.to_us),
+        "assumed_zone": report.assumed_zone,
         "rejected": report.rejected,
         "unreadable": len(report.unreadable),
     }
-    show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
+    shown = tuple(name for name, value in row.items() if value is not None)
+    foot = [f"Next: {program()} analyze --data {quote(str(data))}"]
+    show(Listing(tuple(row), [row], shown=shown, foot=foot), form)
     if report.failed or (strict and report.rejected):
         raise typer.Exit(STRICT_EXIT)
 

@@ -42,7 +42,6 @@ MAX_WARNINGS = 20
 class BackfillReport(ImportReport):
     """The result of a backfill: `files` are spans, `repeated` those that earlier runs had completed."""
 
-    samples: int = 0
     incomplete: int = 0
     """Spans with an incomplete response or possible late samples, which the next run reads again."""
 

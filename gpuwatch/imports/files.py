@@ -21,6 +21,7 @@ from gpuwatch.imports.provenance import (
     import_records,
     known_files,
     place_of,
+    wider,
 )
 from gpuwatch.imports.read_ahead import OpenFile, Part, read_ahead
 from gpuwatch.state import State
@@ -46,6 +47,13 @@ class ImportReport:
     repeated: int = 0
     """Files whose content was already imported."""
     records: int = 0
+    """Rows of all kinds, samples included."""
+    samples: int = 0
+    from_us: int | None = None
+    to_us: int | None = None
+    """The time that the samples and jobs of files read now cover."""
+    assumed_zone: str | None = None
+    """In which naive times were read because no zone was given; None: there were none."""
     rejects: list[Rejects] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -213,7 +221,10 @@ def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportRep
         report.repeated += 1
     else:
         report.files += 1
+        report.samples += facts.samples
+        report.from_us, report.to_us = wider((report.from_us, report.to_us), (facts.from_us, facts.to_us))
     if file.rejects.naive_times and file.part.timezone is None:
+        report.assumed_zone = ASSUMED_ZONE
         report.notes.append(
             f"{file.part.path}: its times have no offset and were read as {ASSUMED_ZONE}; if they are local times, import it "
             "again with --timezone, which replaces this reading"

@@ -71,6 +71,10 @@ class Facts:
     bill_file_id: int | None = None
     first_us: int | None = None
     last_us: int | None = None
+    samples: int = 0
+    from_us: int | None = None
+    to_us: int | None = None
+    """The time that its samples and jobs cover."""
     zoned: bool = False
     """Whether it has jobs of a scheduler whose commands print local times."""
 
@@ -80,12 +84,30 @@ class Facts:
             self.bill_file_id = batch.rows.column("file_id")[0].as_py()
             return
         self.records += batch.rows.num_rows
-        if isinstance(batch, Records) and batch.table == "claim" and batch.rows.num_rows:
-            self.zoned |= batch.rows.column("scheduler")[0].as_py() in ("slurm", "ray")
+        if not batch.rows.num_rows:
+            return
         if isinstance(batch, Points) or batch.table == "sample":
-            ends = pc.min_max(batch.rows.column("observed_us")).as_py()
-            times = [t for t in (self.first_us, self.last_us, ends["min"], ends["max"]) if t is not None]
-            self.first_us, self.last_us = min(times, default=None), max(times, default=None)
+            self.samples += batch.rows.num_rows
+            times = _ends(batch.rows, "observed_us")
+            self.first_us, self.last_us = wider((self.first_us, self.last_us), times)
+        elif batch.table == "claim":
+            self.zoned |= batch.rows.column("scheduler")[0].as_py() in ("slurm", "ray")
+            times = [*_ends(batch.rows, "start_us"), *_ends(batch.rows, "end_us")]
+        else:
+            return
+        self.from_us, self.to_us = wider((self.from_us, self.to_us), times)
+
+
+def _ends(rows: pa.Table | pa.RecordBatch, column: str) -> list[int | None]:
+    """The smallest and the largest value of a column; None where it has none."""
+    found = pc.min_max(rows.column(column)).as_py()
+    return [found["min"], found["max"]]
+
+
+def wider(known: tuple[int | None, int | None], times: Sequence[int | None]) -> tuple[int | None, int | None]:
+    """The span of what is known and these times."""
+    every = [at for at in (*known, *times) if at is not None]
+    return min(every, default=None), max(every, default=None)
 
 
 def import_records(file: FileIdentity, facts: Facts, rejects: Rejects, now_us: int) -> list[Records]:

@@ -85,3 +85,26 @@ def test_the_assumed_time_zone_is_printed_only_where_times_have_none(tmp_path: P
     errors.append(capsys.readouterr().err)
 
     assert [True, False, False] == ["its times have no offset and were read as UTC" in text for text in errors]
+
+
+def test_an_import_says_what_it_read(tmp_path: Path, capsys: Capture) -> None:
+    """Files, samples, records, the time they cover, the zone assumed for local times, and the next command."""
+    data, jobs, metrics = tmp_path / "data", sacct(tmp_path / "sacct.txt", 1, 2), tmp_path / "gpu.om"
+    label = '{gpu="0",UUID="GPU-1",Hostname="n1"}'
+    metrics.write_text(
+        "".join(f"DCGM_FI_DEV_GPU_UTIL{label} 50 {1_793_613_600 + at}\n" for at in (0, 30, 60)) + "# EOF\n"
+    )
+    place = ["--data", str(data), "--format", "json"]
+
+    assert 0 == run(["import", "sacct", str(jobs), *place])
+    (found,) = json.loads(capsys.readouterr().out)["items"]
+    assert (1, 0, 2, "UTC") == (found["files"], found["samples"], found["records"], found["assumed_zone"])
+    assert ("2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z") == (found["from"], found["to"])
+
+    assert 0 == run(["import", "openmetrics", str(metrics), *place])
+    (found,) = json.loads(capsys.readouterr().out)["items"]
+    assert (1, 3, 4, None) == (found["files"], found["samples"], found["records"], found["assumed_zone"])
+    assert ("2026-11-02T10:00:00Z", "2026-11-02T10:01:00Z") == (found["from"], found["to"])
+
+    assert 0 == run(["import", "sacct", str(jobs), "--data", str(data), "--format", "table"])
+    assert "Next: " in capsys.readouterr().out
