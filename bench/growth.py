@@ -106,7 +106,7 @@ def _build(base: Path, hours: Path, days: int) -> Facts:
         later = _history(store, days)
         written = time.process_time()
         analyze(store, state, SETTINGS, now_us=end_us)
-        facts = {"write_cpu_s": written - start, "first_pass_cpu_s": time.process_time() - written}
+        facts: Facts = {"write_cpu_s": written - start, "first_pass_cpu_s": time.process_time() - written}
     hours.write_bytes(pickle.dumps(later))
     return facts
 

@@ -125,7 +125,7 @@ def a_fleet(at: Spans) -> Fleet:
     fleet.hold(sliced, *at["slice-a"], ("kubernetes", "ml/slice-a", "ml"))
     fleet.hold(sliced, *at["slice-b"], ("kubernetes", "ml/slice-b", "ml"))
     other = pod("train-0", "other")
-    fleet.hold(drawn[:1], *at["other"], ("kubernetes", "other/train-0", "__unallocated__"), label=other)
+    fleet.hold(drawn[:1], *at["other"], ("kubernetes", "other/train-0", "other"), label=other)
     fleet.hold(drawn[1:], *at["drawn"], ("kubernetes", "ml/drawn", "ml"))
     fleet.hold(rays, *at["rays"], ("kubernetes", "ml/rays", "ml"), label=pod("rays-head-0"))
     fleet.hold(rays[:1], *at["k1-tune"], ("ray", "tune", "ml"), depth=1)
@@ -135,7 +135,7 @@ def a_fleet(at: Spans) -> Fleet:
         slurmd,
         0,
         3600,
-        ("kubernetes", "slinky/slurmd", "__unallocated__"),
+        ("kubernetes", "slinky/slurmd", "slinky"),
         label=pod("slurm-worker-slurmd-0", "slinky"),
     )
     fleet.hold(slurmd, *at["501"], ("slurm", "501", "vision"), depth=1)
