@@ -1,4 +1,4 @@
-"""The commands that look after a data directory: backup, restore, repair."""
+"""The commands that look after a data directory: backup, restore, repair, verify."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gpuwatch.commands.shared import (
     FormatOption,
     now_us,
     opened,
+    print_stderr,
     program,
     progress,
     show,
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from gpuwatch.analysis.repair import Repaired
     from gpuwatch.store.clock_damage import Damage
 
+NO = 1
+"""The exit code of a ledger that is not what its records give."""
 COLUMNS = ("action", "what", "count", "from", "until", "note")
+CHECKED = ("check", "result", "differing", "first")
+"""What was compared, equal or not, how many rows differ, and the first of them."""
 STOP_FIRST = "stop it first; repair needs the directory for itself"
 
 
@@ -145,6 +150,52 @@ def rows_of(damage: Damage, done: Repaired) -> list[dict[str, Any]]:
     return rows
 
 
+def verify(
+    data: DataOption = DEFAULT_DATA,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Compute devices, runs and hours again from all records, in a copy, and compare."
+        ),
+    ] = False,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Check that the ledger adds up and, with --rebuild, that it follows from the records. Exits with 1 if it does not."""
+    from gpuwatch.analysis.rebuild import differences
+    from gpuwatch.ledger.hours import unclosed
+
+    choose(form, True)
+    with opened(data, config) as (store, state, settings):
+        rows: list[dict[str, Any]] = []
+        spans = store.sql("select cluster, min(start_us), max(end_us) from capacity group by 1 order by 1")
+        for cluster, start_us, end_us in spans:
+            found = unclosed(store, cluster, start_us, end_us)
+            rows.append(_row(f"hours of {cluster} add up", len(found), _text(found[0]) if found else None))
+        if rebuild:
+            differing = {one.table: one for one in differences(store, state, settings)}
+            for table, one in differing.items():
+                first = f"stored {_text(one.first_stored)}, rebuilt {_text(one.first_rebuilt)}"
+                rows.append(_row(f"{table} is that of a rebuild", one.stored + one.rebuilt, first))
+            if not differing:
+                rows.append(_row("every table is that of a rebuild", 0, None))
+    show(Listing(CHECKED, rows), form)
+    if any(row["differing"] for row in rows):
+        print_stderr("The ledger is not what the records give: report it with the first row above.")
+        raise typer.Exit(NO)
+
+
+def _row(check: str, differing: int, first: str | None) -> dict[str, Any]:
+    return {"check": check, "result": "differs" if differing else "equal", "differing": differing, "first": first}
+
+
+def _text(row: dict[str, Any] | None) -> str:
+    return (
+        "nothing" if row is None else ", ".join(f"{name} {value}" for name, value in row.items() if value is not None)
+    )
+
+
 command("backup", backup, place=150)
 command("restore", restore, place=155)
 command("repair", repair, place=158)
+command("verify", verify, place=159)

@@ -63,7 +63,6 @@ def import_(
     form: FormatOption = None,
 ) -> None:
     """Import history from files. Importing a file twice changes nothing; with other options, it replaces the first time."""
-    from gpuwatch.commands.bills import send_bills
     from gpuwatch.core.clock import rfc3339, zone
     from gpuwatch.core.registry import importers
     from gpuwatch.imports.files import import_paths
@@ -88,7 +87,7 @@ def import_(
     note = lockfile.find(data) if kind.startswith(BILLS) else None
     with progress("import") as step:
         if note is not None:
-            report = send_bills(note, kind, paths, step)
+            report = remote.send_bills(note, kind, paths, step)
         else:
             with opened(data, config, create=True, instead=STOP_FIRST, new_state=new_state, new_store=new_store) as (
                 store,

@@ -24,6 +24,7 @@ EXAMPLES = {
     "backup": "gpuwatch-backup",
     "restore": "gpuwatch-backup --data gpuwatch-data",
     "repair": "--dry-run",
+    "verify": "--rebuild",
     "audit": "--bundle BUNDLE --out audit",
     "audit-log": "--since 2026-11-01T00:00:00Z",
     "backtest": "idle-hoarding --window 30d",

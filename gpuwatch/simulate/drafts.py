@@ -44,7 +44,7 @@ class Draft:
 def blind_drafts(fleet: Fleet, calendar: Calendar, rng: np.random.Generator) -> list[Draft]:
     """Runs on devices that no exporter shows; their scheduler records span the window.
 
-    The Kubernetes one belongs to a namespace that no rule knows: `__unallocated__` always has some time.
+    The Kubernetes one belongs to a namespace that no rule knows: a team that only it names always has some time.
     """
     window = calendar.window_s
     drafts = []

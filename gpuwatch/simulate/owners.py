@@ -65,7 +65,9 @@ def pick_owner(scheduler: str, kind: str, rng: np.random.Generator) -> Owner:
 
 
 def team_of(owner: Owner) -> str:
-    """The team: explicit label, then the rules by label, queue, namespace, account and user, in file order."""
+    """The team: explicit label, then the rules by label, queue, namespace, account and user, in file order; else the one that
+    the account or the namespace names.
+    """
     labels = dict(owner.labels)
     if TEAM_LABEL in labels:
         return labels[TEAM_LABEL]
@@ -75,4 +77,4 @@ def team_of(owner: Owner) -> str:
             head, _, key = kind.partition(":")
             if head == order and match == (labels.get(key) if key else values[head]):
                 return team
-    return UNALLOCATED
+    return owner.account or owner.namespace or UNALLOCATED

@@ -97,7 +97,7 @@ def test_free_slices_whose_gpu_is_not_known_are_never_stranded() -> None:
         group by all order by all""",
         hour=us(DAY),
     )
-    assert [(False, 0.333, 0.667), (True, 6.0, 0.0)] == [(kind, round(s, 3), round(t, 3)) for kind, s, t in rows]
+    assert [(False, 0.667, 0.333), (True, 6.0, 0.0)] == [(kind, round(s, 3), round(t, 3)) for kind, s, t in rows]
 
 
 def test_requests_of_the_day_itself_do_not_judge_it() -> None:

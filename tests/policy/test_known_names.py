@@ -22,7 +22,7 @@ from gpuwatch.store.database import Store
 from tests.worlds.world import CLUSTER, H100, HOUR, Gpu, World, claim, minutes, samples, us
 
 RUNNER = CliRunner()
-DOUBT = "no run or rule names team 'vison'; known: vision, a-team"
+DOUBT = "no run or rule names team 'vison'; known: vision, a-team, x"
 NOBODY = "there is no team 'vison' in the ledger; known: vision, a-team"
 
 

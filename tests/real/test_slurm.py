@@ -200,10 +200,12 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
     both.until("the victim ends", victim, {"PREEMPTED"})
     both.until("the paused job ends", paused, {"COMPLETED"})
     both.until("the resized job ends", resized, {"COMPLETED"})
+    every = {f"{parts}+0", f"{parts}+1", paused, resized, victim, urgent}
+    slurm.until("accounting has the GPUs of every job", lambda: every <= accounted(slurm).keys())
     both.settle(urgent)
     expected = {job: seconds for job, seconds in accounted(slurm).items() if job not in before}
 
-    assert {f"{parts}+0", f"{parts}+1", paused, resized, victim, urgent} == expected.keys()
+    assert every == expected.keys()
     assert 2 * expected[f"{parts}+0"] == expected[f"{parts}+1"]
     for sink in both.sinks:
         assert expected == {job: s for job, s in sink.gpu_seconds().items() if job not in before}

@@ -41,7 +41,7 @@ def test_held_and_platform_are_the_capacity_exactly(truth: Truth) -> None:
         assert truth.capacity == held + truth.platform
     assert truth.platform == sum(truth.platform_by_model.values(), Amount())
     assert Fraction(0) <= truth.mig_remainder.gpu_seconds <= truth.platform.gpu_seconds
-    assert truth.held["team"]["__unallocated__"].gpu_seconds > 0
+    assert truth.held["team"]["sandbox"].gpu_seconds > 0
 
 
 def test_no_two_runs_hold_a_device_at_once(truth: Truth) -> None:
@@ -143,8 +143,8 @@ def has_false_half_hour(reading: Readings, first: int, last: int) -> bool:
     ("owner", "team"),
     [
         pytest.param(Owner(), "__unallocated__", id="nobody said anything"),
-        pytest.param(Owner("heidi", "scratch"), "__unallocated__", id="an account and user without a rule"),
-        pytest.param(Owner(namespace="sandbox"), "__unallocated__", id="a namespace without a rule"),
+        pytest.param(Owner("heidi", "scratch"), "scratch", id="an account and user without a rule"),
+        pytest.param(Owner(namespace="sandbox"), "sandbox", id="a namespace without a rule"),
         pytest.param(Owner("frank", "shared"), "robotics", id="the user decides where the account does not"),
         pytest.param(Owner("frank", "nlp"), "nlp", id="the account goes before the user"),
         pytest.param(

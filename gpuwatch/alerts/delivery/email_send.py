@@ -60,8 +60,9 @@ def send(
         return Outcome(
             False, f"{gate.host}: its TLS certificate is not accepted, or it speaks no TLS; check port and host"
         )
-    except (TimeoutError, smtplib.SMTPServerDisconnected):
-        if client.late:
+    except (TimeoutError, smtplib.SMTPServerDisconnected) as error:
+        # The socket's own timeout may come just before the alarm; smtplib reports it as a closed connection.
+        if client.late or isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError):
             return Outcome(False, f"{gate.host} gave no answer within {timeout_s:g} s")
         return Outcome(False, f"{gate.host} closed or broke the exchange")
     except smtplib.SMTPException:

@@ -157,7 +157,10 @@ def test_the_command_line_sends_bills_to_the_server(
     codes += [run(["import", "bill-focus", str(folder / "c.csv"), "--data", str(tmp_path)])]
 
     assert [0, 0, 2] == codes
-    assert ["files,repeated,records,rejected,unreadable", "2,0,2,1,0"] == out.splitlines()
+    assert [
+        "files,repeated,samples,records,from,to,assumed_zone,rejected,unreadable",
+        "2,0,0,2,,,,1,0",
+    ] == out.splitlines()
     assert f"{folder / 'a.csv'}:3: BilledCost is not a decimal number below 10^15 (once): BilledCost=x" in err
-    assert ("0,2,0,0,0", ["1", "2"]) == (again[1], costs(api))
+    assert ("0,2,0,0,,,,0,0", ["1", "2"]) == (again[1], costs(api))
     assert f"{folder / 'c.csv'}: no column" in capsys.readouterr().err
