@@ -47,8 +47,9 @@ class ImportReport:
     repeated: int = 0
     """Files whose content was already imported."""
     records: int = 0
-    """Rows of all kinds, samples included."""
+    """Rows stored: the values that a device has at one time are one row."""
     samples: int = 0
+    """Metric values read."""
     from_us: int | None = None
     to_us: int | None = None
     """The time that the samples and jobs of files read now cover."""
