@@ -28,10 +28,10 @@ SAVINGS = ("saving", "saving_per_hour", "saved_a_month")
 Row = dict[str, Any]
 
 
-def last_week(store: Store) -> Window | None:
-    """The last 7 days of the ledger; None if it is empty."""
+def last_of(store: Store, span_us: int) -> Window | None:
+    """The last `span_us` microseconds of the ledger, less where it is younger; None if it is empty."""
     known = audit_summary.whole_window(store)
-    return None if known is None else Window(max(known.start_us, known.end_us - DEFAULT_US), known.end_us)
+    return None if known is None else Window(max(known.start_us, known.end_us - span_us), known.end_us)
 
 
 def read_facts(store: Store, state: State, window: Window | None, now_us: int) -> Row:
@@ -41,7 +41,7 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
     hours count. Money is exact: Decimal or Fraction.
     """
     known = audit_summary.whole_window(store)
-    span = _within(window or last_week(store), known)
+    span = _within(window or last_of(store, DEFAULT_US), known)
     facts: Row = {"window": span, "known": known, "asked": window}
     if span is None:
         return facts

@@ -21,7 +21,9 @@ from gpuwatch.commands.backfill import (
     TenantOption,
     TokenFileOption,
     UsernameOption,
+    server_options,
 )
+from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.queries import NO
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
@@ -121,10 +123,16 @@ def audit(
     if bundle is not None:
         card, source = _of_bundle(context, bundle, cluster, span, config), f"the bundle {bundle.name or bundle}"
     elif url is not None:
-        options: dict[str, Any] = {"url": url, "match": match, "username": username, "tenant": tenant}
-        options["insecure_skip_verify"] = insecure
-        files = {"bearer_token_file": bearer_token_file, "password_file": password_file, "ca_file": ca_file}
-        options |= {name: str(path) for name, path in files.items() if path is not None}
+        options = server_options(
+            url=url,
+            match=match,
+            username=username,
+            tenant=tenant,
+            insecure_skip_verify=insecure,
+            bearer_token_file=bearer_token_file,
+            password_file=password_file,
+            ca_file=ca_file,
+        )
         card = _of_prometheus(context, options, cluster, since or SINCE, span, config)
         source = "a Prometheus server"
     else:
@@ -142,6 +150,14 @@ def writable(out: Path) -> None:
         raise UsageError(f"--out {out}: {there} cannot be written; choose another directory")
 
 
+def require_bundle(bundle: Path) -> None:
+    """Raises UnreadableInput if --bundle is no directory."""
+    if not bundle.is_dir():
+        raise UnreadableInput(
+            f"--bundle {bundle}: {'is a file' if bundle.exists() else 'no such directory'}; a bundle is a directory"
+        )
+
+
 def _one_source(bundle: Path | None, url: str | None, data: Path | None, since: str | None) -> None:
     given = [
         name for name, value in (("--bundle", bundle), ("--prometheus", url), ("--data", data)) if value is not None
@@ -156,13 +172,9 @@ def _of_bundle(
     context: typer.Context, bundle: Path, cluster: str | None, span: Window | None, config: Path | None
 ) -> dict[str, Any]:
     """Imports a bundle into a temporary directory and audits it."""
-    from gpuwatch.commands.data import print_report
     from gpuwatch.imports.files import import_paths
 
-    if not bundle.is_dir():
-        raise UnreadableInput(
-            f"--bundle {bundle}: {'is a file' if bundle.exists() else 'no such directory'}; a bundle is a directory"
-        )
+    require_bundle(bundle)
     with _aside(config) as (store, state, settings), progress("audit") as step:
         report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
         print_report(report)
@@ -179,7 +191,6 @@ def _of_prometheus(
 ) -> dict[str, Any]:
     """Imports a Prometheus server's history into a temporary directory and audits it."""
     from gpuwatch.commands.backfill import DEFAULT_CLUSTER, moment
-    from gpuwatch.commands.data import print_report
     from gpuwatch.imports.backfill import backfill, plan_backfill
     from gpuwatch.imports.history import open_history
 
@@ -223,16 +234,10 @@ def _scorecard(
     context: typer.Context, store: Store, state: State, settings: Settings, span: Window | None, step: Step
 ) -> dict[str, Any]:
     """Analyzes new data and builds the scorecard."""
-    from gpuwatch.analysis.pipeline import analyze
     from gpuwatch.audit.facts import read_facts
     from gpuwatch.audit.scorecard import scorecard
-    from gpuwatch.billing.chargeback import price_all
 
-    at_us = now_us(context)
-    report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
-    for text in report.failed_rules:
-        print_stderr(f"gpuwatch: rule failed, the others ran: {text}")
-    price_all(store, state)
+    at_us = analyze_new(context, store, state, settings, step)
     return scorecard(read_facts(store, state, span, at_us))
 
 

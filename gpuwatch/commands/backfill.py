@@ -82,24 +82,21 @@ def backfill(
     at_us = now_us(context)
     since_us = moment(since, "--since", at_us)
     until_us = at_us if until is None else moment(until, "--until", at_us)
-    options: dict[str, Any] = {
-        "url": url,
-        "match": match,
-        "username": username,
-        "tenant": tenant,
-        "insecure_skip_verify": insecure,
-        "timeout_s": timeout_s,
-        "max_samples": max_samples,
-    }
-    files = {
-        "bearer_token_file": bearer_token_file,
-        "password_file": password_file,
-        "ca_file": ca_file,
-        "cert_file": cert_file,
-        "key_file": key_file,
-    }
     chunk_us = None if chunk is None else _span_us(chunk)
-    options |= {name: str(path) for name, path in files.items() if path is not None}
+    options = server_options(
+        url=url,
+        match=match,
+        username=username,
+        tenant=tenant,
+        insecure_skip_verify=insecure,
+        timeout_s=timeout_s,
+        max_samples=max_samples,
+        bearer_token_file=bearer_token_file,
+        password_file=password_file,
+        ca_file=ca_file,
+        cert_file=cert_file,
+        key_file=key_file,
+    )
     history = open_history(options, cluster)
     try:
         plan = plan_backfill(history, since_us, until_us, at_us)
@@ -126,6 +123,12 @@ def backfill(
         "rejected": report.rejected,
     }
     show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
+
+
+def server_options(**given: Any) -> dict[str, Any]:
+    """The options of `open_history`: paths as text, without those that are not given."""
+    texts = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    return {name: value for name, value in texts.items() if value is not None}
 
 
 def moment(text: str, option: str, at_us: int) -> int:

@@ -18,6 +18,7 @@ from gpuwatch.commands.shared import (
     FormatOption,
     NewStateOption,
     NewStoreOption,
+    Step,
     actor,
     moment_us,
     now_us,
@@ -33,6 +34,9 @@ from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
     from gpuwatch.imports.files import ImportReport
+    from gpuwatch.settings import Settings
+    from gpuwatch.state import State
+    from gpuwatch.store.database import Store
 
 BUNDLE = "bundle"
 IMPORTS = "/api/v1/imports"
@@ -173,6 +177,19 @@ def print_report(report: ImportReport) -> None:
         print_stderr(f"gpuwatch: {text}")
     if len(lines) > MAX_NOTES:
         print_stderr(f"gpuwatch: and {len(lines) - MAX_NOTES} more; gpuwatch doctor lists rejects")
+
+
+def analyze_new(context: typer.Context, store: Store, state: State, settings: Settings, step: Step) -> int:
+    """Analyzes new data and prices all of it; names failed rules on stderr. Returns the time of the analysis."""
+    from gpuwatch.analysis.pipeline import analyze
+    from gpuwatch.billing.chargeback import price_all
+
+    at_us = now_us(context)
+    report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
+    for text in report.failed_rules:
+        print_stderr(f"gpuwatch: rule failed, the others ran: {text}")
+    price_all(store, state)
+    return at_us
 
 
 def analyze(

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import IOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 from gpuwatch.api.codes import OF_REQUESTS
+from gpuwatch.commands.shared import Step
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput, UsageError
 from gpuwatch.core.model import Rejects
-from gpuwatch.imports.files import ImportReport, parts_of
-from gpuwatch.imports.uploads import FILE_BYTES_MAX
 from gpuwatch.state import actor as state_actor
 from gpuwatch.store.lockfile import Note
+
+if TYPE_CHECKING:
+    from gpuwatch.imports.files import ImportReport
 
 TIMEOUT_S = 300.0
 PAGES_MAX = 100_000
@@ -89,10 +91,12 @@ def send_file(note: Note, route: str, path: Path, parameters: Mapping[str, Any])
     return answer
 
 
-def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Callable[[int, int, str], None]) -> ImportReport:
+def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Step) -> ImportReport:
     """Uploads files and directories of bills. Raises UnreadableInput as a local import does, and SourceUnreachable if
     the server cannot be reached.
     """
+    from gpuwatch.imports.files import ImportReport, parts_of
+
     files = [part.path for path in paths for part in parts_of(kind, path, None, "UTC")]
     siblings = sorted({file.name for file in files}) if len(files) > 1 else None
     report = ImportReport()
@@ -108,6 +112,8 @@ def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Callable[[int
 
 
 def _send_bill(note: Note, kind: str, file: Path, siblings: Sequence[str] | None, report: ImportReport) -> None:
+    from gpuwatch.imports.uploads import FILE_BYTES_MAX
+
     if file.is_file() and file.stat().st_size > FILE_BYTES_MAX:
         raise UnreadableInput(
             f"{file}: larger than the upload limit of {FILE_BYTES_MAX} bytes; compress it with gzip, or stop the server, "

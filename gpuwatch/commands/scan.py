@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch.commands.audit import writable
+from gpuwatch.commands.audit import require_bundle, writable
 from gpuwatch.commands.backfill import (
     DEFAULT_CLUSTER,
     CaFileOption,
@@ -19,7 +19,9 @@ from gpuwatch.commands.backfill import (
     TenantOption,
     TokenFileOption,
     UsernameOption,
+    server_options,
 )
+from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import (
@@ -96,15 +98,20 @@ def scan(
         raise UsageError("scan: give either --prometheus URL or --bundle DIR")
     if not 0 < days <= DAYS_MAX:
         raise UsageError(f"--days {days:g}: use more than 0 and at most {DAYS_MAX}")
-    if bundle is not None and not bundle.is_dir():
-        problem = "is a file" if bundle.exists() else "no such directory"
-        raise UnreadableInput(f"--bundle {bundle}: {problem}; a bundle is a directory")
+    if bundle is not None:
+        require_bundle(bundle)
     writable(out)
     bound = bind(host, port) if serve else None
-    files = {"bearer_token_file": bearer_token_file, "password_file": password_file, "ca_file": ca_file}
-    options: dict[str, Any] = {"url": url, "match": match, "username": username, "tenant": tenant}
-    options |= {"insecure_skip_verify": insecure}
-    options |= {name: str(path) for name, path in files.items() if path is not None}
+    options = server_options(
+        url=url,
+        match=match,
+        username=username,
+        tenant=tenant,
+        insecure_skip_verify=insecure,
+        bearer_token_file=bearer_token_file,
+        password_file=password_file,
+        ca_file=ca_file,
+    )
     since_us = now_us(context) - int(days * 86_400) * 1_000_000
     data = out / "data"
     with opened(data, config, create=True) as (store, state, settings), progress("scan") as step:
@@ -117,7 +124,7 @@ def scan(
         source = _source(store, state, bundle, url, prices, data)
     if prices:  # the bundle's note that costs are missing is not true here
         report.notes = [text for text in report.notes if "missing rates.csv" not in text]
-    _print_notes(report)
+    print_report(report)
     _write(card, source, out, settings_of(config).report_paper, form)
     if bound is not None:
         _serve(context, data, config, host, port, bound)
@@ -130,7 +137,7 @@ def _bundle(
 
     report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
     if report.failed:
-        _print_notes(report)
+        print_report(report)
         raise UnreadableInput(f"--bundle {bundle}: no valid row was found; the reasons are above")
     return report
 
@@ -154,12 +161,6 @@ def _prometheus(
         return backfill(store, history, plan, cluster=named, jobs=max_load, progress=step)
     finally:
         history.close()
-
-
-def _print_notes(report: ImportReport) -> None:
-    from gpuwatch.commands.data import print_report
-
-    print_report(report)
 
 
 def _priced(state: State, rates: Path | None, at_us: int) -> bool:
@@ -189,21 +190,11 @@ def _analyzed(
     context: typer.Context, store: Store, state: State, settings: Any, days: float, step: Step
 ) -> dict[str, Any]:
     """Analyzes what is new and returns the scan of the last `days` that are known."""
-    from gpuwatch.analysis.pipeline import analyze
-    from gpuwatch.audit.summary import whole_window
-    from gpuwatch.billing.chargeback import price_all
-    from gpuwatch.core.clock import Window
+    from gpuwatch.audit.facts import last_of
     from gpuwatch.scan.facts import read_scan
 
-    at_us = now_us(context)
-    report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
-    for text in report.failed_rules:
-        print_stderr(f"gpuwatch: rule failed, the others ran: {text}")
-    price_all(store, state)
-    known = whole_window(store)
-    if known is not None:
-        known = Window(max(known.start_us, known.end_us - int(days * 86_400) * 1_000_000), known.end_us)
-    return read_scan(store, state, known, at_us)
+    at_us = analyze_new(context, store, state, settings, step)
+    return read_scan(store, state, last_of(store, int(days * 86_400) * 1_000_000), at_us)
 
 
 def _source(store: Store, state: State, bundle: Path | None, url: str | None, listed: bool, data: Path) -> Source:

@@ -27,7 +27,6 @@ LOSS = "loss:"
 DAY_H = 24
 MONTH_DAYS = 30
 HOUR_S = 3600
-PLATFORM = "__platform__"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window, from_us, to_
 from gpuwatch.findings.read import Finding, page
 from gpuwatch.findings.repository import Action
 from gpuwatch.ledger.measures import NOT_MEASURED
-from gpuwatch.report.first_actions import PLATFORM, Loss, Rate, first_actions
+from gpuwatch.report.facts import PLATFORM
+from gpuwatch.report.first_actions import Loss, Rate, first_actions
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

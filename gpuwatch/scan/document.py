@@ -7,7 +7,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.core.clock import Window, parse_rfc3339
 from gpuwatch.ledger.measures import WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import (
@@ -30,7 +29,7 @@ from gpuwatch.report.document import (
 from gpuwatch.report.facts import PLATFORM, UNOWNED
 from gpuwatch.report.headlines import Headline
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.report.scorecard.document import avoidable_sentence, where_section
+from gpuwatch.report.scorecard.document import avoidable_sentence, where_section, window_text
 from gpuwatch.report.scorecard.plan import METHOD, left_out, unknown_section, worth
 from gpuwatch.scan.facts import Source, top_actions
 
@@ -52,7 +51,7 @@ def document(card: Json, source: Source) -> Document:
     sections += [_actions(card), unknown_section(card), _next(source), _method(source)]
     return Document(
         title="Where the GPU money went",
-        window=_window(card),
+        window=window_text(card),
         head=tuple(_head(card, source)),
         sections=tuple(sections),
         keywords=("GPU", "waste", "cost"),
@@ -88,17 +87,10 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _window(card: Json) -> str:
-    if card["window"] is None:
-        return "No data"
-    span = Window(parse_rfc3339(card["window"]["start"]), parse_rfc3339(card["window"]["end"]))
-    return f"{report_text.days(span)}, UTC"
-
-
 def _head(card: Json, source: Source) -> list[Block]:
     prices = f" Priced at list prices: {source.prices}." if source.prices else ""
     blocks: list[Block] = [
-        Text(f"{_window(card)}. Source: {source.name}.{prices}", "soft"),
+        Text(f"{window_text(card)}. Source: {source.name}.{prices}", "soft"),
         Text(headline(card), "lead"),
     ]
     blocks.append(Numbers(tuple(_numbers(card))))

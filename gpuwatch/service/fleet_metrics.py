@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gpuwatch.audit.summary import whole_window
+from gpuwatch.audit.facts import last_of
 from gpuwatch.billing.chargeback import ledger
 from gpuwatch.billing.records import GroupMeasures
 from gpuwatch.core.clock import HOUR_US, Window
@@ -46,10 +46,9 @@ class Snapshot:
 
 def read_snapshot(store: Store, state: State) -> Snapshot:
     """The last SPAN_HOURS hours of the ledger, less where it is younger. Prices and teams are those of the last pricing."""
-    known = whole_window(store)
-    if known is None:
+    window = last_of(store, SPAN_HOURS * HOUR_US)
+    if window is None:
         return Snapshot()
-    window = Window(max(known.start_us, known.end_us - SPAN_HOURS * HOUR_US), known.end_us)
     return Snapshot(
         window,
         ledger(store, state, window, PLACE, limit=GROUPS_MAX).groups,

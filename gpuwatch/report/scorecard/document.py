@@ -55,14 +55,15 @@ def document(card: Json, source: str = "") -> Document:
     sections += [plan_section(card), unknown_section(card), method_section(card)]
     return Document(
         title=TITLE,
-        window=_window(card),
+        window=window_text(card),
         head=tuple(_head(card, source)),
         sections=tuple(sections),
         keywords=("GPU", "audit", "placement", "partitioning", "scheduling", "fabric"),
     )
 
 
-def _window(card: Json) -> str:
+def window_text(card: Json) -> str:
+    """The days that a scorecard covers, or that it has no data."""
     if card["window"] is None:
         return "No data" + ("" if card["known"] is None else " in this window")
     span = Window(parse_rfc3339(card["window"]["start"]), parse_rfc3339(card["window"]["end"]))
@@ -70,7 +71,9 @@ def _window(card: Json) -> str:
 
 
 def _head(card: Json, source: str) -> list[Block]:
-    blocks: list[Block] = [Text(" ".join([f"{_window(card)}.", *([f"Source: {source}."] if source else [])]), "soft")]
+    blocks: list[Block] = [
+        Text(" ".join([f"{window_text(card)}.", *([f"Source: {source}."] if source else [])]), "soft")
+    ]
     blocks += [Text(lead(card), "lead"), Numbers(tuple(_numbers(card)))]
     first = card["actions"][:FIRST]
     if first:
