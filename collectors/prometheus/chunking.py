@@ -79,11 +79,18 @@ class QueryRunner:
         raise AssertionError("no tries")
 
     def raw_samples(
-        self, names: Sequence[str], start_us: int, end_us: int, samples_a_second: float, more: str = ""
+        self,
+        names: Sequence[str],
+        start_us: int,
+        end_us: int,
+        samples_a_second: float,
+        more: str = "",
+        step_s: int = 0,
     ) -> Iterator[tuple[Matrix, int]]:
         """Every raw sample of [start_us, end_us), whole seconds, as matrices with the bytes of their answers.
 
-        `samples_a_second` is an estimate for all names together. Values that are not numbers are left out.
+        `samples_a_second` is an estimate for all names together. Values that are not numbers are left out. With
+        `step_s`, the latest sample of every `step_s` seconds instead, at multiples of `step_s`.
         Raises Refused if the server refuses the smallest query too.
         """
         each = samples_a_second / max(len(names), 1)
@@ -97,9 +104,8 @@ class QueryRunner:
             if expected > self.most_samples and (halves := query.halves(self._of_series)):
                 todo += reversed(halves)
                 continue
-            seconds = math.ceil((query.end_us - query.start_us) / SECOND_US) + MARGIN_S
             selector = self.selector(query.names, ",".join(filter(None, (more, *query.matchers))))
-            text, at_s = f"{selector}[{seconds}s]", math.ceil(query.end_us / SECOND_US)
+            text, at_s = _text(selector, query.start_us, query.end_us, step_s)
             try:
                 body = self.with_retries(lambda text=text, at=at_s: self.client.matrix(text, at))  # type: ignore[misc]
             except Refused as refused:
@@ -129,6 +135,14 @@ class QueryRunner:
         """How many metrics fit into one query over the whole span."""
         one = each * (end_us - start_us) / SECOND_US
         return max(int(self.most_samples / one), 1) if one > 0 else MAX_NAMES
+
+
+def _text(selector: str, start_us: int, end_us: int, step_s: int) -> tuple[str, int]:
+    """A query for the samples of a span, and its time. With a step, at its multiples, where each server evaluates it."""
+    if not step_s:
+        return f"{selector}[{math.ceil((end_us - start_us) / SECOND_US) + MARGIN_S}s]", math.ceil(end_us / SECOND_US)
+    first, last = start_us // SECOND_US // step_s - 1, -(-end_us // (SECOND_US * step_s))
+    return f"last_over_time({selector}[{step_s}s])[{(last - first) * step_s}s:{step_s}s]", last * step_s
 
 
 def _groups(names: Sequence[str], size: int) -> list[list[str]]:

@@ -61,6 +61,10 @@ class History:
         self.fields: list[str] = []
         """Metric names with a stored field that the server has; see find()."""
         self.samples_a_second = 0.0
+        self.interval_s = 0.0
+        """Seconds between the samples of a series; 0 until measure()."""
+        self.step_s = 0
+        """With a number, only the latest sample of every so many seconds is read; see thin()."""
         self._asker = asker
         self._every = "{" + ",".join(filter(None, (EVERY_NAME, asker.match))) + "}"
         self._lock = threading.Lock()
@@ -102,7 +106,7 @@ class History:
 
         Raises Refused for any other refusal.
         """
-        self.samples_a_second = 0.0
+        self.samples_a_second = self.interval_s = 0.0
         if not self.fields:
             return 0.0
         one = f"{self._asker.selector(self.fields[:1])}[{PROBE_S}s]"
@@ -111,6 +115,14 @@ class History:
             if series:
                 samples = self._count(f"avg(count_over_time({one}))", at_s) or PROBE_S / USUAL_INTERVAL_S
                 self.samples_a_second = max(self.samples_a_second, series * samples / PROBE_S)
+                self.interval_s = max(self.interval_s, PROBE_S / samples)
+        return self.samples_a_second
+
+    def thin(self, step_s: int) -> float:
+        """Reads only the latest sample of every `step_s` seconds, if there are more. Returns the samples a second."""
+        if 0 < self.interval_s < step_s:
+            self.samples_a_second *= self.interval_s / step_s
+            self.interval_s, self.step_s = float(step_s), step_s
         return self.samples_a_second
 
     def chunk(self, start_us: int, end_us: int, only_new: bool = False) -> Chunk:
@@ -121,7 +133,9 @@ class History:
         answers: list[Matrix] = []
         size = 0
         if self.fields:
-            for answer, length in self._asker.raw_samples(self.fields, start_us, end_us, self.samples_a_second):
+            for answer, length in self._asker.raw_samples(
+                self.fields, start_us, end_us, self.samples_a_second, step_s=self.step_s
+            ):
                 answers.append(answer)
                 size += length
         chunk = Chunk([], 0, size)

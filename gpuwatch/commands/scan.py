@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 OUT = Path("gpuwatch-scan")
 COLUMNS = ("rank", "action", "ask", "cost_a_month", "currency", "gpu_hours", "findings", "remedy")
 SHOWN = ("rank", "action", "ask", "worth")
+THIN_ABOVE = 40_000_000
+"""Samples above which one a minute is read of each metric, unless --all-samples is given."""
 RATES_BYTES_MAX = 10_000_000
 DAYS_MAX = 3660
 
@@ -75,6 +77,9 @@ def scan(
     max_load: Annotated[
         int, typer.Option("--max-load", metavar="N", min=1, max=16, help="Queries at a time on the Prometheus server.")
     ] = 2,
+    all_samples: Annotated[
+        bool, typer.Option("--all-samples", help="Read every sample; default: one a minute where there are many.")
+    ] = False,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the dashboard on the result.")] = False,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the data.")] = None,
     match: MatchOption = "",
@@ -118,10 +123,10 @@ def scan(
         if bundle is not None:
             report = _bundle(context, store, state, bundle, cluster, step)
         else:
-            report = _prometheus(context, store, options, cluster, since_us, max_load, step)
+            report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step)
         prices = _priced(state, rates, now_us(context))
         card = _analyzed(context, store, state, settings, days, step)
-        source = _source(store, state, bundle, url, prices, data)
+        source = _source(store, bundle, url, getattr(report, "step_s", 0), prices, data)
     if prices:  # the bundle's note that costs are missing is not true here
         report.notes = [text for text in report.notes if "missing rates.csv" not in text]
     print_report(report)
@@ -149,6 +154,7 @@ def _prometheus(
     cluster: str | None,
     since_us: int,
     max_load: int,
+    all_samples: bool,
     step: Step,
 ) -> ImportReport:
     from gpuwatch.imports.backfill import backfill, plan_backfill
@@ -158,7 +164,8 @@ def _prometheus(
     history = open_history(options, named)
     try:
         plan = plan_backfill(history, since_us, at_us, at_us)
-        return backfill(store, history, plan, cluster=named, jobs=max_load, progress=step)
+        thin_above = None if all_samples else THIN_ABOVE
+        return backfill(store, history, plan, cluster=named, jobs=max_load, thin_above=thin_above, progress=step)
     finally:
         history.close()
 
@@ -197,7 +204,7 @@ def _analyzed(
     return read_scan(store, state, last_of(store, int(days * 86_400) * 1_000_000), at_us)
 
 
-def _source(store: Store, state: State, bundle: Path | None, url: str | None, listed: bool, data: Path) -> Source:
+def _source(store: Store, bundle: Path | None, url: str | None, step_s: int, listed: bool, data: Path) -> Source:
     from gpuwatch.rates.list_prices import SOURCE
     from gpuwatch.scan.facts import Source, prices_used
 
@@ -217,6 +224,7 @@ def _source(store: Store, state: State, bundle: Path | None, url: str | None, li
             ),
         )
     shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
+    shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
     return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
 
 

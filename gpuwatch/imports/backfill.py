@@ -13,22 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
-from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339, second_floor
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.core.model import Points, Records
 from gpuwatch.imports.files import ImportReport, finish_import
 from gpuwatch.imports.history import Chunk, History
 from gpuwatch.imports.provenance import Facts, FileIdentity, ImportRun, import_records
+from gpuwatch.imports.spans import missing_spans, span_length
 from gpuwatch.store.database import Store
 from gpuwatch.store.wide_rows import wide
 
 KIND = "backfill"
 SETTLE_US = 5 * MINUTE_US
 """Late samples may arrive for this long: a span that ends later is read again by the next run."""
-CHUNK_SAMPLES = 500_000
-"""The approximate number of samples per transaction."""
-LENGTHS_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Possible lengths of a span; each divides a day."""
 RECORDS_US = 6 * HOUR_US
 """The length of a span of scheduler records."""
 MEMORY_LIMIT = "300MB"
@@ -36,6 +33,9 @@ MEMORY_LIMIT = "300MB"
 MAX_JOBS = 16
 MAX_DAYS = 3_660
 MAX_WARNINGS = 20
+THIN_STEP_S = 60
+"""Seconds of which the latest sample is read where there are more samples than wanted. The detectors are measured at
+this step too, see docs/understand/accuracy.md."""
 
 
 @dataclass
@@ -44,6 +44,8 @@ class BackfillReport(ImportReport):
 
     incomplete: int = 0
     """Spans with an incomplete response or possible late samples, which the next run reads again."""
+    step_s: int = 0
+    """With a number, only the latest sample of every so many seconds was read."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,13 @@ def backfill(
     jobs: int = 4,
     chunk_us: int | None = None,
     again: bool = False,
+    thin_above: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> BackfillReport:
     """Imports the samples and scheduler records of the planned time range, and seals them.
 
-    `again` also reads completed spans. `progress(done, total, what)` counts seconds of history. Raises
+    `again` also reads completed spans. Where the server has more than `thin_above` samples, one a minute is read of each
+    series, and a note says so. `progress(done, total, what)` counts seconds of history. Raises
     SourceUnreachable; what was already stored is kept.
     """
     store.sql("set memory_limit = $limit", limit=MEMORY_LIMIT)
@@ -106,7 +110,13 @@ def backfill(
     run = _Run(store, history, cluster, report, plan.now_us, noted)
     parts = []
     if plan.metrics:
-        length_us = chunk_us or _length(history.samples.measure(plan.since_us, plan.until_us))
+        rate = history.samples.measure(plan.since_us, plan.until_us)
+        expected = int(rate * (plan.until_us - plan.since_us) / SECOND_US)
+        if thin_above is not None and expected > thin_above:
+            rate = history.samples.thin(THIN_STEP_S)
+            report.step_s = history.samples.step_s
+            report.notes += _thinned(history, expected)
+        length_us = chunk_us or span_length(rate)
         parts.append(_Part("samples", length_us, history.samples.chunk))
     if plan.records:
         parts.append(_Part("records", RECORDS_US, history.records.chunk))
@@ -173,7 +183,7 @@ class _Run:
         known = [span for span in done if span[0] < plan.until_us and span[1] > plan.since_us]
         self.report.repeated += len(known)
         self.repeated += [self._file(part.name, span).file_id for span in known]
-        return list(_spans(plan.since_us, plan.until_us, plan.now_us - SETTLE_US, part.length_us, done))
+        return list(missing_spans(plan.since_us, plan.until_us, plan.now_us - SETTLE_US, part.length_us, done))
 
     def read(self, part: _Part, spans: Sequence[tuple[int, int]], jobs: int) -> Iterator[tuple[int, int]]:
         """Reads spans in threads, at most `jobs` ahead, and stores them in order; yields those that are stored."""
@@ -241,7 +251,8 @@ class _Run:
         return FileIdentity(self._digest(part, name if complete else f"incomplete:{name}"), KIND, self.cluster)
 
     def _digest(self, part: str, span: str) -> str:
-        return f"{self.history.identity}:{part}:{span}"
+        step_s = self.history.samples.step_s if part == "samples" else 0
+        return f"{self.history.identity}:{part}{f'/{step_s}s' if step_s else ''}:{span}"
 
     def warnings(self) -> list[str]:
         """What the server reported as missing in its responses."""
@@ -251,35 +262,9 @@ class _Run:
         ]
 
 
-def _spans(
-    since_us: int, until_us: int, settled_us: int, length_us: int, done: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """The missing spans of [since_us, until_us), in order: at most `length_us` long, split at its multiples.
-
-    The time after `settled_us` is a separate span, so that only this one must be read again.
-    """
-    settled_us = second_floor(settled_us)
-    at = since_us
-    skip = deque(done)
-    while at < until_us:
-        while skip and skip[0][1] <= at:
-            skip.popleft()
-        if skip and skip[0][0] <= at:
-            at = skip[0][1]
-            continue
-        end = min(until_us, (at // length_us + 1) * length_us)
-        if skip:
-            end = min(end, skip[0][0])
-        if at < settled_us:
-            end = min(end, settled_us)
-        yield at, end
-        at = end
-
-
-def _length(samples_a_second: float) -> int:
-    """The longest of LENGTHS_S with at most CHUNK_SAMPLES, in microseconds."""
-    fitting = [s for s in LENGTHS_S if s * samples_a_second <= CHUNK_SAMPLES]
-    return max(fitting, default=LENGTHS_S[0]) * SECOND_US
+def _thinned(history: History, expected: int) -> list[str]:
+    each = f"one every {history.samples.step_s} s was read of each metric"
+    return [f"{history.samples.name}: about {expected:,} samples; {each}"] if history.samples.step_s else []
 
 
 def _nothing(history: History, names: Sequence[str], since_us: int, until_us: int) -> str:

@@ -27,10 +27,13 @@ class Source(Protocol):
 
     name: str
     fields: list[str]
+    step_s: int
 
     def find(self, start_us: int, end_us: int) -> list[str]: ...
 
     def measure(self, start_us: int, end_us: int) -> float: ...
+
+    def thin(self, step_s: int) -> float: ...
 
     def chunk(self, start_us: int, end_us: int) -> Chunk: ...
 

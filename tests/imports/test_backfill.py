@@ -13,8 +13,9 @@ import pytest
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput, UsageError
 from gpuwatch.core.model import CONTEXT, POINT, SERIES, WHOLE_GPU, Points, Records, Rejects, context_key, device_key
-from gpuwatch.imports.backfill import SETTLE_US, BackfillReport, _length, _spans, backfill, plan_backfill
+from gpuwatch.imports.backfill import SETTLE_US, BackfillReport, backfill, plan_backfill
 from gpuwatch.imports.history import History, open_history
+from gpuwatch.imports.spans import missing_spans, span_length
 from gpuwatch.store.database import Store
 from tests.worlds.world import T0_US
 
@@ -40,6 +41,7 @@ class Source:
     name = "http://p:9090"
 
     def __init__(self, fails: Callable[[int], bool] = lambda at_us: False) -> None:
+        self.step_s = 0
         self.fields = ["DCGM_FI_DEV_POWER_USAGE"]
         self.asked: list[tuple[int, int]] = []
         self.fails = fails
@@ -50,6 +52,10 @@ class Source:
 
     def measure(self, start_us: int, end_us: int) -> float:
         return 100.0
+
+    def thin(self, step_s: int) -> float:
+        self.step_s = step_s
+        return 50.0
 
     def chunk(self, start_us: int, end_us: int) -> Part:
         self.asked.append((start_us, end_us))
@@ -79,7 +85,7 @@ class Nothing:
 
 
 def run(
-    store: Store, source: Source, since_us: int = T0_US, until_us: int = T0_US + 3 * HOUR_US, **more: bool
+    store: Store, source: Source, since_us: int = T0_US, until_us: int = T0_US + 3 * HOUR_US, **more: int
 ) -> BackfillReport:
     """One run over some hours, an hour a span."""
     history = History(source, Nothing(), "id", threading.Event(), lambda: None)
@@ -112,14 +118,14 @@ def test_spans(
     def us(hours: float) -> int:
         return T0_US + round(hours * HOUR_US)
 
-    found = _spans(us(since), us(until), us(settled), HOUR_US, [(us(a), us(b)) for a, b in done])
+    found = missing_spans(us(since), us(until), us(settled), HOUR_US, [(us(a), us(b)) for a, b in done])
 
     assert [(us(a), us(b)) for a, b in expected] == list(found)
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(0.0, 86_400), (100.0, 3600), (1e9, 60)])
 def test_a_span_is_as_long_as_its_samples_allow(rate: float, seconds: int) -> None:
-    assert seconds * 1_000_000 == _length(rate)
+    assert seconds * 1_000_000 == span_length(rate)
 
 
 def test_a_second_run_asks_for_nothing() -> None:
@@ -176,6 +182,16 @@ def test_the_open_end_comes_again() -> None:
         assert 120 == minutes(store)
     assert [1, 1] == [first.incomplete, second.incomplete]
     assert [(NOW_US - SETTLE_US, NOW_US)] == source.asked[-1:]
+
+
+def test_few_samples_are_all_read_and_a_thinned_history_is_another() -> None:
+    source = Source()
+    with Store.open(None) as store:
+        few = run(store, source, thin_above=100 * 3 * 3600)
+        many = run(store, source, thin_above=100 * 3 * 3600 - 1)
+
+    assert [(0, 3), (60, 3)] == [(few.step_s, few.files), (many.step_s, many.files)]
+    assert [] == [note for note in few.notes if "was read of each metric" in note]
 
 
 def test_what_is_done_is_done_of_one_history() -> None:

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.imports.backfill import backfill as run_backfill
+from gpuwatch.imports.backfill import plan_backfill
+from gpuwatch.imports.history import open_history
 from gpuwatch.store.database import Store
 from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S, wait_until
@@ -295,6 +298,28 @@ def test_everything_comes_once(
     assert (0, COUNT, 0) == (code, row.get("samples"), row.get("incomplete")), said
     assert (0, 0, 0) == (again[0], again[1]["samples"], again[1]["spans"])
     assert expected() == stored(tmp_path / "data")
+
+
+@pytest.mark.parametrize("server", ["prometheus", "victoria"])
+def test_of_many_samples_the_latest_of_each_minute_is_read(
+    servers: Callable[..., str], server: str, tmp_path: Path
+) -> None:
+    latest: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for subject, samples in expected().items():
+        by_minute = {-(-at // 60_000) * 60_000: (at, value) for at, value in samples}  # the later one stays
+        latest[subject] = [(at, value) for at, (_, value) in by_minute.items() if at < (T0_S + LENGTH_S) * 1000]
+    history = open_history({"url": servers(server)}, CLUSTER)
+    start_us, end_us = T0_S * 1_000_000, (T0_S + LENGTH_S) * 1_000_000
+    with Store.open(tmp_path / "data") as store:
+        plan = plan_backfill(history, start_us, end_us, end_us + HOUR_S * 1_000_000)
+        first = run_backfill(store, history, plan, cluster=CLUSTER, thin_above=COUNT // 2)
+        again = run_backfill(store, history, plan, cluster=CLUSTER, thin_above=COUNT // 2)
+    history.close()
+
+    assert (60, 60) == (first.step_s, again.step_s)
+    assert any("one every 60 s was read" in note for note in first.notes)
+    assert latest == stored(tmp_path / "data")
+    assert (sum(map(len, latest.values())), 0) == (first.samples, again.samples)
 
 
 @pytest.mark.parametrize("server", ["prometheus", "victoria"])
