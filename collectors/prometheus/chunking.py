@@ -105,7 +105,7 @@ class QueryRunner:
                 todo += reversed(halves)
                 continue
             selector = self.selector(query.names, ",".join(filter(None, (more, *query.matchers))))
-            text, at_s = _text(selector, query.start_us, query.end_us, step_s)
+            text, at_s = _span_query(selector, query.start_us, query.end_us, step_s)
             try:
                 body = self.with_retries(lambda text=text, at=at_s: self.client.matrix(text, at))  # type: ignore[misc]
             except Refused as refused:
@@ -137,7 +137,7 @@ class QueryRunner:
         return max(int(self.most_samples / one), 1) if one > 0 else MAX_NAMES
 
 
-def _text(selector: str, start_us: int, end_us: int, step_s: int) -> tuple[str, int]:
+def _span_query(selector: str, start_us: int, end_us: int, step_s: int) -> tuple[str, int]:
     """A query for the samples of a span, and its time. With a step, at its multiples, where each server evaluates it."""
     if not step_s:
         return f"{selector}[{math.ceil((end_us - start_us) / SECOND_US) + MARGIN_S}s]", math.ceil(end_us / SECOND_US)
