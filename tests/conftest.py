@@ -184,6 +184,16 @@ def one_migration(one_thread: None, tmp_path_factory: pytest.TempPathFactory) ->
         yield
 
 
+@pytest.fixture(scope="module")
+def town(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The cases of a file after their pass, by test: see tests/worlds/town.py. TOWN of the file has other settings."""
+    from tests.worlds.town import computed
+    from tests.worlds.world import SETTINGS, World
+
+    whole = World(getattr(request.module, "TOWN", SETTINGS))
+    return computed((item for item in request.session.items if item.path == request.path), whole)
+
+
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The folder that holds pyproject.toml."""

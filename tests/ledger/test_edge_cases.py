@@ -5,7 +5,10 @@ KEPT names for each case the tests that hold it; those with figures of money sta
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
+from gpuwatch.store.database import Store
+from tests.worlds.town import Part, case
 from tests.worlds.world import BUSY, CLUSTER, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, node, pod, samples, us
 
 KEPT = {
@@ -114,23 +119,43 @@ A = Gpu(pci="00000000:1B:00.0")
 B = Gpu("GPU-b", index=1, pci="00000000:43:00.0")
 TEAM_A, TEAM_B = {"account": "acct-a"}, {"account": "acct-b"}
 POD = {"pod": "p-0", "namespace": "lab"}
-FREE, OUT = "schedulable", "out_of_service"
+NOBODY = "__platform__"
 
 
 def billed(world: World, hours: int = 1) -> dict[str, Decimal]:
-    """Dollars by team; what nobody held by its bucket. They add up to the bill."""
+    """Dollars by team; what nobody held by its bucket. Those of all cases add up to the bill."""
+    if isinstance(world, Part):
+        lines = town_bill(world.store)
+        return total((name, cost) for node, name, cost in lines if world.owns(node))
+    return total((name, cost) for _, name, cost in bill(world.book().store, hours))
+
+
+def total(costs: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
+    money: dict[str, Decimal] = defaultdict(Decimal)
+    for name, cost in costs:
+        money[name] += cost
+    return dict(money)
+
+
+def bill(store: Store, hours: int = 1) -> list[tuple[str | None, str, Decimal]]:
+    """Node, team or bucket, and dollars."""
     state = State.open("sqlite://")
     replace_rates(state, [Rate("*", "owned", Decimal(36), T0_US - DAY_US)], "test", "test", 0)
     replace_team_rules(state, [TeamRule("account", f"acct-{t}", t) for t in "ab"], "test", "test", 0)
-    world.book()
-    chargeback.price(world.store, state, CLUSTER, force=True)
+    chargeback.price(store, state, CLUSTER, force=True)
     window = Window(us(0), us(hours * HOUR))
-    bill = chargeback.chargeback(world.store, state, window, ("team",))
-    books = chargeback.ledger(world.store, state, window, ("team",))
-    money = {c.group["team"] or "": c.cost or Decimal(0) for c in bill.items if c.group["team"] != "__platform__"}
-    money |= {row.bucket: row.cost or Decimal(0) for row in books.items if row.group["team"] == "__platform__"}
-    assert bill.cost == books.cost == sum(money.values())
-    return money
+    bill = chargeback.chargeback(store, state, window, ("team", "node"))
+    books = chargeback.ledger(store, state, window, ("team", "node"))
+    held = [(c.group["node"], c.group["team"] or "", c.cost or Decimal(0)) for c in bill.items]
+    free = [
+        (row.group["node"], row.bucket, row.cost or Decimal(0)) for row in books.items if row.group["team"] == NOBODY
+    ]
+    lines = [line for line in held if line[1] != NOBODY] + free
+    assert bill.cost == books.cost == sum(cost for *_, cost in lines)
+    return lines
+
+
+town_bill = functools.cache(bill)
 
 
 def dollars(**amounts: str | int) -> dict[str, Decimal]:
@@ -140,12 +165,12 @@ def dollars(**amounts: str | int) -> dict[str, Decimal]:
 def test_every_case_of_the_table_is_kept_by_tests_that_exist() -> None:
     here = Path(__file__)
     missing = []
-    for case, names in KEPT.items():
+    for edge, names in KEPT.items():
         for name in names:
             file, _, test = name.rpartition("::")
             text = (here.parents[1] / file if file else here).read_text("utf-8")
             if not re.search(rf"^def {re.escape(test) or 'test_'}", text, re.MULTILINE):
-                missing.append((case, name))
+                missing.append((edge, name))
 
     assert [] == missing
     assert 23 == len(KEPT)
@@ -154,60 +179,70 @@ def test_every_case_of_the_table_is_kept_by_tests_that_exist() -> None:
 # Owners.
 
 
-def test_a_pod_that_restarts_in_place_pays_through_its_restart() -> None:
-    world = World().add(
+@case
+def test_a_pod_that_restarts_in_place_pays_through_its_restart(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1800), BUSY, **POD, container="main"),
         samples(A, minutes(1800, 1980), IDLE, **POD),
         samples(A, minutes(1980, HOUR), BUSY, **POD, container="main"),
         pod("p-0", "u1", 0, HOUR, **TEAM_A),
     )
+    yield
 
     assert dollars(a="36.00") == billed(world)
     assert "hoarded" not in world.held()
 
 
-def test_a_pod_recreated_under_its_name_is_another_owner() -> None:
-    world = World().add(
+@case
+def test_a_pod_recreated_under_its_name_is_another_owner(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, HOUR), BUSY, **POD),
         pod("p-0", "u1", 0, 1745, **TEAM_A),
         pod("p-0", "u2", 1807, HOUR, **TEAM_B),
     )
+    yield
 
     assert dollars(a="17.45", schedulable="0.62", b="17.93") == billed(world)
 
 
-def test_a_job_number_that_comes_again_is_another_run() -> None:
-    world = World().add(
+@case
+def test_a_job_number_that_comes_again_is_another_run(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1200), BUSY, job="7"),
         samples(A, minutes(1200, 2400), IDLE),
         samples(A, minutes(2400, HOUR), BUSY, job="7"),
         claim("7", 0, 1200, run_key="7@0", **TEAM_A),
         claim("7", 2400, HOUR, run_key="7@2400", **TEAM_B),
     )
+    yield
 
     assert dollars(a="12.00", b="12.00", schedulable="12.00") == billed(world)
     assert 2 == len(world.rows("run"))
 
 
-def test_where_two_owners_overlap_the_newest_pays_and_nobody_twice() -> None:
-    world = World().add(
+@case
+def test_where_two_owners_overlap_the_newest_pays_and_nobody_twice(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1800), BUSY, pod="old", namespace="lab"),
         samples(A, minutes(1800, HOUR), BUSY, pod="new", namespace="lab"),
         pod("old", "u1", 0, 2400, **TEAM_A),
         pod("new", "u2", 1800, HOUR, **TEAM_B),
     )
+    yield
 
     assert dollars(a="18.00", b="18.00") == billed(world)
     assert [600] == [b - a for _, a, b, who, _ in world.segments() if "conflict" in who]
 
 
-def test_a_hand_over_within_a_sample_is_billed_to_the_second() -> None:
-    world = World().add(
+@case
+def test_a_hand_over_within_a_sample_is_billed_to_the_second(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1860), BUSY, job="7"),
         samples(A, minutes(1860, HOUR), BUSY, job="8"),
         claim("7", 0, 1837, **TEAM_A),
         claim("8", 1837, HOUR, **TEAM_B),
     )
+    yield
 
     assert dollars(a="18.37", b="17.63") == billed(world)
 
@@ -223,26 +258,30 @@ def test_a_record_that_comes_late_moves_money_and_adds_none() -> None:
 # Samples.
 
 
-def test_a_silence_is_billed_and_shown_as_unobserved() -> None:
+@case
+def test_a_silence_is_billed_and_shown_as_unobserved(world: World) -> Iterator[None]:
     """Sampled each minute: one sample more is held for two intervals, the rest of the ten minutes nobody saw."""
-    world = World().add(
+    world.add(
         samples(A, minutes(0, 1800), BUSY, job="7"),
         samples(A, minutes(2400, HOUR), BUSY, job="7"),
         claim("7", 0, HOUR, **TEAM_A),
     )
+    yield
 
     assert dollars(a="36.00") == billed(world)
     assert 600 - 60 == world.held()["unobserved"]
 
 
 @pytest.mark.parametrize("shift", [0, 7])
-def test_what_two_scrapers_read_is_billed_once(shift: int) -> None:
+@case
+def test_what_two_scrapers_read_is_billed_once(world: World, shift: int) -> Iterator[None]:
     labels = {"job": "7"}
-    world = World().add(
+    world.add(
         samples(A, minutes(0, HOUR), BUSY, **labels),
         samples(A, [at + shift for at in minutes(0, HOUR)], BUSY, driver="550.54"),
         claim("7", 0, HOUR, **TEAM_A),
     )
+    yield
 
     assert dollars(a="36.00") == billed(world)
 
@@ -270,15 +309,17 @@ def test_a_counter_reset_changes_no_bill() -> None:
     assert steady.buckets() == reset.buckets()
 
 
-def test_what_an_exporter_blanks_after_its_restart_is_unobserved() -> None:
+@case
+def test_what_an_exporter_blanks_after_its_restart_is_unobserved(world: World) -> Iterator[None]:
     """Its profiling fields come back two minutes after it does: what was read is held for a minute, the rest is unknown."""
     util = {"gpu_util_ratio": 0.9, "power_watts": 500.0}
-    world = World().add(
+    world.add(
         samples(A, minutes(0, 1800), BUSY | util, job="7"),
         samples(A, minutes(2100, 2280), {"power_watts": 500.0}, job="7"),
         samples(A, minutes(2280, HOUR), BUSY | util, job="7"),
         claim("7", 0, HOUR, **TEAM_A),
     )
+    yield
 
     assert dollars(a="36.00") == billed(world)
     unobserved = world.held()["unobserved"]
@@ -286,23 +327,27 @@ def test_what_an_exporter_blanks_after_its_restart_is_unobserved() -> None:
     assert "hoarded" not in world.held()
 
 
-def test_a_gpu_without_profiling_is_billed_and_its_work_is_unknown() -> None:
+@case
+def test_a_gpu_without_profiling_is_billed_and_its_work_is_unknown(world: World) -> Iterator[None]:
     """A guest sees 90 % utilisation and no profiling: a tenth is a gap, of the rest nobody knows what it was."""
-    world = World().add(
+    world.add(
         samples(A, minutes(0, HOUR), {"gpu_util_ratio": 0.9, "power_watts": 300.0}, job="vm-7"),
         claim("vm-7", 0, HOUR, **TEAM_A),
     )
+    yield
 
     assert dollars(a="36.00") == billed(world)
     assert {"unobserved": 3240.0, "gap": 360.0} == world.held()
 
 
-def test_a_gpu_that_no_exporter_reads_is_billed_unobserved() -> None:
-    world = World().add(
+@case
+def test_a_gpu_that_no_exporter_reads_is_billed_unobserved(world: World) -> Iterator[None]:
+    world.add(
         samples(B, minutes(0, HOUR), IDLE),
         claim("7", 0, HOUR, device_indexes="0", **TEAM_A),
         node(devices={"": 2}),
     )
+    yield
 
     assert dollars(a="36.00", schedulable="36.00") == billed(world)
     assert {"unobserved": 3600.0} == world.held()
@@ -311,9 +356,10 @@ def test_a_gpu_that_no_exporter_reads_is_billed_unobserved() -> None:
 # Devices and nodes.
 
 
-def test_a_reboot_ends_what_ran_and_is_nobody_s_time() -> None:
+@case
+def test_a_reboot_ends_what_ran_and_is_nobody_s_time(world: World) -> Iterator[None]:
     """Down from 1800 to 2400: the pod before ends with the node, the one after is another."""
-    world = World().add(
+    world.add(
         samples(A, minutes(0, 1800), BUSY | {"energy_mj": 1e9}, pod="p-0", namespace="lab"),
         samples(A, minutes(2400, HOUR), BUSY | {"energy_mj": 1e3}, pod="p-1", namespace="lab"),
         samples(Gpu("GPU-z", "n2"), minutes(0, HOUR), IDLE),
@@ -323,50 +369,59 @@ def test_a_reboot_ends_what_ran_and_is_nobody_s_time() -> None:
         node(state="down", since_us=us(1800), at=1860, scheduler="kubernetes"),
         node(state="up", at=2400, scheduler="kubernetes"),
     )
+    yield
 
     assert dollars(a="18.00", b="11.40", out_of_service="6.00", schedulable="36.60") == billed(world)
 
 
-def test_a_replaced_gpu_is_billed_to_its_last_sample_and_the_new_one_from_its_first() -> None:
+@case
+def test_a_replaced_gpu_is_billed_to_its_last_sample_and_the_new_one_from_its_first(world: World) -> Iterator[None]:
     new = Gpu("GPU-new", pci=A.pci)
-    world = World().add(
+    world.add(
         samples(A, minutes(0, 1200), BUSY, job="7"),
         samples(new, minutes(2400, HOUR), IDLE),
         claim("7", 0, 1200, **TEAM_A),
     )
+    yield
 
     assert dollars(a="12.00", schedulable="12.00") == billed(world)
 
 
-def test_a_gpu_that_fell_off_the_bus_is_out_of_service() -> None:
-    world = World().add(
+@case
+def test_a_gpu_that_fell_off_the_bus_is_out_of_service(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1740), BUSY, job="7"),
         samples(A, minutes(1740, 1800), BUSY | {"xid_code": 79}, job="7"),
         samples(B, minutes(0, HOUR), IDLE),
         claim("7", 0, 1800, **TEAM_A),
     )
+    yield
 
     assert dollars(a="18.00", out_of_service="18.00", schedulable="36.00") == billed(world)
 
 
-def test_a_node_that_is_scaled_away_is_the_platform_s_out_of_service() -> None:
+@case
+def test_a_node_that_is_scaled_away_is_the_platform_s_out_of_service(world: World) -> Iterator[None]:
     """Silence never ends ownership: a lost device is not the same as a free one, up to the cluster's last sample."""
     gone = Gpu("GPU-z", "n2")
-    world = World().add(
+    world.add(
         samples(A, minutes(0, HOUR), IDLE),
         samples(gone, minutes(0, 1200), BUSY, job="7"),
         claim("7", 0, 1200, node="n2", **TEAM_A),
     )
+    yield
 
     assert dollars(a="12.00", out_of_service="24.00", schedulable="36.00") == billed(world)
 
 
-def test_a_reclaimed_spot_node_is_billed_to_its_reclaim_with_the_reason_kept() -> None:
-    world = World().add(
+@case
+def test_a_reclaimed_spot_node_is_billed_to_its_reclaim_with_the_reason_kept(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1500), BUSY, job="7"),
         samples(B, minutes(0, HOUR), IDLE),
         claim("7", 0, 1470, state="PREEMPTED", **TEAM_A),
     )
+    yield
 
     assert dollars(a="14.70", schedulable="36.30", out_of_service="21.00") == billed(world)
     assert ["PREEMPTED"] == [row["state"] for row in world.rows("run")]
@@ -383,19 +438,25 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("records", "expected"), ENDINGS.values(), ids=ENDINGS)
-def test_an_ended_job_is_never_shown_as_running(records: list[dict[str, Any]], expected: str | None) -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR), BUSY), *records).book()
+@case
+def test_an_ended_job_is_never_shown_as_running(
+    world: World, records: list[dict[str, Any]], expected: str | None
+) -> Iterator[None]:
+    world.add(samples(Gpu(), minutes(0, HOUR), BUSY), *records)
+    yield
 
     assert [expected] == [row["state"] for row in world.rows("run")]
 
 
-def test_a_suspended_job_hoards_its_gpu_and_pays_for_it() -> None:
-    world = World().add(
+@case
+def test_a_suspended_job_hoards_its_gpu_and_pays_for_it(world: World) -> Iterator[None]:
+    world.add(
         samples(A, minutes(0, 1200), BUSY, job="7"),
         samples(A, minutes(1200, 2400), IDLE | {"power_watts": 70.0}, job="7"),
         samples(A, minutes(2400, HOUR), BUSY, job="7"),
         claim("7", 0, HOUR, suspended_us=1200 * 10**6, **TEAM_A),
     )
+    yield
 
     assert dollars(a="36.00") == billed(world)
     assert 1200.0 == world.held()["hoarded"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model import WORKLOAD, Records
 from gpuwatch.ledger.placement_estimate import Node, Slot, Wanted, place
+from tests.worlds.town import case
 from tests.worlds.world import BUSY, CLUSTER, HOUR, Gpu, Sample, Seconds, World, claim, minutes, node, pod, samples, us
 
 FREE = "schedulable"
@@ -56,72 +58,83 @@ def devices(world: World) -> list[str]:
 # What is not nested.
 
 
-def test_a_slurm_node_named_like_a_pod_without_gpus_is_a_machine() -> None:
-    world = World().add(seen(A, job="7"), claim("7", 0, HOUR), node(devices={"": 1}))
+@case
+def test_a_slurm_node_named_like_a_pod_without_gpus_is_a_machine(world: World) -> Iterator[None]:
+    world.add(seen(A, job="7"), claim("7", 0, HOUR), node(devices={"": 1}))
+    yield
 
-    assert [(0, 3600, "7", "1")] == of(world.book())
+    assert [(0, 3600, "7", "1")] == of(world)
 
 
-def test_a_slurm_node_with_measured_gpus_is_no_pod_of_its_name() -> None:
-    world = World().add(
+@case
+def test_a_slurm_node_with_measured_gpus_is_no_pod_of_its_name(world: World) -> Iterator[None]:
+    world.add(
         seen(A, job="7"),
         seen(Gpu("GPU-k", "k1")),
         claim("7", 0, HOUR, node="n1"),
         pod("n1", "u1", 0, HOUR, node="k1", gpus="GPU-k"),
     )
-    world.book()
+    yield
 
     assert [(0, 3600, "7", "1")] == of(world)
     assert [(0, 3600, "u1", "1")] == of(world, "GPU-k")
 
 
-def test_a_pod_of_the_same_name_at_another_time_is_another() -> None:
-    world = World().add(
+@case
+def test_a_pod_of_the_same_name_at_another_time_is_another(world: World) -> Iterator[None]:
+    world.add(
         seen(A), worker(start=0, end=1200), ray("j", "a1", 1800, 2400), node("n1", {"": 1}, scheduler="kubernetes")
     )
-    world.book()
+    yield
 
     assert [(0, 1200, "u1", "1"), (1200, 3600, FREE, "1")] == of(world)
 
 
-def test_pods_of_another_cluster_hold_nothing_here() -> None:
-    world = World().add(seen(A), ray("j", "a1", 600, 1200, node="n1"), {**worker(name="n1"), "cluster": "c2"})
+@case
+def test_pods_of_another_cluster_hold_nothing_here(world: World) -> Iterator[None]:
+    world.add(seen(A), ray("j", "a1", 600, 1200, node="n1"), {**worker(name="n1"), "cluster": "c2"})
+    yield
 
-    assert [(0, 600, FREE, "1"), (600, 1200, "j@s1 estimated", "1"), (1200, 3600, FREE, "1")] == of(world.book())
+    assert [(0, 600, FREE, "1"), (600, 1200, "j@s1 estimated", "1"), (1200, 3600, FREE, "1")] == of(world)
 
 
-def test_ray_on_its_own_machines_holds_by_itself() -> None:
-    world = World().add(
+@case
+def test_ray_on_its_own_machines_holds_by_itself(world: World) -> Iterator[None]:
+    world.add(
         seen(A),
         seen(B),
         ray("j", "a1", 600, 1200, node="n1", device_indexes="1"),
         node("n1", {"": 2}, scheduler="ray"),
     )
-    world.book()
+    yield
 
     assert [(0, 3600, FREE, "1")] == of(world)
     assert [(0, 600, FREE, "1"), (600, 1200, "j@s1", "1"), (1200, 3600, FREE, "1")] == of(world, "GPU-b")
 
 
-def test_indexes_of_a_ray_node_that_was_given_part_of_a_machine_are_not_the_machines() -> None:
-    world = World().add(
+@case
+def test_indexes_of_a_ray_node_that_was_given_part_of_a_machine_are_not_the_machines(world: World) -> Iterator[None]:
+    world.add(
         [s for gpu in FOUR for s in seen(gpu)],
         ray("j", "a1", 600, 1200, node="n1", device_indexes="1"),
         node("n1", {"": 2}, scheduler="ray"),
         node("n1", {"": 4}),
     )
+    yield
 
-    held = [who for _, _, _, who, _ in world.book().segments() if who != FREE]
+    held = [who for _, _, _, who, _ in world.segments() if who != FREE]
     assert ["j@s1 estimated"] == held
 
 
 # Ray in a pod.
 
 
-def test_a_ray_job_owns_its_pods_gpu_while_it_runs_and_the_pod_owns_the_rest() -> None:
-    world = World().add(seen(A), worker(), ray("j", "a1", 600, 1200))
+@case
+def test_a_ray_job_owns_its_pods_gpu_while_it_runs_and_the_pod_owns_the_rest(world: World) -> Iterator[None]:
+    world.add(seen(A), worker(), ray("j", "a1", 600, 1200))
+    yield
 
-    assert [(0, 600, "u1", "1"), (600, 1200, "j@s1", "1"), (1200, 3600, "u1", "1")] == of(world.book())
+    assert [(0, 600, "u1", "1"), (600, 1200, "j@s1", "1"), (1200, 3600, "u1", "1")] == of(world)
 
 
 def test_what_ray_tells_of_a_pod_adds_no_devices() -> None:
@@ -134,44 +147,51 @@ def test_what_ray_tells_of_a_pod_adds_no_devices() -> None:
     assert [(1,)] == world.store.sql("select count(*) from capacity")
 
 
-def test_nothing_is_held_beyond_what_the_pod_holds() -> None:
-    world = World().add(seen(A), worker(start=900, end=1800), ray("j", "a1", 600, 2400))
+@case
+def test_nothing_is_held_beyond_what_the_pod_holds(world: World) -> Iterator[None]:
+    world.add(seen(A), worker(start=900, end=1800), ray("j", "a1", 600, 2400))
+    yield
 
-    assert [(0, 900, FREE, "1"), (900, 1800, "j@s1", "1"), (1800, 3600, FREE, "1")] == of(world.book())
+    assert [(0, 900, FREE, "1"), (900, 1800, "j@s1", "1"), (1800, 3600, FREE, "1")] == of(world)
 
 
-def test_a_ray_job_on_some_of_a_pods_gpus_takes_them_in_order_and_is_marked() -> None:
-    world = World().add(seen(A), seen(B), worker(gpus="GPU-a,GPU-b"), ray("j", "a1", 600, 1200))
-    world.book()
+@case
+def test_a_ray_job_on_some_of_a_pods_gpus_takes_them_in_order_and_is_marked(world: World) -> Iterator[None]:
+    world.add(seen(A), seen(B), worker(gpus="GPU-a,GPU-b"), ray("j", "a1", 600, 1200))
+    yield
 
     assert [(0, 600, "u1", "1"), (600, 1200, "j@s1 estimated", "1"), (1200, 3600, "u1", "1")] == of(world)
     assert [(0, 3600, "u1", "1")] == of(world, "GPU-b")
 
 
-def test_indexes_count_among_the_gpus_of_the_pod() -> None:
+@case
+def test_indexes_count_among_the_gpus_of_the_pod(world: World) -> Iterator[None]:
     c, d = FOUR[2:]
-    world = World().add(seen(c), seen(d), worker(gpus="GPU-c,GPU-d"), ray("j", "a1", 600, 1200, device_indexes="1"))
-    world.book()
+    world.add(seen(c), seen(d), worker(gpus="GPU-c,GPU-d"), ray("j", "a1", 600, 1200, device_indexes="1"))
+    yield
 
     assert [(0, 3600, "u1", "1")] == of(world, "GPU-c")
     assert [(0, 600, "u1", "1"), (600, 1200, "j@s1", "1"), (1200, 3600, "u1", "1")] == of(world, "GPU-d")
 
 
-def test_uuids_that_ray_tells_name_the_device() -> None:
-    world = World().add(seen(A), seen(B), worker(gpus="GPU-a,GPU-b"), ray("j", "a1", 600, 1200, gpus="GPU-b"))
+@case
+def test_uuids_that_ray_tells_name_the_device(world: World) -> Iterator[None]:
+    world.add(seen(A), seen(B), worker(gpus="GPU-a,GPU-b"), ray("j", "a1", 600, 1200, gpus="GPU-b"))
+    yield
 
-    assert (600, 1200, "j@s1", "1") in of(world.book(), "GPU-b")
+    assert (600, 1200, "j@s1", "1") in of(world, "GPU-b")
 
 
-def test_halves_gather_on_one_gpu_and_the_pod_keeps_what_they_leave() -> None:
-    world = World().add(
+@case
+def test_halves_gather_on_one_gpu_and_the_pod_keeps_what_they_leave(world: World) -> Iterator[None]:
+    world.add(
         seen(A),
         seen(B),
         worker(gpus="GPU-a,GPU-b"),
         ray("j", "a1", 0, 1800, size=0.5),
         ray("k", "a2", 0, 1200, size=0.5),
     )
-    world.book()
+    yield
 
     expected = [
         (0, 1200, "j@s1 estimated", "1/2"),
@@ -191,16 +211,19 @@ def test_a_long_pod_name_is_cut_as_its_host_name_is() -> None:
     assert [(0, 3600, "j@s1", "1")] == of(world.book())
 
 
-def test_a_ray_pod_on_the_network_of_its_host_is_known_by_its_label() -> None:
+@case
+def test_a_ray_pod_on_the_network_of_its_host_is_known_by_its_label(world: World) -> Iterator[None]:
     labels = json.dumps({"ray.io/cluster": "rc"}, separators=(",", ":"))
-    world = World().add(seen(A), worker(labels=labels), ray("j", "a1", 600, 1200, node="n1"))
+    world.add(seen(A), worker(labels=labels), ray("j", "a1", 600, 1200, node="n1"))
+    yield
 
-    assert [(0, 600, "u1", "1"), (600, 1200, "j@s1", "1"), (1200, 3600, "u1", "1")] == of(world.book())
+    assert [(0, 600, "u1", "1"), (600, 1200, "j@s1", "1"), (1200, 3600, "u1", "1")] == of(world)
 
 
-def test_a_pod_that_only_labels_of_samples_tell_of_is_an_outer_run_too() -> None:
-    world = World().add(seen(A, pod="worker-0", namespace="lab"), ray("j", "a1", 600, 1200))
-    world.book()
+@case
+def test_a_pod_that_only_labels_of_samples_tell_of_is_an_outer_run_too(world: World) -> Iterator[None]:
+    world.add(seen(A, pod="worker-0", namespace="lab"), ray("j", "a1", 600, 1200))
+    yield
 
     assert ["GPU-a"] == devices(world)
     assert [(0, 600, "lab/worker-0", "1"), (600, 1200, "j@s1", "1"), (1200, 3600, "lab/worker-0", "1")] == of(world)
@@ -221,54 +244,58 @@ def test_the_inner_run_has_the_namespace_labels_and_queue_of_the_outer_one() -> 
 # Ray in Slurm, Slurm in pods, Ray in Slurm in pods.
 
 
-def test_ray_in_a_slurm_job_takes_its_gpus() -> None:
-    world = World().add(
+@case
+def test_ray_in_a_slurm_job_takes_its_gpus(world: World) -> Iterator[None]:
+    world.add(
         seen(A, job="7"), seen(B), claim("7", 0, 2400), ray("j", "a1", 600, 1200, node="n1"), node(devices={"": 2})
     )
-    world.book()
+    yield
 
     expected = [(0, 600, "7", "1"), (600, 1200, "j@s1", "1"), (1200, 2400, "7", "1"), (2400, 3600, FREE, "1")]
     assert expected == of(world)
     assert [(0, 3600, FREE, "1")] == of(world, "GPU-b")
 
 
-def test_of_two_slurm_jobs_on_a_node_ray_is_in_one() -> None:
-    world = World().add(
+@case
+def test_of_two_slurm_jobs_on_a_node_ray_is_in_one(world: World) -> Iterator[None]:
+    world.add(
         [s for gpu in FOUR[:2] for s in seen(gpu, job="7")],
         [s for gpu in FOUR[2:] for s in seen(gpu, job="8")],
         claim("7", 0, HOUR, count=2),
         claim("8", 300, HOUR, count=2),
         ray("j", "a1", 600, 1200, node="n1", size=2),
     )
-    world.book()
+    yield
 
     held = sum(b - a for name in "abcd" for a, b, who, _ in of(world, f"GPU-{name}") if who.startswith("j@s1"))
     assert 2 * 600 == held
     assert (600, 1200, "j@s1 estimated", "1") in of(world, "GPU-c")
 
 
-def test_a_slurm_job_on_a_pod_owns_the_pods_gpus_while_it_runs() -> None:
-    world = World().add(
+@case
+def test_a_slurm_job_on_a_pod_owns_the_pods_gpus_while_it_runs(world: World) -> Iterator[None]:
+    world.add(
         seen(A),
         worker(name="slurmd-0"),
         claim("7", 600, 1200, node="slurmd-0"),
         node("slurmd-0", {"": 1}, at=600),
         node("n1", {"": 1}, scheduler="kubernetes"),
     )
-    world.book()
+    yield
 
     assert ["GPU-a"] == devices(world)
     assert [(0, 600, "u1", "1"), (600, 1200, "7", "1"), (1200, 3600, "u1", "1")] == of(world)
 
 
-def test_labels_name_the_devices_of_a_slurm_job_in_a_pod() -> None:
-    world = World().add(
+@case
+def test_labels_name_the_devices_of_a_slurm_job_in_a_pod(world: World) -> Iterator[None]:
+    world.add(
         seen(A, pod="slurmd-0", namespace="lab"),
         seen(B, pod="slurmd-0", namespace="lab", job="7"),
         worker(name="slurmd-0", gpus="GPU-a,GPU-b"),
         claim("7", 0, HOUR, node="slurmd-0"),
     )
-    world.book()
+    yield
 
     assert [(0, 3600, "u1", "1")] == of(world)
     assert [(0, 3600, "7", "1")] == of(world, "GPU-b")
@@ -297,11 +324,12 @@ def test_the_innermost_of_three_wins() -> None:
 # Second-hand claims, queues, resource claims.
 
 
-def test_a_pod_that_kube_state_metrics_and_the_api_tell_is_held_once() -> None:
-    world = World().add(
+@case
+def test_a_pod_that_kube_state_metrics_and_the_api_tell_is_held_once(world: World) -> Iterator[None]:
+    world.add(
         seen(A), seen(B), pod("p", "u1", 0, HOUR, gpus="GPU-a"), pod("p", "u1", 0, HOUR, kind="ksm", run_key="ksm-u1")
     )
-    world.book()
+    yield
 
     assert [(0, 3600, "u1", "1")] == of(world)
     assert [(0, 3600, FREE, "1")] == of(world, "GPU-b")
@@ -314,11 +342,15 @@ SECOND_HAND = {
 
 
 @pytest.mark.parametrize(("start", "end", "expected"), SECOND_HAND.values(), ids=SECOND_HAND)
-def test_a_pod_without_uid_is_known_by_its_name_and_time(start: float, end: float, expected: list[Any]) -> None:
+@case
+def test_a_pod_without_uid_is_known_by_its_name_and_time(
+    world: World, start: float, end: float, expected: list[Any]
+) -> Iterator[None]:
     second = pod("p", "y", start, end, kind="yunikorn") | {"pod_uid": None}
-    world = World().add(seen(A), pod("p", "u1", 600, 1200, gpus="GPU-a"), second)
+    world.add(seen(A), pod("p", "u1", 600, 1200, gpus="GPU-a"), second)
+    yield
 
-    assert expected == [(a, b, who) for a, b, who, _ in of(world.book()) if who != FREE]
+    assert expected == [(a, b, who) for a, b, who, _ in of(world) if who != FREE]
 
 
 def test_the_queue_of_a_run_is_that_of_its_jobs_newest_workload() -> None:
@@ -337,33 +369,37 @@ def test_the_queue_of_a_run_is_that_of_its_jobs_newest_workload() -> None:
 SLICES = [Gpu("GPU-m", gi=gi, profile="1g.10gb") for gi in (7, 8)]
 
 
-def test_pods_of_one_resource_claim_share_its_device_equally() -> None:
+@case
+def test_pods_of_one_resource_claim_share_its_device_equally(world: World) -> Iterator[None]:
     gpus = {"gpus": "GPU-a", "kind": "dra"}
-    world = World().add(seen(A), pod("p", "u1", 0, 1800, **gpus), pod("q", "u2", 600, 1800, **gpus))
+    world.add(seen(A), pod("p", "u1", 0, 1800, **gpus), pod("q", "u2", 600, 1800, **gpus))
+    yield
 
     expected = [(0, 600, "u1", "1"), (600, 1800, "u1", "1/2"), (600, 1800, "u2", "1/2"), (1800, 3600, FREE, "1")]
-    assert expected == of(world.book())
+    assert expected == of(world)
 
 
-def test_the_only_slice_of_a_profile_on_a_named_gpu_is_sure() -> None:
-    world = World().add(
+@case
+def test_the_only_slice_of_a_profile_on_a_named_gpu_is_sure(world: World) -> Iterator[None]:
+    world.add(
         seen(SLICES[0]),
         seen(Gpu("GPU-m", gi=1, profile="3g.40gb")),
         pod("p", "u1", 0, HOUR, gpus="GPU-m", profile="1g.10gb", kind="dra"),
     )
-    world.book()
+    yield
 
     assert ["u1"] == [who for _, _, who, _ in of(world, "GPU-m/GI-7")]
 
 
-def test_of_two_slices_the_first_is_estimated_and_the_free_one_is_sure() -> None:
-    world = World().add(
+@case
+def test_of_two_slices_the_first_is_estimated_and_the_free_one_is_sure(world: World) -> Iterator[None]:
+    world.add(
         seen(SLICES[0]),
         seen(SLICES[1]),
         pod("p", "u1", 0, HOUR, gpus="GPU-m", profile="1g.10gb"),
         pod("q", "u2", 600, 1200, gpus="GPU-m", profile="1g.10gb"),
     )
-    world.book()
+    yield
 
     assert ["u1 estimated"] == [who for _, _, who, _ in of(world, "GPU-m/GI-7")]
     assert [FREE, "u2", FREE] == [who for _, _, who, _ in of(world, "GPU-m/GI-8")]
@@ -401,10 +437,12 @@ def test_four_quarters_make_one_gpu_hour_on_one_gpu() -> None:
     assert [(0, 3600, FREE, "1")] == of(world, "GPU-b")
 
 
-def test_what_a_fraction_leaves_is_free() -> None:
-    world = World().add(seen(A), ray("j", "a1", 0, HOUR, node="n1", size=0.3, device_indexes="0"))
+@case
+def test_what_a_fraction_leaves_is_free(world: World) -> Iterator[None]:
+    world.add(seen(A), ray("j", "a1", 0, HOUR, node="n1", size=0.3, device_indexes="0"))
+    yield
 
-    assert [(0, 3600, "j@s1", "3/10"), (0, 3600, FREE, "7/10")] == of(world.book())
+    assert [(0, 3600, "j@s1", "3/10"), (0, 3600, FREE, "7/10")] == of(world)
 
 
 def test_fractions_without_room_on_one_gpu_take_another() -> None:
@@ -420,14 +458,16 @@ def test_fractions_without_room_on_one_gpu_take_another() -> None:
     assert {"j": Fraction(3, 5), "k": Fraction(3, 5), "l": Fraction(2, 5)} == hours_of(world)
 
 
-def test_two_halves_of_one_job_are_one_owner_of_one_gpu() -> None:
-    world = World().add(
+@case
+def test_two_halves_of_one_job_are_one_owner_of_one_gpu(world: World) -> Iterator[None]:
+    world.add(
         seen(A),
         ray("j", "a1", 0, HOUR, node="n1", size=0.5, device_indexes="0"),
         ray("j", "a2", 0, HOUR, node="n1", size=0.5, device_indexes="0"),
     )
+    yield
 
-    assert [(0, 3600, "j@s1", "1")] == of(world.book())
+    assert [(0, 3600, "j@s1", "1")] == of(world)
 
 
 # Heads of Ray.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,7 @@ from gpuwatch.core.clock import DAY_US
 from gpuwatch.ledger import hours as ledger_hours
 from tests.ledger.test_ledger_properties import seeds, steady
 from tests.worlds.retention import retain_all
+from tests.worlds.town import case
 from tests.worlds.world import (
     BUSY,
     CLUSTER,
@@ -33,7 +35,7 @@ from tests.worlds.world import (
 )
 
 A = Gpu()
-BY_PROCESS = replace(SETTINGS, sharing_split="process")
+BY_PROCESS = TOWN = replace(SETTINGS, sharing_split="process")
 
 
 def sliced(replicas: int = 4, sharing: str = "time-slicing") -> dict[str, Any]:
@@ -92,8 +94,12 @@ def close(world: World) -> None:
                      id="nobody read utilisation"),
     ],
 )  # fmt: skip
-def test_what_is_no_reading_of_processes_divides_equally(rows: list[list[Sample]], how: str) -> None:
-    world = World(BY_PROCESS).add(*rows, *pods("x", "y"), sliced()).book()
+@case
+def test_what_is_no_reading_of_processes_divides_equally(
+    world: World, rows: list[list[Sample]], how: str
+) -> Iterator[None]:
+    world.add(*rows, *pods("x", "y"), sliced())
+    yield
 
     assert [(0, HOUR, "u-x", "1/2", how), (0, HOUR, "u-y", "1/2", how)] == splits(world)
     close(world)
@@ -106,8 +112,10 @@ def test_without_the_setting_process_readings_divide_nothing() -> None:
     assert [] == world.rows("process_use")
 
 
-def test_the_only_pod_of_a_shared_gpu_pays_all_of_it() -> None:
-    world = World(BY_PROCESS).add(used("x", 0, HOUR, 0.1), whole(0, HOUR, 0.1), *pods("x"), sliced()).book()
+@case
+def test_the_only_pod_of_a_shared_gpu_pays_all_of_it(world: World) -> Iterator[None]:
+    world.add(used("x", 0, HOUR, 0.1), whole(0, HOUR, 0.1), *pods("x"), sliced())
+    yield
 
     assert [(0, HOUR, "u-x", "1", None)] == splits(world)
 
@@ -115,17 +123,19 @@ def test_the_only_pod_of_a_shared_gpu_pays_all_of_it() -> None:
 # What divides.
 
 
-def test_processes_divide_a_time_sliced_gpu() -> None:
-    world = World(BY_PROCESS).add(
-        used("x", 0, HOUR, 0.6), used("y", 0, HOUR, 0.2), whole(0, HOUR, 0.8), *pods("x", "y"), sliced()
-    )
+@case
+def test_processes_divide_a_time_sliced_gpu(world: World) -> Iterator[None]:
+    world.add(used("x", 0, HOUR, 0.6), used("y", 0, HOUR, 0.2), whole(0, HOUR, 0.8), *pods("x", "y"), sliced())
+    yield
 
-    assert [(0, HOUR, "u-x", "3/4", "process"), (0, HOUR, "u-y", "1/4", "process")] == splits(world.book())
+    assert [(0, HOUR, "u-x", "3/4", "process"), (0, HOUR, "u-y", "1/4", "process")] == splits(world)
     close(world)
 
 
-def test_a_pod_without_work_beside_one_at_work_pays_nothing() -> None:
-    world = World(BY_PROCESS).add(used("x", 0, HOUR, 0.9), used("y", 0, HOUR, 0.0), *pods("x", "y"), sliced()).book()
+@case
+def test_a_pod_without_work_beside_one_at_work_pays_nothing(world: World) -> Iterator[None]:
+    world.add(used("x", 0, HOUR, 0.9), used("y", 0, HOUR, 0.0), *pods("x", "y"), sliced())
+    yield
 
     assert [(0, HOUR, "u-x", "1", "process"), (0, HOUR, "u-y", "0", "process")] == splits(world)
     close(world)
@@ -152,16 +162,16 @@ def test_each_hour_has_its_own_shares_and_who_comes_later_is_divided_from_then_o
     close(world)
 
 
-def test_replicas_that_nobody_bound_stay_free_under_mps() -> None:
-    world = World(BY_PROCESS).add(
-        used("x", 0, HOUR, 0.6), used("y", 0, HOUR, 0.2), *pods("x", "y"), sliced(sharing="mps")
-    )
+@case
+def test_replicas_that_nobody_bound_stay_free_under_mps(world: World) -> Iterator[None]:
+    world.add(used("x", 0, HOUR, 0.6), used("y", 0, HOUR, 0.2), *pods("x", "y"), sliced(sharing="mps"))
+    yield
 
     assert [
         (0, HOUR, "schedulable", "1/2", "replica"),
         (0, HOUR, "u-x", "3/8", "process"),
         (0, HOUR, "u-y", "1/8", "process"),
-    ] == splits(world.book())
+    ] == splits(world)
     close(world)
 
 
@@ -175,20 +185,23 @@ def test_under_mps_each_bound_replica_pays_one_of_them() -> None:
     ] == splits(world)
 
 
-def test_consumers_of_one_resource_claim_pay_equally_whatever_they_use() -> None:
+@case
+def test_consumers_of_one_resource_claim_pay_equally_whatever_they_use(world: World) -> Iterator[None]:
     drawn = {"kind": "dra", "gpus": "GPU-a"}
-    world = World(BY_PROCESS).add(
+    world.add(
         used("x", 0, HOUR, 0.6),
         used("y", 0, HOUR, 0.2),
         pod("x", "u-x", 0, HOUR, **drawn),
         pod("y", "u-y", 0, HOUR, **drawn),
     )
+    yield
 
-    assert [(0, HOUR, "u-x", "1/2", "claim"), (0, HOUR, "u-y", "1/2", "claim")] == splits(world.book())
+    assert [(0, HOUR, "u-x", "1/2", "claim"), (0, HOUR, "u-y", "1/2", "claim")] == splits(world)
 
 
-def test_pods_of_one_gang_are_divided_as_one_owner() -> None:
-    world = World(BY_PROCESS).add(
+@case
+def test_pods_of_one_gang_are_divided_as_one_owner(world: World) -> Iterator[None]:
+    world.add(
         used("x", 0, HOUR, 0.3),
         used("y", 0, HOUR, 0.3),
         used("z", 0, HOUR, 0.2),
@@ -196,8 +209,9 @@ def test_pods_of_one_gang_are_divided_as_one_owner() -> None:
         pod("z", "u-z", 0, HOUR),
         sliced(),
     )
+    yield
 
-    assert [(0, HOUR, "gang", "3/4", "process"), (0, HOUR, "u-z", "1/4", "process")] == splits(world.book())
+    assert [(0, HOUR, "gang", "3/4", "process"), (0, HOUR, "u-z", "1/4", "process")] == splits(world)
 
 
 def test_owners_that_only_labels_tell_are_divided_too() -> None:
