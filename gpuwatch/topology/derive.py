@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -84,7 +85,12 @@ def derive(store: Store, cluster: str) -> bool:
             "inputs": inputs,
             "counts": counts,
         }
-        work.run("topology/10_node", **parameters)
+        (sources,) = work.rows("topology/sources", cluster=cluster)
+        work.run("topology/10_seat", **parameters)
+        if not (sources["links"] or sources["labels"] or _moved(work)):
+            work.run("topology/14_samples", **parameters)
+            return True
+        work.run("topology/12_node", **parameters)
         work.run("topology/20_matrix", **parameters)
         matrices = _matrices(work)
         members, pairs = _members(matrices), _pairs(matrices)
@@ -97,7 +103,7 @@ def derive(store: Store, cluster: str) -> bool:
             work.view("topo_node_speed", _node_speeds(work, matrices)),
         ):
             work.run("topology/30_inside", **parameters)
-            for step in _sources(work, cluster):
+            for step in _steps(sources):
                 work.run(f"topology/{step}", **parameters)
             work.run("topology/38_version", **parameters)
             work.run("topology/40_resolve", **parameters)
@@ -107,13 +113,17 @@ def derive(store: Store, cluster: str) -> bool:
     return True
 
 
-def _sources(store: Store, cluster: str) -> list[str]:
+def _moved(store: Store) -> bool:
+    """Whether a GPU sat in several places."""
+    return store.sql("select count(*) > count(distinct gpu) from topo_slot") == [(True,)]
+
+
+def _steps(sources: Mapping[str, bool]) -> list[str]:
     """The steps that read network sources other than samples: node labels, HyperNodes, Slurm's switches."""
-    (row,) = store.rows("topology/sources", cluster=cluster)
     steps = [
-        ("32_label", row["labels"] or row["hypernodes"]),
-        ("34_volcano", row["hypernodes"]),
-        ("36_slurm", row["switches"]),
+        ("32_label", sources["labels"] or sources["hypernodes"]),
+        ("34_volcano", sources["hypernodes"]),
+        ("36_slurm", sources["switches"]),
     ]
     return [step for step, present in steps if present]
 

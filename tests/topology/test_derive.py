@@ -8,6 +8,7 @@ import json
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -597,6 +598,31 @@ def test_a_source_that_came_later_decides_from_then_on() -> None:
     world = fill(tree("l1:n1", at=0), labelled("n1", HOUR, labels={TIER + "0": "A"}))
 
     assert [("l1", None, HOUR), ("A", HOUR, None)] == versions(world, "n1", "leaf")
+
+
+def test_samples_alone_take_the_short_way_to_the_same_topology(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without links, labels and moves, most steps have nothing to do. Here one GPU replaced another."""
+    unplaced = replace(Gpu("GPU-e", "n4"), index=None)
+    rows = [
+        sampled("GPU-a", "n1", 0, 0, 1800),
+        sampled("GPU-b", "n1", 0, 1800, HOUR),
+        sampled("GPU-c", "N2.example", 1),
+        samples(Gpu("GPU-d", "n3", gi=3, profile="1g.10gb"), minutes(0, HOUR)),
+        samples(unplaced, minutes(0, HOUR)),
+        node("n2", {"": 1}, 60, gpu_model="h100"),
+        node("n5", {"": 4}, 60),
+        claim("1", 0, HOUR, "n1"),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(topology_derive, "_matrices", lambda store: pytest.fail("took the long way"))
+        short = fill(*rows)
+    with monkeypatch.context() as patch:
+        patch.setattr(topology_derive, "_moved", lambda store: True)
+        long = fill(*rows)
+
+    assert derived(long) == derived(short)
+    assert [("n1", None, 1830)] == versions(short, "GPU-a", "node")
+    assert {"GPU-b": "n1", "GPU-c": "n2", "GPU-d": "n3", "GPU-e": "n4"} == edges(short, "gpu")
 
 
 def test_no_versions_of_a_thing_overlap() -> None:
