@@ -117,6 +117,7 @@ def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapp
                 "detector": found.detector,
                 "title": found.title,
                 "severity": found.severity,
+                "confidence": found.confidence,
                 "state": found.state,
                 "let_be": found.key in let_be,
                 "cluster": found.cluster,

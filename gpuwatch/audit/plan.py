@@ -1,4 +1,4 @@
-"""The action plan over all layers: remedies by the money at stake, then decisions to take. Pure."""
+"""The action plan over all layers: the most urgent remedies, then decisions to take. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
 from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.findings.priority import priority
 from gpuwatch.findings.texts import SEVERITY_ORDER
 from gpuwatch.rules.rule import effort_of, layer_of
 
@@ -38,7 +39,7 @@ def needs_action(found: Row) -> bool:
 
 
 def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], window_us: int) -> list[dict[str, Any]]:
-    """Every action: the most money a month first, then by severity where no cost is known, decisions last.
+    """Every action: the most urgent first (findings/priority.py, over the window's money), decisions last.
 
     The findings of one detector that need action are one action, worth what they claimed. `costs` is {currency: Fraction}
     of the window; `saves_a_month` likewise, a month.
@@ -47,15 +48,40 @@ def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], 
     for found in findings:
         if needs_action(found):
             groups.setdefault(found["detector"], []).append(found)
-    ranked = [_of_findings(detector, rows, window_us) for detector, rows in sorted(groups.items())]
-    ranked += [
+    mean = _mean_price(groups.values())
+    made = [
+        (_urgency(rows, window_us, mean), _of_findings(detector, rows, window_us)) for detector, rows in groups.items()
+    ]
+    made.sort(key=lambda pair: (-pair[0], *_order(pair[1])))
+    decisions = [
         _of_decision(layer, one)
         for layer, many in decided.items()
         for one in many
         if one.state in (DEFAULT, PART) and one.fix
     ]
-    ranked.sort(key=_order)
+    ranked = [action for _, action in made] + sorted(decisions, key=_order)
     return [{"rank": rank, **action} for rank, action in enumerate(ranked, 1)]
+
+
+def _urgency(rows: Iterable[Row], window_us: int, mean_price: Fraction | None) -> Fraction:
+    """The priorities of findings together, by what they claimed of the window or would save in it, a day."""
+    days, month_days = Fraction(window_us, DAY_US), Fraction(MONTH_US, DAY_US)
+    total = Fraction(0)
+    for row in rows:
+        saved = sum(saving(row, window_us).values(), Fraction(0)) / month_days
+        cost = sum(row["costs"].values(), Fraction(0)) / days
+        unpriced = row["unpriced_gpu_hours"] / days
+        worth = saved + cost + unpriced * mean_price if mean_price is not None else saved + unpriced
+        total += priority(row["severity"], worth, row["confidence"])
+    return total
+
+
+def _mean_price(groups: Iterable[Sequence[Row]]) -> Fraction | None:
+    """The mean cost of a GPU-hour that findings claimed; None without any price."""
+    rows = [row for rows in groups for row in rows]
+    cost = sum((sum(row["costs"].values(), Fraction(0)) for row in rows), Fraction(0))
+    hours = sum((sum(row["hours"].values(), Fraction(0)) - row["unpriced_gpu_hours"] for row in rows), Fraction(0))
+    return cost / hours if cost > 0 and hours > 0 else None
 
 
 def most_expensive(rows: Iterable[Row]) -> list[Row]:
@@ -143,11 +169,8 @@ def _added(many: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
 
 
 def _order(action: Row) -> tuple[Any, ...]:
-    worth = sum((action["costs_a_month"] or action["costs"]).values()) + sum(action["saves_a_month"].values())
-    last = action["kind"] == DECISION
+    """The order of actions that are equally urgent, and of decisions."""
     return (
-        last,
-        -worth,
         -_rank(action["severity"]) if action["severity"] else 0,
         action.get("ratio") or 0.0,
         -(action["gpu_hours"] or 0),

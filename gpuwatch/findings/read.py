@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from math import isfinite
 from typing import Any
 
-import pyarrow as pa
-
 from gpuwatch.core.clock import SECOND_US, Window, rfc3339
-from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.findings import custom_rules
 from gpuwatch.findings.presets import preset_in, thresholds_in
 from gpuwatch.findings.prices import Price, main_bucket, prices_of
 from gpuwatch.findings.repository import Action
-from gpuwatch.findings.texts import (
-    ELAPSED_US_MIN,
-    SEVERITIES,
-    SEVERITY_ORDER,
-    UNPRICED_SEVERITY,
-    built_in,
-    remedy,
-    rule_of,
-    severity,
-    summary,
-)
-from gpuwatch.rules.rule import Rule
+from gpuwatch.findings.selection import ranked
+from gpuwatch.findings.texts import remedy, rule_of, severity, summary
 from gpuwatch.store.database import Store
 
 
@@ -69,18 +53,6 @@ class Finding:
 
 
 FIELDS = tuple(Finding.__dataclass_fields__)
-STATES = ("open", "resolved", "acked", "snoozed", "exempt")
-SHOWN_AS = {"ack": "acked", "snooze": "snoozed", "exempt": "exempt"}
-"""The state of an open finding while an action of its owner is in force."""
-SORTS = ("cost", "started", "severity")
-"""Most expensive, newest or most severe first."""
-SEARCH_MAX = 200
-"""Characters of a search."""
-EVER = Window(-(2**62), 2**62)
-ALL = 2**31
-"""More findings than a store has."""
-
-_WORD = pa.schema([("key", pa.string()), ("state", pa.string()), ("severity", pa.int32()), ("found", pa.bool_())])
 
 
 @dataclass(frozen=True)
@@ -122,124 +94,13 @@ def read_one(
     return next(iter(page(store, keys=[key], teams=teams, actions=actions).items), None)
 
 
-def page(
-    store: Store,
-    *,
-    open_only: bool = False,
-    states: Collection[str] = (),
-    detectors: Collection[str] = (),
-    severities: Collection[str] = (),
-    teams: Collection[str] | None = None,
-    cluster: str | None = None,
-    pool: str | None = None,
-    job: str | None = None,
-    keys: Collection[str] | None = None,
-    window: Window | None = None,
-    q: str | None = None,
-    sort: str = "cost",
-    limit: int | None = None,
-    cursor: str | None = None,
-    actions: Mapping[str, Action] | None = None,
-) -> Page:
-    """Findings in the order of `sort`, at most `limit`, starting after `cursor`.
+def page(store: Store, *, limit: int | None = None, **wanted: Any) -> Page:
+    """Findings in the order of `sort`, at most `limit`; gpuwatch.findings.selection.ranked describes the filters.
 
-    Empty filters match everything; `pool` keeps findings with a device in it; `teams` None means all teams, [] none. `window`
-    keeps findings whose time [started, ended) overlaps it; an open one has no end. `q` is searched in title, summary, key, subject, user, team or node,
-    ignoring case. `actions` are those in force by finding key: they change the state that is shown and filtered. Prices
-    and teams are those of the last pricing. Raises UsageError for an unknown name or a broken cursor.
+    Prices and teams are those of the last pricing. Raises UsageError for an unknown name or a broken cursor.
     """
-    known = {**built_in(), **custom_rules.known()}
-    checked = ("detector", detectors, known), ("state", states, STATES), ("severity", severities, SEVERITY_ORDER)
-    for what, names, valid in (*checked, ("sort", [sort], SORTS)):
-        _check_names(what, names, valid)
-    sought = (q or "").strip().lower()[:SEARCH_MAX] or None
-    after_first, after_second, after_key = (None, None, None) if cursor is None else read_cursor(cursor)
-    most = max(ALL if limit is None else limit, 1)
-    by_severity = bool(severities) or sort == "severity"
-    with store.view("finding_word", _words(store, known, actions or {}, by_severity, sought)):
-        rows = store.rows(
-            "findings/rank",
-            open_only=open_only,
-            states=list(states),
-            detectors=list(detectors),
-            severities=[SEVERITY_ORDER.index(name) for name in severities],
-            severity_limits=[float(limit) for limit, _ in SEVERITIES],
-            unpriced_severity=SEVERITY_ORDER.index(UNPRICED_SEVERITY),
-            teams=_list(teams),
-            cluster=cluster,
-            pool=pool,
-            job=job,
-            keys=_list(keys),
-            start_us=(window or EVER).start_us,
-            end_us=(window or EVER).end_us,
-            q=sought,
-            titled=_titled(known, sought),
-            by_cost=sort != "started" or by_severity,
-            sort=sort,
-            elapsed_us_min=ELAPSED_US_MIN,
-            after_first=after_first,
-            after_second=after_second,
-            after_key=after_key,
-            limit=most + 1,
-        )
-    shown, following = rows[:most], None
-    if len(rows) > most:
-        following = write_cursor(*(shown[-1][name] for name in ("first_rank", "second_rank", "key")))
-    return Page(_with_texts(store, shown), following)
-
-
-def _list(names: Collection[str] | None) -> list[str] | None:
-    return None if names is None else list(names)
-
-
-def _titled(known: Mapping[str, Rule], sought: str | None) -> list[str]:
-    """The detectors with a title that matches the search."""
-    return [] if sought is None else [name for name, rule in known.items() if sought in rule.title.lower()]
-
-
-def write_cursor(first: float, second: float, name: str) -> str:
-    """Where a page ended: the ranks of its last row, exactly, and its name."""
-    return urlsafe_b64encode(json.dumps([first, second, name], separators=(",", ":")).encode()).decode().rstrip("=")
-
-
-def read_cursor(text: str) -> tuple[float, float, str]:
-    """The place that write_cursor wrote down. Raises UsageError."""
-    try:
-        first, second, name = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        ranks = float(first), float(second)
-        if not (isfinite(ranks[0]) and isfinite(ranks[1]) and str(name).encode()):
-            raise ValueError("no place in a list")
-        return *ranks, str(name)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise UsageError("cursor: not one that a page of this list gave; leave it out to begin again") from error
-
-
-def _check_names(what: str, names: Collection[str], known: Collection[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--{what} {name}: unknown; known: {', '.join(known)}")
-
-
-def _words(
-    store: Store,
-    known: Mapping[str, Rule],
-    actions: Mapping[str, Action],
-    by_severity: bool,
-    sought: str | None,
-) -> pa.Table:
-    """What SQL cannot compute for findings: states set by owners, and the severities and summaries of rules."""
-    by_key: dict[str, dict[str, Any]] = {
-        key: {"state": SHOWN_AS[a.action]} for key, a in actions.items() if a.action in SHOWN_AS
-    }
-    evaluated = [name for name, rule in known.items() if sought is not None or (by_severity and rule.severity)]
-    for row in store.rows("findings/evidence", detectors=evaluated) if evaluated else ():
-        rule = known[row["detector"]]
-        if sought is not None and sought in summary(row["detector"], row["evidence"], row["rule_version"]).lower():
-            by_key.setdefault(row["key"], {})["found"] = True
-        if by_severity and rule.severity is not None:
-            level = severity(row["detector"], row["evidence"], row["elapsed_us"])
-            by_key.setdefault(row["key"], {})["severity"] = SEVERITY_ORDER.index(level)
-    return pa.Table.from_pylist([{"key": key, **words} for key, words in by_key.items()], schema=_WORD)
+    rows, following = ranked(store, limit=limit, **wanted)
+    return Page(_with_texts(store, rows), following)
 
 
 def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:

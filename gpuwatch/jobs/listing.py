@@ -14,8 +14,8 @@ from gpuwatch.core.clock import HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import largest_remainder, units_to_decimal
 from gpuwatch.findings import read as findings_read
-from gpuwatch.findings.read import read_cursor, write_cursor
 from gpuwatch.findings.repository import Action
+from gpuwatch.findings.selection import read_cursor, write_cursor
 from gpuwatch.jobs import series
 from gpuwatch.jobs.amounts import NOTHING, SECOND_PLACES, JobAmount
 from gpuwatch.jobs.details import device_rows, run_row, waterfall

@@ -17,6 +17,7 @@ from gpuwatch.findings.contention import Contention
 from gpuwatch.findings.effective_thresholds import steps
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Action, Actions
+from gpuwatch.findings.selection import SHOWN_AS
 from gpuwatch.findings.threshold_overrides import layers
 from gpuwatch.reclaim.repository import Reached, Reclaims
 from gpuwatch.reclaim.steps import (
@@ -165,7 +166,7 @@ def advance(store: Store, state: State, now_us: int) -> list[Proposal]:
 def as_dict(one: Proposal) -> dict[str, Any]:
     """A proposal as a JSON object."""
     finding = one.finding
-    held = None if one.held is None else findings_read.SHOWN_AS[one.held.action]
+    held = None if one.held is None else SHOWN_AS[one.held.action]
     until = None if one.held is None or one.held.until_us is None else rfc3339(one.held.until_us)
     return {
         "key": finding.key,

@@ -1,44 +1,35 @@
 """What to do first: open findings grouped by cause, ranked by severity, money a day and certainty. Pure.
 
-The rank of an action is the sum over its findings of SEVERITY_WEIGHT x cost a day x confidence. Time without a price counts at
-the mean price of the window; without any price, GPU-hours a day count instead of money.
+The rank of an action is the sum of the priorities of its findings (gpuwatch/findings/priority.py), with the mean price of the
+window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.core.money import CENT_PLACES, format_quantity
+from gpuwatch.findings.priority import (
+    HOUR_S,
+    Facts,
+    Rate,
+    at_risk_hours,
+    cost_a_day,
+    number,
+    of_finding,
+    priority,
+    size,
+)
 from gpuwatch.findings.read import Finding
-from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, is_waste, severity_of
+from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, severity_of
 
-SEVERITY_WEIGHT = {"info": 1, "low": 2, "medium": 4, "high": 8, "critical": 16}
-"""A step of severity counts as much as twice the money."""
-GRAVE = ("high", "critical")
-"""A finding of this severity that claims no time ranks by the GPUs that it puts at risk."""
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
 LOSS = "loss:"
 """How the id of the largest loss begins; its bucket follows."""
-DAY_H = 24
-MONTH_DAYS = 30
-HOUR_S = 3600
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A cost a day in the currency of the window, and GPU-hours a day. `cost` None: no price."""
-
-    cost: Fraction | None = None
-    hours: Fraction = Fraction(0)
-
-    def __add__(self, other: Rate) -> Rate:
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Rate(sum(costs, Fraction(0)) if costs else None, self.hours + other.hours)
 
 
 @dataclass(frozen=True)
@@ -96,43 +87,21 @@ def first_actions(
     return [{"rank": place, **action} for place, (_, action) in enumerate(shown, 1)]
 
 
-def cost_a_day(finding: Finding, now_us: int, currency: str | None) -> tuple[Rate, bool]:
-    """What a finding costs a day, and whether it is money that could be saved instead of waste.
-
-    Waste is its mean while it lasted, over at least an hour; lost work, since it began, over at least a day.
-    """
-    evidence = finding.evidence
-    saving = _saving(evidence) if finding.bucket is None else None
-    if saving is not None:
-        return Rate(saving if evidence.get("currency", finding.currency) == currency else None), True
-    begun = parse_rfc3339(finding.started_at)
-    lost_hours = _number(evidence.get("lost_gpu_hours")) if finding.bucket is None else None
-    if lost_hours is not None:
-        days = Fraction(max(now_us - begun, DAY_US), DAY_US)
-        lost = _number(evidence.get("lost_cost"))
-        known = lost is not None and evidence.get("currency") == currency
-        return Rate(lost / days if lost is not None and known else None, lost_hours / days), False
-    if not is_waste(finding.bucket):
-        return Rate(), False
-    days = Fraction(max(parse_rfc3339(finding.last_seen_at) - begun, ELAPSED_US_MIN), DAY_US)
-    cost = _number(finding.wasted_cost) if finding.currency == currency else None
-    hours = (_number(finding.wasted_gpu_seconds) or Fraction(0)) / HOUR_S
-    return Rate(None if cost is None or not hours else cost / days, hours / days), False
+def facts_of(finding: Finding) -> Facts:
+    """The facts of a finding as the API returns it."""
+    hours = (number(finding.wasted_gpu_seconds) or Fraction(0)) / HOUR_S
+    cost = number(finding.wasted_cost)
+    times = parse_rfc3339(finding.started_at), parse_rfc3339(finding.last_seen_at)
+    evidence = finding.evidence if finding.bucket is None else {}
+    severity, confidence, devices = finding.severity, finding.confidence, len(finding.devices)
+    return Facts(severity, confidence, finding.bucket, hours, cost, finding.currency, *times, devices, evidence)
 
 
 def _part(finding: Finding, now_us: int, currency: str | None, mean_price: Fraction | None) -> _Part:
-    rate, saves = cost_a_day(finding, now_us, currency)
-    nothing = rate.cost is None and not rate.hours
-    at_risk = len(finding.devices) * DAY_H if nothing and not saves and finding.severity in GRAVE else 0
-    size = _size(rate, mean_price) or _size(Rate(None, Fraction(at_risk)), mean_price)
-    return _Part(finding, rate, saves, Fraction(at_risk), _weight(finding.severity) * size * _confidence(finding))
-
-
-def _size(rate: Rate, mean_price: Fraction | None) -> Fraction:
-    """A rate as one number: money, or GPU-hours where nothing has a price."""
-    if mean_price is None:
-        return rate.hours
-    return rate.hours * mean_price if rate.cost is None else rate.cost
+    found = facts_of(finding)
+    rate, saves = cost_a_day(found, now_us, currency)
+    score = of_finding(found, now_us, currency, mean_price)
+    return _Part(finding, rate, saves, at_risk_hours(found, rate, saves), score)
 
 
 def _score(parts: Sequence[_Part]) -> Fraction:
@@ -178,7 +147,7 @@ def _of_loss(
         **_members(ranked),
         "owners": owners,
     }
-    return max(_weight(worst) * _size(rate, mean_price), _score(ranked)), action
+    return max(priority(worst, size(rate, mean_price)), _score(ranked)), action
 
 
 def _ranked(parts: Sequence[_Part]) -> list[_Part]:
@@ -233,28 +202,8 @@ def _worst(parts: Iterable[_Part]) -> str:
     return max((part.finding.severity for part in parts), key=SEVERITY_ORDER.index)
 
 
-def _weight(severity: str) -> int:
-    return SEVERITY_WEIGHT.get(severity, 1)
-
-
 def _confidence(finding: Finding) -> Fraction:
     return Fraction(str(finding.confidence))
-
-
-def _saving(evidence: Mapping[str, Any]) -> Fraction | None:
-    """Money that could be saved a day, by the fields of the rules that propose savings."""
-    for name in ("saved_a_month", "saving"):
-        if (amount := _number(evidence.get(name))) is not None:
-            return amount / MONTH_DAYS
-    hourly = _number(evidence.get("saving_per_hour"))
-    return None if hourly is None else hourly * DAY_H
-
-
-def _number(value: object) -> Fraction | None:
-    try:
-        return None if value is None or isinstance(value, bool) else Fraction(Decimal(str(value)))
-    except (InvalidOperation, ValueError, OverflowError):
-        return None
 
 
 def _money(amount: Fraction | None) -> str | None:

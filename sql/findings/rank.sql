@@ -13,6 +13,10 @@ with requested as (
         f.started_us,
         f.last_seen_us,
         f.device_ids,
+        f.bucket,
+        f.confidence,
+        -- Savings and lost work are in the evidence of findings that claim no time.
+        case when f.bucket is null then f.evidence end as evidence,
         -- Missing measurements come after all that is known.
         case when f.bucket = 'unobserved' then -1 else f.wasted_units::double / f.wasted_den / 1e6 end as wasted_s,
         -- Lost work claims no time: it comes after all that has a price, in the order of its own cost.
@@ -55,7 +59,8 @@ amount as (
         case
             when count(*) = count(usd_per_gpu_hour) and count(distinct currency) = 1
                 then sum(units::double / den::double * usd_per_gpu_hour::double) / 3600e6
-        end as cost
+        end as cost,
+        any_value(currency) as currency
     from finding_amount
     where $by_cost and key in (select key from picked)
     group by key
@@ -64,6 +69,7 @@ costed as (
     select
         p.*,
         case when p.wasted_s <= 0 then 0 else a.cost end as cost,
+        a.currency,
         round(cost * 86400e6 / greatest(p.last_seen_us - p.started_us, $elapsed_us_min), 6) as usd_a_day,
         coalesce(
             p.fixed_severity,
@@ -93,13 +99,26 @@ sought as (
 ranked as (
     select
         key,
+        detector,
+        cluster,
+        team,
         state,
+        severity,
+        confidence,
+        bucket,
+        evidence,
+        wasted_s,
+        cost,
+        currency,
+        started_us,
+        last_seen_us,
+        coalesce(len(device_ids), 0) as devices,
         case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(cost, 0), 6) end::double
             as first_rank,
         round(case when $sort = 'severity' and wasted_s >= 0 then coalesce(cost, 0) else wasted_s + lost end, 6) as second_rank
     from sought
 )
-select key, state, first_rank, second_rank
+select *
 from ranked
 where $after_key is null
     or (first_rank, second_rank) < ($after_first::double, $after_second::double)

@@ -496,7 +496,7 @@ def test_an_exempt_finding_asks_for_nothing() -> None:
     row = {
         "detector": "idle-hoarding", "key": "k", "title": "t", "remedy": "r", "severity": "high", "state": "exempt",
         "hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}, "unpriced_gpu_hours": Fraction(0), "saving": {},
-        "saving_hours": None, "saving_currency": None, "let_be": True,
+        "saving_hours": None, "saving_currency": None, "let_be": True, "confidence": 0.9,
     }  # fmt: skip
 
     assert [] == actions([row], {}, DAY_US)
@@ -538,7 +538,7 @@ def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
     base = {
         "key": "k", "title": "t", "remedy": "r", "severity": "info", "state": "open", "hours": {}, "costs": {},
         "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None, "saving_currency": "USD",
-        "let_be": False,
+        "let_be": False, "confidence": 1.0,
     }  # fmt: skip
     rows = [
         base | {"detector": "spot-suitability", "saving": {"saving": "10.00"}},

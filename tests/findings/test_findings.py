@@ -14,7 +14,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.findings import read as findings_read
-from gpuwatch.findings import texts
+from gpuwatch.findings import selection, texts
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.store.database import Store
 from tests.worlds.facts import fleet_of_three
@@ -125,7 +125,7 @@ def test_findings_are_picked_and_ordered(
     assert expected == summaries(findings_read.read(store, **asked))
 
 
-@pytest.mark.parametrize("sort", findings_read.SORTS)
+@pytest.mark.parametrize("sort", selection.SORTS)
 def test_pages_join_to_the_whole(store: Store, sort: str) -> None:
     whole = findings_read.read(store, sort=sort)
     pages, cursor = [], None
@@ -181,7 +181,7 @@ def test_the_rank_is_the_cost(store: Store) -> None:
     page = findings_read.page(store, limit=1)
 
     assert page.next is not None
-    assert 5.966667 == findings_read.read_cursor(page.next)[0]
+    assert 5.966667 == selection.read_cursor(page.next)[0]
 
 
 def test_no_rate_is_no_cost_and_comes_last() -> None:

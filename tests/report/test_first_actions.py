@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
+from gpuwatch.findings.priority import Rate, cost_a_day
 from gpuwatch.findings.read import Finding
-from gpuwatch.report.first_actions import ACTIONS_MAX, Loss, Rate, cost_a_day, first_actions
+from gpuwatch.report.first_actions import ACTIONS_MAX, Loss, facts_of, first_actions
 from gpuwatch.report.overview import earlier
 from tests.worlds.alerts import finding
 from tests.worlds.world import T0_US
@@ -143,7 +144,7 @@ def test_without_prices_gpu_hours_decide() -> None:
     ],
 )  # fmt: skip
 def test_the_cost_a_day(found: Finding, expected: tuple[str | None, int, bool]) -> None:
-    rate, saves = cost_a_day(found, NOW_US, "USD")
+    rate, saves = cost_a_day(facts_of(found), NOW_US, "USD")
 
     assert expected == (None if rate.cost is None else f"{float(rate.cost):.2f}", rate.hours, saves)
 

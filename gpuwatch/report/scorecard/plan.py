@@ -45,7 +45,7 @@ def plan_section(card: Json) -> Section:
         blocks.append(Text(f"{len(acts) - PLAN_MAX} more are in scorecard.json.", "soft"))
     blocks += left_out(card)
     count = f"{len(acts)} {'action' if len(acts) == 1 else 'actions'}"
-    return Section(f"Action plan: {count}, most money first", tuple(blocks))
+    return Section(f"Action plan: {count}, most urgent first", tuple(blocks))
 
 
 def unknown_section(card: Json) -> Section:
