@@ -129,10 +129,9 @@ def precision(feedback: Row | None) -> Component:
     true, false = int(feedback.get("true_positives") or 0), int(feedback.get("false_positives") or 0)
     if true + false == 0:
         return html.Span("not reviewed", className="soft small nowrap")
-    of = html.Span(f" of {true + false}", className="soft small")
-    return html.Span(
-        [parts.num(formats.percent(feedback.get("precision")), f"{true} correct, {false} false alarms"), of]
-    )
+    low, high = (formats.percent(feedback.get(f"precision_{end}")) for end in ("low", "high"))
+    title = f"{formats.percent(feedback.get('precision'))} true; 95 % interval {low} to {high}"
+    return html.Span(f"{true} of {true + false} judged true", className="num nowrap", title=title)
 
 
 def troubles(refused: list[Row], checks: list[Row]) -> Component | None:

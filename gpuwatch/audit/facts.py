@@ -98,8 +98,9 @@ def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapp
     for row in store.rows("audit/claimed", **scope):
         claims[row["key"]].append(row)
     rows = []
-    current = Actions(state).current(now_us)
-    let_be = {key for key, one in current.items() if one.action == "exempt" or one.verdict == "false_positive"}
+    owners = Actions(state)
+    current = owners.current(now_us)
+    let_be = owners.dismissed() | {key for key, one in current.items() if one.action == "exempt"}
     for found in findings_read.read(store, window=span, actions=current):
         hours: dict[str, Fraction] = defaultdict(Fraction)
         costs: dict[str, Fraction] = defaultdict(Fraction)

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.core.clock import SECOND_US, Window, rfc3339
+from gpuwatch.core.clock import SECOND_US, Window, parse_rfc3339, rfc3339
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.presets import preset_in, thresholds_in
 from gpuwatch.findings.prices import Price, main_bucket, prices_of
+from gpuwatch.findings.priority import HOUR_S, Facts, cost_a_day, number
 from gpuwatch.findings.repository import Action
-from gpuwatch.findings.selection import ranked
+from gpuwatch.findings.selection import Filters, ranked
 from gpuwatch.findings.texts import remedy, rule_of, severity, summary
 from gpuwatch.store.database import Store
 
@@ -94,13 +95,44 @@ def read_one(
     return next(iter(page(store, keys=[key], teams=teams, actions=actions).items), None)
 
 
-def page(store: Store, *, limit: int | None = None, **wanted: Any) -> Page:
-    """Findings in the order of `sort`, at most `limit`; gpuwatch.findings.selection.ranked describes the filters.
+def page(
+    store: Store,
+    *,
+    sort: str = "cost",
+    limit: int | None = None,
+    cursor: str | None = None,
+    now_us: int | None = None,
+    **filters: Any,
+) -> Page:
+    """Findings in the order of `sort`, at most `limit`, starting after `cursor`. `filters` are those of selection.Filters.
 
     Prices and teams are those of the last pricing. Raises UsageError for an unknown name or a broken cursor.
     """
-    rows, following = ranked(store, limit=limit, **wanted)
+    rows, following = ranked(store, Filters(**filters), sort=sort, limit=limit, cursor=cursor, now_us=now_us)
     return Page(_with_texts(store, rows), following)
+
+
+def facts_of(finding: Finding) -> Facts:
+    """The facts of a finding as the API returns it."""
+    hours = (number(finding.wasted_gpu_seconds) or Fraction(0)) / HOUR_S
+    cost = number(finding.wasted_cost)
+    times = parse_rfc3339(finding.started_at), parse_rfc3339(finding.last_seen_at)
+    evidence = finding.evidence if finding.bucket is None else {}
+    severity, confidence, devices = finding.severity, finding.confidence, len(finding.devices)
+    return Facts(severity, confidence, finding.bucket, hours, cost, finding.currency, *times, devices, evidence)
+
+
+def daily(finding: Finding, now_us: int) -> dict[str, Any]:
+    """What a finding costs a day, in its own currency, and whether that is money that could be saved instead of waste."""
+    found = facts_of(finding)
+    currency = found.currency or found.evidence.get("currency")
+    rate, saves = cost_a_day(found, now_us, currency)
+    return {
+        "cost_a_day": None if rate.cost is None else format_quantity(rate.cost, CENT_PLACES),
+        "currency_a_day": None if rate.cost is None else currency,
+        "gpu_hours_a_day": format_quantity(rate.hours, 1),
+        "saves": saves,
+    }
 
 
 def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:

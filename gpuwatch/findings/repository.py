@@ -1,8 +1,9 @@
-"""Actions of owners on findings: acknowledge, snooze, exempt, reopen."""
+"""Actions of owners on findings: acknowledge, snooze, exempt, reopen, assign, judge."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,20 @@ from gpuwatch.core.clock import DAY_US, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state.core import State, record
 
-ACTIONS = ("ack", "snooze", "exempt", "reopen")
+STATE_ACTIONS = ("ack", "snooze", "exempt", "reopen")
+"""Actions that change the state of a finding."""
+ACTIONS = (*STATE_ACTIONS, "assign", "judge")
+"""`assign` names who looks after a finding; `judge` records only whether it was true."""
+BULK_MAX = 500
+"""Findings that one request acts on."""
+ASSIGNEE_MAX = 200
+"""Characters of a name."""
 UNTIL_US_MAX = 366 * DAY_US
 """How far ahead an action may end; use exempt for longer."""
 MAX_REASON = 500
 """Characters of a reason."""
 VERDICTS = ("true_positive", "false_positive")
-"""Ratings that an owner may give when acknowledging a finding."""
+"""Ratings that an owner may give when acknowledging or judging a finding."""
 MAX_HISTORY = 1000
 """Actions on one finding that are returned, the newest first."""
 
@@ -34,12 +42,16 @@ _action = sa.Table(
     sa.Column("actor", sa.Text),
     sa.Column("at_us", sa.BigInteger),
     sa.Column("verdict", sa.String),
+    sa.Column("assignee", sa.String),
 )
 
 
 @dataclass(frozen=True)
 class Action:
-    """One action on a finding; `until_us` None: until another action replaces it. `verdict` is one of VERDICTS."""
+    """One action on a finding; `until_us` None: until another action replaces it. `verdict` is one of VERDICTS.
+
+    `assignee` goes with `assign`; None takes the assignment back.
+    """
 
     key: str
     action: str
@@ -47,6 +59,15 @@ class Action:
     reason: str
     actor: str
     at_us: int
+    verdict: str | None = None
+    assignee: str | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What owners noted on a finding apart from its state."""
+
+    assignee: str | None = None
     verdict: str | None = None
 
 
@@ -72,30 +93,29 @@ class Actions:
 
     def act(self, action: Action) -> Action:
         """Records an action, audited. Raises UsageError: unknown action, no reason, or an `until` out of bounds."""
-        _check(action)
-        with self._state.transaction(write=True) as connection:
-            before = connection.execute(
-                sa.select(_action).where(_action.c.finding_key == action.key).order_by(_action.c.id.desc()).limit(1)
-            ).first()
-            connection.execute(
-                sa.insert(_action).values(
-                    finding_key=action.key,
-                    action=action.action,
-                    until_us=action.until_us,
-                    reason=action.reason,
-                    actor=action.actor,
-                    at_us=action.at_us,
-                    verdict=action.verdict,
-                )
-            )
-            what = f"finding {action.key} {action.action}"
-            was = None if before is None else json.dumps(_words(_read(before)))
-            record(connection, action.at_us, action.actor, what, was, json.dumps(_words(action)))
+        self.act_all([action])
         return action
+
+    def act_all(self, actions: Sequence[Action]) -> None:
+        """Records actions on different findings, each of them audited: all of them or none. Raises UsageError."""
+        if not 0 < len(actions) <= BULK_MAX:
+            raise UsageError(f"keys: name 1 to {BULK_MAX} findings")
+        for action in actions:
+            _check(action)
+        keys = [action.key for action in actions]
+        newest = sa.select(sa.func.max(_action.c.id)).where(_action.c.finding_key.in_(keys))
+        last = sa.select(_action).where(_action.c.id.in_(newest.group_by(_action.c.finding_key)))
+        with self._state.transaction(write=True) as connection:
+            before = {row.finding_key: json.dumps(_words(_read(row))) for row in connection.execute(last)}
+            connection.execute(sa.insert(_action), [_row(action) for action in actions])
+            for one in actions:
+                what = f"finding {one.key} {one.action}"
+                record(connection, one.at_us, one.actor, what, before.get(one.key), json.dumps(_words(one)))
 
     def current(self, now_us: int) -> dict[str, Action]:
         """The action in force by finding key: the last one, unless it reopened or its end has passed."""
-        newest = sa.select(sa.func.max(_action.c.id)).group_by(_action.c.finding_key)
+        newest = sa.select(sa.func.max(_action.c.id)).where(_action.c.action.in_(STATE_ACTIONS))
+        newest = newest.group_by(_action.c.finding_key)
         in_force = sa.or_(_action.c.until_us.is_(None), _action.c.until_us > now_us)
         query = sa.select(_action).where(_action.c.id.in_(newest), _action.c.action != "reopen", in_force)
         with self._state.transaction(write=False) as connection:
@@ -117,6 +137,25 @@ class Actions:
         with self._state.transaction(write=False) as connection:
             return {key: verdict for key, verdict in connection.execute(query)}
 
+    def marks(self) -> dict[str, Mark]:
+        """Assignees and verdicts, by key."""
+        newest = (
+            sa.select(sa.func.max(_action.c.id)).where(_action.c.action == "assign").group_by(_action.c.finding_key)
+        )
+        query = sa.select(_action.c.finding_key, _action.c.assignee).where(_action.c.id.in_(newest))
+        with self._state.transaction(write=False) as connection:
+            assigned = {key: name for key, name in connection.execute(query) if name is not None}
+        judged = self.verdicts()
+        return {key: Mark(assigned.get(key), judged.get(key)) for key in assigned.keys() | judged.keys()}
+
+    def dismissed(self) -> set[str]:
+        """The findings that owners called false positives, and did not reopen since."""
+        decided = sa.or_(_action.c.verdict.is_not(None), _action.c.action == "reopen")
+        newest = sa.select(sa.func.max(_action.c.id)).where(decided).group_by(_action.c.finding_key)
+        query = sa.select(_action.c.finding_key).where(_action.c.id.in_(newest), _action.c.verdict == "false_positive")
+        with self._state.transaction(write=False) as connection:
+            return {key for (key,) in connection.execute(query)}
+
     def feedback(self) -> dict[str, Feedback]:
         """The ratings of owners by rule; a finding's key begins with its rule."""
         found: dict[str, Feedback] = {}
@@ -131,24 +170,43 @@ class Actions:
 def _check(action: Action) -> None:
     if action.action not in ACTIONS:
         raise UsageError(f"finding action {action.action!r}: use {', '.join(ACTIONS)}")
-    if not action.reason.strip() or len(action.reason) > MAX_REASON:
+    explained = action.action in ("assign", "judge") or action.reason.strip()
+    if not explained or len(action.reason) > MAX_REASON:
         raise UsageError(f"reason: say why in 1 to {MAX_REASON} characters")
     if action.action == "snooze" and action.until_us is None:
         raise UsageError("until: a snooze ends; give a time")
-    if action.action == "reopen" and action.until_us is not None:
-        raise UsageError("until: a reopened finding has no end; leave it out")
-    if action.verdict is not None and (action.action != "ack" or action.verdict not in VERDICTS):
-        raise UsageError(f"verdict: goes with ack and is one of {', '.join(VERDICTS)}")
+    if action.action in ("reopen", "assign", "judge") and action.until_us is not None:
+        raise UsageError(f"until: {action.action} has no end; leave it out")
+    if action.verdict is not None and (action.action not in ("ack", "judge") or action.verdict not in VERDICTS):
+        raise UsageError(f"verdict: goes with ack or judge and is one of {', '.join(VERDICTS)}")
+    if action.action == "judge" and action.verdict is None:
+        raise UsageError(f"verdict: judge needs one of {', '.join(VERDICTS)}")
+    _check_assignee(action)
     if action.until_us is not None and not action.at_us < action.until_us <= action.at_us + UNTIL_US_MAX:
         days = UNTIL_US_MAX // DAY_US
         raise UsageError(f"until {rfc3339(action.until_us)}: must lie in the next {days} days")
 
 
+def _check_assignee(action: Action) -> None:
+    if action.assignee is None:
+        return
+    if action.action != "assign":
+        raise UsageError("assignee: goes with assign")
+    if not action.assignee.strip() or len(action.assignee) > ASSIGNEE_MAX or not action.assignee.isprintable():
+        raise UsageError(f"assignee: a name of 1 to {ASSIGNEE_MAX} printable characters, or null for nobody")
+
+
 def _read(row: Any) -> Action:
-    return Action(row.finding_key, row.action, row.until_us, row.reason, row.actor, row.at_us, row.verdict)
+    known = row.finding_key, row.action, row.until_us, row.reason, row.actor, row.at_us
+    return Action(*known, row.verdict, row.assignee)
+
+
+def _row(action: Action) -> dict[str, Any]:
+    return {"finding_key" if name == "key" else name: value for name, value in vars(action).items()}
 
 
 def _words(action: Action) -> dict[str, str | None]:
     until = None if action.until_us is None else rfc3339(action.until_us)
     verdict = {} if action.verdict is None else {"verdict": action.verdict}
-    return {"action": action.action, "until": until, "reason": action.reason, **verdict}
+    assignee = {"assignee": action.assignee} if action.action == "assign" else {}
+    return {"action": action.action, "until": until, "reason": action.reason, **verdict, **assignee}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -41,64 +43,49 @@ ALL = 2**31
 _WORD = pa.schema([("key", pa.string()), ("state", pa.string()), ("severity", pa.int32()), ("found", pa.bool_())])
 
 
+@dataclass(frozen=True)
+class Filters:
+    """Which findings are asked for. Empty filters match everything; `teams` None means all teams, [] none.
+
+    `pool` keeps findings with a device in it, `window` those whose time [started, ended) overlaps it; an open one has no
+    end. `q` is searched in title, summary, key, subject, user, team or node, ignoring case. `actions` are those in force by
+    finding key: they change the state that is shown and filtered.
+    """
+
+    open_only: bool = False
+    states: Collection[str] = ()
+    detectors: Collection[str] = ()
+    severities: Collection[str] = ()
+    teams: Collection[str] | None = None
+    cluster: str | None = None
+    pool: str | None = None
+    job: str | None = None
+    keys: Collection[str] | None = None
+    window: Window | None = None
+    q: str | None = None
+    actions: Mapping[str, Action] | None = None
+
+
 def ranked(
     store: Store,
+    filters: Filters,
     *,
-    open_only: bool = False,
-    states: Collection[str] = (),
-    detectors: Collection[str] = (),
-    severities: Collection[str] = (),
-    teams: Collection[str] | None = None,
-    cluster: str | None = None,
-    pool: str | None = None,
-    job: str | None = None,
-    keys: Collection[str] | None = None,
-    window: Window | None = None,
-    q: str | None = None,
     sort: str = "cost",
     limit: int | None = None,
     cursor: str | None = None,
-    actions: Mapping[str, Action] | None = None,
     now_us: int | None = None,
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Rows of findings/rank.sql in the order of `sort`, at most `limit`, starting after `cursor`; and the next cursor.
 
-    Empty filters match everything; `pool` keeps findings with a device in it; `teams` None means all teams, [] none. `window`
-    keeps findings whose time [started, ended) overlaps it; an open one has no end. `q` is searched in title, summary, key, subject, user, team or node,
-    ignoring case. `actions` are those in force by finding key: they change the state that is shown and filtered. `now_us`
-    is for the priority of lost work. Raises UsageError for an unknown name or a broken cursor.
+    `now_us` is for the priority of lost work. Raises UsageError for an unknown name or a broken cursor.
     """
-    known, sought = _checked(detectors, states, severities, sort, q)
     after = (None, None, None) if cursor is None else read_cursor(cursor)
     most = max(ALL if limit is None else limit, 1)
     urgent = sort == "priority"
-    by_severity = bool(severities) or sort in ("severity", "priority")
-    with store.view("finding_word", _words(store, known, actions or {}, by_severity, sought)):
-        rows = store.rows(
-            "findings/rank",
-            open_only=open_only,
-            states=list(states),
-            detectors=list(detectors),
-            severities=[SEVERITY_ORDER.index(name) for name in severities],
-            severity_limits=[float(limit) for limit, _ in SEVERITIES],
-            unpriced_severity=SEVERITY_ORDER.index(UNPRICED_SEVERITY),
-            teams=_list(teams),
-            cluster=cluster,
-            pool=pool,
-            job=job,
-            keys=_list(keys),
-            start_us=(window or EVER).start_us,
-            end_us=(window or EVER).end_us,
-            q=sought,
-            titled=_titled(known, sought),
-            by_cost=sort != "started" or by_severity,
-            sort=sort,
-            elapsed_us_min=ELAPSED_US_MIN,
-            after_first=None if urgent else after[0],
-            after_second=None if urgent else after[1],
-            after_key=None if urgent else after[2],
-            limit=ALL if urgent else most + 1,
-        )
+    with _asked(store, filters, sort) as parameters:
+        first, second, key = (None, None, None) if urgent else after
+        place = {"after_first": first, "after_second": second, "after_key": key}
+        rows = store.rows("findings/rank", **parameters, **place, limit=ALL if urgent else most + 1)
     if urgent:
         rows = _by_priority(rows, after, now_us)
     shown = rows[:most]
@@ -107,15 +94,56 @@ def ranked(
     return shown, write_cursor(*(shown[-1][name] for name in ("first_rank", "second_rank", "key")))
 
 
-def _checked(
-    detectors: Collection[str], states: Collection[str], severities: Collection[str], sort: str, q: str | None
-) -> tuple[dict[str, Rule], str | None]:
+def counts(store: Store, filters: Filters) -> dict[str, int]:
+    """How many findings are in each state."""
+    place = {"after_first": None, "after_second": None, "after_key": None}
+    with _asked(store, filters, "started") as parameters:
+        store.keep_file("ranked_finding", "findings/rank", **parameters, **place, limit=ALL)
+    found = {row["state"]: row["findings"] for row in store.rows("findings/count")}
+    return {state: found.get(state, 0) for state in STATES}
+
+
+@contextmanager
+def _asked(store: Store, filters: Filters, sort: str) -> Iterator[dict[str, Any]]:
+    """The parameters of findings/rank.sql, while finding_word is there."""
+    known, sought = _checked(filters, sort)
+    by_severity = bool(filters.severities) or sort in ("severity", "priority")
+    window = filters.window or EVER
+    with store.view("finding_word", _words(store, known, filters.actions or {}, by_severity, sought)):
+        yield {
+            "open_only": filters.open_only,
+            "states": list(filters.states),
+            "detectors": list(filters.detectors),
+            "severities": [SEVERITY_ORDER.index(name) for name in filters.severities],
+            "severity_limits": [float(limit) for limit, _ in SEVERITIES],
+            "unpriced_severity": SEVERITY_ORDER.index(UNPRICED_SEVERITY),
+            "teams": _list(filters.teams),
+            "cluster": filters.cluster,
+            "pool": filters.pool,
+            "job": filters.job,
+            "keys": _list(filters.keys),
+            "start_us": window.start_us,
+            "end_us": window.end_us,
+            "q": sought,
+            "titled": _titled(known, sought),
+            "by_cost": sort != "started" or by_severity,
+            "sort": sort,
+            "elapsed_us_min": ELAPSED_US_MIN,
+        }
+
+
+def _checked(filters: Filters, sort: str) -> tuple[dict[str, Rule], str | None]:
     """The known rules, and the words to search for. Raises UsageError for an unknown name."""
     known = {**built_in(), **custom_rules.known()}
-    checked = ("detector", detectors, known), ("state", states, STATES), ("severity", severities, SEVERITY_ORDER)
-    for what, names, valid in (*checked, ("sort", [sort], SORTS)):
+    checked = (
+        ("detector", filters.detectors, known),
+        ("state", filters.states, STATES),
+        ("severity", filters.severities, SEVERITY_ORDER),
+        ("sort", [sort], SORTS),
+    )
+    for what, names, valid in checked:
         _check_names(what, names, valid)
-    return known, (q or "").strip().lower()[:SEARCH_MAX] or None
+    return known, (filters.q or "").strip().lower()[:SEARCH_MAX] or None
 
 
 def _by_priority(

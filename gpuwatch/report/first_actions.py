@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.core.clock import DAY_US, parse_rfc3339
+from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.priority import (
     HOUR_S,
-    Facts,
     Rate,
     at_risk_hours,
     cost_a_day,
-    number,
     of_finding,
     priority,
     size,
 )
-from gpuwatch.findings.read import Finding
+from gpuwatch.findings.read import Finding, facts_of
 from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, severity_of
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
@@ -85,16 +83,6 @@ def first_actions(
     shown = made[:ACTIONS_MAX]
     shown += [pair for pair in made[ACTIONS_MAX:] if pair[1]["loss"]]
     return [{"rank": place, **action} for place, (_, action) in enumerate(shown, 1)]
-
-
-def facts_of(finding: Finding) -> Facts:
-    """The facts of a finding as the API returns it."""
-    hours = (number(finding.wasted_gpu_seconds) or Fraction(0)) / HOUR_S
-    cost = number(finding.wasted_cost)
-    times = parse_rfc3339(finding.started_at), parse_rfc3339(finding.last_seen_at)
-    evidence = finding.evidence if finding.bucket is None else {}
-    severity, confidence, devices = finding.severity, finding.confidence, len(finding.devices)
-    return Facts(severity, confidence, finding.bucket, hours, cost, finding.currency, *times, devices, evidence)
 
 
 def _part(finding: Finding, now_us: int, currency: str | None, mean_price: Fraction | None) -> _Part:

@@ -13,11 +13,12 @@ from gpuwatch.billing import chargeback as billing
 from gpuwatch.billing.listings import ledger_listing, measures_dict, window_dict
 from gpuwatch.billing.records import BucketRow, Ledger
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window, from_us, to_us
+from gpuwatch.findings.priority import Rate
 from gpuwatch.findings.read import Finding, page
 from gpuwatch.findings.repository import Action
 from gpuwatch.ledger.measures import NOT_MEASURED
 from gpuwatch.report.facts import PLATFORM
-from gpuwatch.report.first_actions import Loss, Rate, first_actions
+from gpuwatch.report.first_actions import Loss, first_actions
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
 
-SCHEMA = "0007"
+SCHEMA = "0008"
 """The newest migration in state_migrations/versions."""
 
 IDENTITY = "state_id"

@@ -167,7 +167,7 @@ USEFUL = [
     for name in (
         "chargeback", "ledger", "slices", "jobs", "jobs/{job_id}", "findings", "findings/{key}", "reclaim", "queues",
         "workloads", "fleet", "budgets", "periods", "periods/{name}", "reports/weekly", "charges/{charge}/explain",
-        "decisions/spot", "decisions/right-sizing", "detectors", "policies", "rates", "teams",
+        "inbox", "decisions/spot", "decisions/right-sizing", "detectors", "policies", "rates", "teams",
     )
 ] + ["GET /allocation", "POST /api/v1/policies/what-if", "POST /api/v1/detectors/{rule}/backtest"]  # fmt: skip
 """Routes that a bound token is answered."""
@@ -205,7 +205,15 @@ BODIES: dict[str, list[Any]] = {
         {"window": DAY, "cluster": "c9"},
         {"window": DAY, "preset": "strict"},
     ],
-    "/api/v1/findings/{key}/{action}": [{"reason": "x"}, {"reason": "x", "verdict": "true_positive"}],
+    "/api/v1/findings/{key}/{action}": [
+        {"reason": "x"},
+        {"reason": "x", "verdict": "true_positive"},
+        {"assignee": "ursula"},
+    ],
+    "/api/v1/inbox/actions": [
+        {"keys": ["idle-hoarding-0000"], "action": "ack", "reason": "x"},
+        {"keys": ["bluekey"], "action": "assign", "assignee": "boris"},
+    ],
 }
 
 

@@ -114,6 +114,7 @@ def test_what_was_said_is_shown_and_audited(books: Api) -> None:
         "actor": "ursula",
         "at": rfc3339(NOW_US),
         "verdict": None,
+        "assignee": None,
     } == answer.json()
     assert ["snooze", "ack"] == [row["action"] for row in detail["actions"]]
     assert ("ursula", True, True) == (entry.actor, '"known"' in str(entry.before), '"later"' in str(entry.after))

@@ -9,8 +9,8 @@ import pytest
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.priority import Rate, cost_a_day
-from gpuwatch.findings.read import Finding
-from gpuwatch.report.first_actions import ACTIONS_MAX, Loss, facts_of, first_actions
+from gpuwatch.findings.read import Finding, facts_of
+from gpuwatch.report.first_actions import ACTIONS_MAX, Loss, first_actions
 from gpuwatch.report.overview import earlier
 from tests.worlds.alerts import finding
 from tests.worlds.world import T0_US

@@ -45,28 +45,39 @@ class Finding(Shape):
     """Why it is over; `records changed` and `rule_changed` take it back: it was no waste."""
 
 
+class ListedFinding(Finding):
+    assignee: str | None = Field(description="Who looks after it.")
+    verdict: Literal["true_positive", "false_positive"] | None = Field(description="Whether owners called it true.")
+    cost_a_day: Money | None = Field(description="In currency_a_day; null without a price.")
+    currency_a_day: str | None
+    gpu_hours_a_day: Quantity
+    saves: bool = Field(description="cost_a_day could be saved; it is not waste.")
+
+
 class Findings(Shape):
-    items: list[Finding]
+    items: list[ListedFinding]
     next: str | None
 
 
 class ActionRow(Strict):
-    action: Literal["ack", "snooze", "exempt", "reopen"]
+    action: Literal["ack", "snooze", "exempt", "reopen", "assign", "judge"]
     until: Time | None
     reason: str
     actor: str
     at: Time
     verdict: Literal["true_positive", "false_positive"] | None
+    assignee: str | None
 
 
-class FindingDetail(Finding):
+class FindingDetail(ListedFinding):
     series: Series | None
     actions: list[ActionRow]
 
 
 class ActionBody(Strict):
-    reason: str = Field(min_length=1, max_length=500, examples=["checkpoint migration until Friday"])
+    reason: str = Field("", max_length=500, examples=["checkpoint migration until Friday"])
     until: Time | None = None
     verdict: Literal["true_positive", "false_positive"] | None = Field(
-        None, description="With ack: whether the finding was true."
+        None, description="With ack or judge: whether the finding was true."
     )
+    assignee: str | None = Field(None, max_length=200, description="With assign.", examples=["ada@example.org"])
