@@ -15,10 +15,8 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from gpuwatch.dashboards.client import COOKIE, Api, ApiFailure, Caller, Client, passed_on
-from gpuwatch.dashboards.components import parts, rule_trial
-from gpuwatch.dashboards.components.finding_actions import ACTIONS, MAX_REASON, until_after, verdict_of
-from gpuwatch.dashboards.pages.finding import key_of
-from gpuwatch.dashboards.shell import filters, states
+from gpuwatch.dashboards.components import rule_trial
+from gpuwatch.dashboards.shell import acting, filters, states
 from gpuwatch.dashboards.shell import frame as shell_frame
 from gpuwatch.dashboards.shell.login import login_routes
 from gpuwatch.dashboards.shell.page import Page, find
@@ -134,7 +132,7 @@ def _register(dash: Dash, client: Client) -> None:
         return (
             filters.layout(choices, query, page.filters if page else ()),
             f"{pathname}{search}",
-            [shell_frame.navigation(query), shell_frame.account(choices)],
+            [shell_frame.navigation(query, choices.open_findings), shell_frame.account(choices)],
             shell_frame.drawer(query, choices),
         )
 
@@ -148,6 +146,7 @@ def _register(dash: Dash, client: Client) -> None:
         State("ground", "data"),
         State("digest", "data"),
         State({"draft": ALL}, "value"),
+        State({"pick": ALL}, "value"),
         prevent_initial_call=True,
     )
     async def refresh(
@@ -158,10 +157,11 @@ def _register(dash: Dash, client: Client) -> None:
         scheme: Scheme | None,
         digest: str,
         drafts: list[str | None],
+        picks: list[list[str] | None],
     ) -> tuple[Any, Any]:
         acted = "acted" in {name.split(".")[0] for name in ctx.triggered_prop_ids}
-        if any(drafts) and not acted:
-            raise PreventUpdate  # somebody is typing a reason: do not discard it
+        if (any(drafts) or any(picks)) and not acted:
+            raise PreventUpdate  # somebody is typing a reason or selecting findings: do not discard it
         query = Query.parse(pathname, search)
         page = find(query.path)
         if page and page.load_once:
@@ -187,31 +187,6 @@ def _register(dash: Dash, client: Client) -> None:
         return no_update if wanted is None else {"at": f"{pathname}{search}", "search": wanted}
 
     @dash.callback(
-        Output("message", "children", allow_duplicate=True),
-        Output("acted", "data"),
-        Input({"act": ALL}, "n_clicks"),
-        State({"draft": ALL}, "value"),
-        State({"until": ALL}, "value"),
-        State({"verdict": ALL}, "value"),
-        State("url", "pathname"),
-        prevent_initial_call=True,
-    )
-    async def act(
-        _clicks: list[int | None],
-        drafts: list[str | None],
-        untils: list[str | None],
-        verdicts: list[str | None],
-        pathname: str,
-    ) -> tuple[Any, Any]:
-        chosen = ctx.triggered_id
-        if not chosen or not any(entry["value"] for entry in ctx.triggered):
-            raise PreventUpdate
-        name, reason = str(chosen["act"]), (drafts[0] or "").strip() if drafts else ""
-        verdict = verdict_of(name, verdicts[0] if verdicts else None)
-        days, query = untils[0] if untils else None, Query.parse(pathname, "")
-        return await _act(client.of(_caller()), name, reason, days, verdict, query)
-
-    @dash.callback(
         Output("url", "search", allow_duplicate=True),
         Input({"try": ALL}, "n_clicks"),
         Input({"limit": ALL}, "n_submit"),
@@ -228,6 +203,7 @@ def _register(dash: Dash, client: Client) -> None:
         names = [str(entry["id"]["limit"]) for entry in ctx.states_list[0]]
         return rule_trial.trial_search(Query.parse(pathname, search), dict(zip(names, values, strict=True)))
 
+    acting.register(dash, lambda: client.of(_caller()))
     scripted: Any = dash.clientside_callback  # without types of its own
     scripted(WANTED_SCRIPT, Output("url", "search"), Input("wanted", "data"), prevent_initial_call=True)
     scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
@@ -252,26 +228,6 @@ async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) ->
             ),
             query,
         )
-
-
-async def _act(
-    api: Api, name: str, reason: str, days: str | None, verdict: str | None, query: Query
-) -> tuple[Component, Any]:
-    """Acts on the page's finding. Returns the message to show and a value that makes the page reload."""
-    if name not in ACTIONS:
-        raise PreventUpdate
-    if not reason and name != "reopen":
-        return parts.tag("Enter a reason first.", "warn"), no_update
-    if len(reason) > MAX_REASON:
-        return parts.tag(f"The reason may have at most {MAX_REASON} characters.", "warn"), no_update
-    try:
-        until = until_after(days, str((await api.fleet())["at"])) if name == "snooze" else None
-        await api.act(key_of(query), name, reason, until, verdict)
-    except ApiFailure as error:
-        return parts.tag(f"{error.message} {error.hint}".strip(), "bad"), no_update
-    return parts.tag(f"{ACTIONS[name]}: done.", "ok"), hashlib.sha256(
-        f"{name}{reason}{until}{verdict}".encode()
-    ).hexdigest()
 
 
 def _caller() -> Caller:

@@ -218,14 +218,15 @@ class Api:
         """One finding with its series and actions."""
         return await self.get(f"findings/{quote(key, safe='')}")
 
-    async def act(
-        self, key: str, action: str, reason: str, until: str | None = None, verdict: str | None = None
-    ) -> Row:
-        """ack, snooze, exempt or reopen a finding; with ack, `verdict` states whether it was correct."""
-        body: Row = {"reason": reason} | ({"until": until} if until else {}) | ({"verdict": verdict} if verdict else {})
-        path = f"/api/v1/findings/{quote(key, safe='')}/{quote(action, safe='')}"
-        response = await self.client.send(self.caller, "POST", path, {}, body)
-        return dict(response.json()) if response.content else {}
+    async def act(self, keys: list[str], action: str, **words: str | None) -> Row:
+        """ack, snooze, exempt, reopen, assign or judge findings: all of them or none."""
+        body: Row = {"keys": keys, "action": action, **{name: word for name, word in words.items() if word}}
+        response = await self.client.send(self.caller, "POST", "/api/v1/inbox/actions", {}, body)
+        return dict(response.json())
+
+    async def inbox(self, **filters: str) -> Row:
+        """How many findings are in each state, and the causes of those in one state."""
+        return await self.get("inbox", **filters)
 
     async def detectors(self) -> Row:
         """The rules with their thresholds and precision, and custom rule files that could not be loaded."""

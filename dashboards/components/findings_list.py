@@ -12,7 +12,6 @@ from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
-DAY_S = 86400
 STATE_WORDS = {
     "open": "Open",
     "resolved": "Resolved",
@@ -77,13 +76,13 @@ def saving(finding: Row) -> Saving | None:
 
 
 def per_day(finding: Row) -> Decimal | None:
-    """Average cost per day so far; None if there is no cost or it lasted less than a minute."""
-    cost = formats.number(finding.get("wasted_cost"))
-    start = formats.moment(finding.get("started_at"))
-    end = formats.moment(finding.get("ended_at") or finding.get("last_seen_at"))
-    if cost is None or start is None or end is None or (end - start).total_seconds() < 60 or not cost:
-        return None
-    return cost / Decimal((end - start).total_seconds()) * DAY_S
+    """The cost a day, as the order of urgency counts it; None without a price, and for money that could be saved."""
+    return None if finding.get("saves") else formats.number(finding.get("cost_a_day"))
+
+
+def day_currency(finding: Row) -> str:
+    """The currency of `per_day`."""
+    return str(finding.get("currency_a_day") or finding.get("currency") or "")
 
 
 def wasted(finding: Row) -> Component:
@@ -142,7 +141,6 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
 
 def card(finding: Row, query: Query) -> Component:
     """Severity, summary, cost so far and per day, owner, start. The title links to the finding."""
-    currency = str(finding.get("currency") or "")
     daily = per_day(finding)
     facts = [
         parts.severity(finding.get("severity")),
@@ -151,7 +149,7 @@ def card(finding: Row, query: Query) -> Component:
     ]
     money = [amount(finding)]
     if daily is not None:
-        money.append(html.Span([parts.money(daily.quantize(Decimal("0.01")), currency), " per day"], className="soft"))
+        money.append(html.Span([parts.money(daily, day_currency(finding)), " per day"], className="soft"))
     return html.Div(
         [
             html.Div(

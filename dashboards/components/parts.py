@@ -147,7 +147,7 @@ def team_link(query: Query, name: object) -> Component:
 class Column:
     """A table column. `sort`: the value of the URL's `sort` parameter that sorts by it, largest first."""
 
-    title: str
+    title: Node
     kind: str = ""
     """CSS classes of its cells: `r` right-aligned, `wide`, `narrow-hide` hidden on a phone."""
     sort: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from dash import html
@@ -14,6 +13,7 @@ from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import figures, finding_actions, finding_cards, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import (
     KINDS,
+    day_currency,
     per_day,
     saving,
     state_words,
@@ -74,7 +74,10 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
 
 def decide(data: Data, chosen: str = "") -> Component:
     """The form to act on the finding."""
-    return finding_actions.form(data.finding, data.me, chosen)
+    feedback: Row = data.rule.get("feedback") or {}
+    true, false = int(feedback.get("true_positives") or 0), int(feedback.get("false_positives") or 0)
+    rated = f"Of this rule's findings, {true} of {true + false} were judged true." if true + false else ""
+    return finding_actions.form(data.finding, data.me, chosen, rated)
 
 
 def summary(data: Data, query: Query) -> Component:
@@ -104,6 +107,7 @@ def summary(data: Data, query: Query) -> Component:
                     fact(KINDS.get(kind, "Subject"), subject(finding, query, 60, kind_word=kind not in KINDS)),
                     fact("Workload", formats.workload(work)) if work else None,
                     fact("Cluster", formats.clip(finding.get("cluster"), 32)),
+                    fact("Assigned to", formats.clip(finding["assignee"], 40)) if finding.get("assignee") else None,
                 ],
                 className="keyfacts",
             ),
@@ -123,10 +127,9 @@ def money(finding: Row) -> list[Component]:
             else parts.num(formats.MISSING, "No price")
         )
         return [fact(f"Could save {found.span}".strip(), shown)]
-    currency, daily = str(finding.get("currency") or ""), per_day(finding)
     return [
         fact("Cost so far", wasted(finding)),
-        fact("Per day", parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency)),
+        fact("Per day", parts.money(per_day(finding), day_currency(finding))),
         fact("GPU time", parts.gpu_time(wasted_seconds(finding))),
     ]
 

@@ -1,166 +1,151 @@
-"""Findings inbox, one state per tab, most expensive first."""
+"""Findings inbox: one tab per state, the most urgent first, as a list or by cause; actions on many at once."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from decimal import Decimal
+from urllib.parse import urlencode
 
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, ledger_math, parts
-from gpuwatch.dashboards.components.findings_list import (
-    STATE_WORDS,
-    amount,
-    per_day,
-    subject,
-    taken_back,
-    wasted_seconds,
-)
+from gpuwatch.dashboards.components import finding_actions, findings_inbox, formats, ledger_math, parts
+from gpuwatch.dashboards.components.findings_list import STATE_WORDS
 from gpuwatch.dashboards.shell import filters, states
 from gpuwatch.dashboards.shell.page import page
-from gpuwatch.dashboards.shell.query import Query, finding_link
+from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import SEVERITIES
 
 PAGE_SIZE = 100
-PASSED = ("detector", "severity", "q", "cursor")
+PASSED = ("detector", "severity", "q")
 FILTERS = ("cluster", "pool", "team")
+ORDER = "priority"
 
 
 @dataclass(frozen=True)
 class Data:
-    """A page of findings, and the rules."""
+    """A page of findings, the counts of all states with their causes, the rules, and the signed-in caller."""
 
     findings: Row
+    inbox: Row
     detectors: Row | None
+    me: Row | None
 
 
 async def load(api: Api, query: Query) -> Data:
     """One page of findings in one state."""
-    filters = {name: query.get(name) for name in PASSED if query.get(name)}
+    wanted = asked(query)
     state = query.get("state", "open")
-    findings, detectors = await asyncio.gather(
+    states = ",".join(STATE_WORDS) if state == "all" else state
+    findings, inbox, detectors, me = await asyncio.gather(
         api.findings(
             limit=PAGE_SIZE,
-            sort=query.get("sort", "cost"),
+            sort=query.get("sort", ORDER),
+            cursor=query.get("cursor"),
             **({} if state == "all" else {"state": state}),
-            **filters,
-            pool=query.get("pool"),
-            **query.scope,
+            **wanted,
         ),
+        api.inbox(state=states, **wanted),
         ledger_math.optional(api.detectors()),
+        ledger_math.optional(api.me()),
     )
-    return Data(findings, detectors)
+    return Data(findings, inbox, detectors, me)
+
+
+def asked(query: Query) -> dict[str, str]:
+    """The filters of the URL as API parameters."""
+    return {name: query.get(name) for name in (*PASSED, *FILTERS) if query.get(name)}
 
 
 @page("/findings", "Findings", load, icon="findings", order=4, filters=(*FILTERS, "q"))
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """Tabs by state, filters and the list."""
+    """Tabs by state, filters, the list or the causes, and the form for those that are checked."""
     state = query.get("state", "open")
     items: list[Row] = data.findings.get("items") or []
-    choices = [
-        (word, query.link(state=name, cursor=None), state == name)
-        for name, word in (*STATE_WORDS.items(), ("all", "All"))
+    by_cause = query.get("view") == "cause"
+    content = findings_inbox.causes(data.inbox, query) if by_cause else findings_inbox.rows(items, query, ORDER)
+    shown = [
+        content,
+        None if by_cause else parts.pager(data.findings, query),
+        finding_actions.bulk(state, data.me),
     ]
-    note = f"{len(items)}{'+' if data.findings.get('next') else ''} shown" if items else None
-    if note and (sums := wasted_sums(items)):
-        note += f", {' and '.join(formats.money(cost, currency) for currency, cost in sums.items())} so far"
     return html.Div(
         [
-            parts.heading("Findings", note),
-            parts.picks(choices, "State"),
-            narrowing(data, query),
-            inbox(items, query) if items else nothing(state, query),
-            parts.pager(data.findings, query),
-        ]
+            parts.heading("Findings", total(data.inbox), export(query)),
+            parts.picks(tabs(data.inbox, query, state), "State"),
+            narrowing(data, query, by_cause),
+            *(shown if items else [nothing(state, query)]),
+        ],
+        className="inbox",
     )
 
 
-def wasted_sums(items: list[Row]) -> dict[str, Decimal]:
-    """The cost of the findings so far, by currency."""
-    sums: dict[str, Decimal] = {}
-    for item in items:
-        if cost := formats.number(item.get("wasted_cost")):
-            currency = str(item.get("currency") or "")
-            sums[currency] = sums.get(currency, Decimal(0)) + cost
-    return sums
+def tabs(inbox: Row, query: Query, state: str) -> list[tuple[str, str, bool]]:
+    """A tab for each state with its number of findings."""
+    counts: Row = inbox.get("states") or {}
+    number = {**counts, "all": sum(int(count) for count in counts.values())}
+    return [
+        (f"{word} {number[name]:,}" if name in number else word, query.link(state=name, cursor=None), state == name)
+        for name, word in (*STATE_WORDS.items(), ("all", "All"))
+    ]
 
 
-def narrowing(data: Data, query: Query) -> Component:
-    """The rule and severity filters."""
+def total(inbox: Row) -> str | None:
+    """What the findings of this tab waste a day."""
+    amount: Row = inbox.get("total") or {}
+    if (cost := formats.number(amount.get("cost_a_day"))) is not None:
+        return f"{formats.money(cost, str(amount.get('currency') or ''))} a day"
+    hours = formats.number(amount.get("gpu_hours_a_day"))
+    return f"{formats.short(hours)} GPU-h a day" if hours else None
+
+
+def export(query: Query) -> Component:
+    """A link to all findings of this tab as a CSV file."""
+    state = query.get("state", "open")
+    wanted = {**asked(query), "sort": query.get("sort", ORDER), "format": "csv"}
+    wanted |= {} if state == "all" else {"state": state}
+    return html.A(
+        "Export CSV", href=f"/api/v1/findings?{urlencode(wanted)}", className="button", download="findings.csv"
+    )
+
+
+def narrowing(data: Data, query: Query, by_cause: bool) -> Component:
+    """List or causes, and the rule and severity filters."""
     rules = [(str(row.get("id")), str(row.get("title"))) for row in (data.detectors or {}).get("items") or []]
     severity = query.get("severity")
+    views = [
+        chip("List", query.link(view=None, cursor=None), not by_cause),
+        chip("By cause", query.link(view="cause", cursor=None), by_cause),
+    ]
     chips = [
-        parts.link(
-            name,
-            query.link(severity=None if name == severity else name, cursor=None),
-            "chip current" if name == severity else "chip",
-        )
+        chip(name, query.link(severity=None if name == severity else name, cursor=None), name == severity)
         for name in SEVERITIES
     ]
     rule = filters.select("detector", sorted(rules, key=lambda pair: pair[1]), query)
     return html.Div(
-        [rule, html.Div(chips, className="chips", role="group", **parts.aria("Severity"))], className="narrowing"
+        [
+            html.Div(views, className="chips", role="group", **parts.aria("View")),
+            rule,
+            html.Div(chips, className="chips", role="group", **parts.aria("Severity")),
+        ],
+        className="narrowing",
     )
 
 
-def inbox(items: list[Row], query: Query) -> Component:
-    """One row per finding; the title links to its page."""
-    columns = [
-        parts.Column("Finding", "wide"),
-        parts.Column("Severity", "narrow-hide", "severity"),
-        parts.Column("Subject", "narrow-hide"),
-        parts.Column("Team", "narrow-hide"),
-        parts.Column("Cost so far", "r", "cost"),
-        parts.Column("Per day", "r narrow-hide"),
-        parts.Column("GPU-h", "r narrow-hide"),
-        parts.Column("Since (UTC)", "r narrow-hide", "started"),
-    ]
-    rows = []
-    for item in items:
-        currency, daily, taken = str(item.get("currency") or ""), per_day(item), taken_back(item)
-        rows.append(
-            [
-                html.Div(
-                    [
-                        parts.link(
-                            formats.clip(item.get("title"), 90),
-                            finding_link(query, str(item.get("key"))),
-                            "title two-lines",
-                        ),
-                        html.Div(formats.clip(item.get("summary"), 200), className="two-lines soft"),
-                        parts.tag(taken) if taken else None,
-                        html.Div(
-                            [
-                                parts.severity(item.get("severity")),
-                                formats.clip(formats.owner(item.get("team")), 24),
-                            ],
-                            className="facts narrow-only",
-                        ),
-                    ]
-                ),
-                parts.severity(item.get("severity")),
-                html.Div(subject(item, query, 36), className="two-lines"),
-                parts.team_link(query, item.get("team")),
-                amount(item),
-                parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency),
-                parts.hours(wasted_seconds(item)),
-                html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
-            ]
-        )
-    return parts.plain(parts.table(columns, rows, query, "Findings", "cost"))
+def chip(word: str, href: str, current: bool) -> Component:
+    """A filter that is on or off."""
+    return parts.link([word, parts.HERE] if current else word, href, "chip current" if current else "chip")
 
 
 def nothing(state: str, query: Query) -> Component:
     """No findings in this state."""
-    narrowed = any(query.get(name) for name in ("detector", "severity", "q", "team", "cluster"))
+    narrowed = any(query.get(name) for name in ("detector", "severity", "q", "team", "cluster", "pool"))
     if narrowed:
         return states.empty(
             "No findings match these filters",
             "Other findings may exist.",
-            parts.link("Show all", query.link("/findings", team=None, cluster=None), "button"),
+            parts.link("Show all", query.link("/findings", team=None, cluster=None, pool=None), "button"),
         )
     if state == "open":
         return states.empty(

@@ -30,6 +30,8 @@ class Choices:
     pools: tuple[str, ...] = ()
     teams: tuple[str, ...] = ()
     me: dict[str, Any] = field(default_factory=dict)
+    open_findings: int | None = None
+    """For the badge in the navigation; None: unknown."""
 
 
 async def load(api: Api, query: Query) -> Choices:
@@ -37,8 +39,10 @@ async def load(api: Api, query: Query) -> Choices:
     me = await ledger_math.optional(api.me())
     if me is None:
         return Choices()
-    fleet, held = await asyncio.gather(
-        ledger_math.optional(api.fleet()), ledger_math.optional(api.get("holders", window=query.window))
+    fleet, held, inbox = await asyncio.gather(
+        ledger_math.optional(api.fleet()),
+        ledger_math.optional(api.get("holders", window=query.window)),
+        ledger_math.optional(api.inbox(pool=query.get("pool"), **query.scope)),
     )
     rows = (fleet or {}).get("items") or []
     return Choices(
@@ -46,6 +50,7 @@ async def load(api: Api, query: Query) -> Choices:
         names(row.get("pool") for row in rows if query.get("cluster") in ("", row.get("cluster"))),
         names([row.get("team") for row in (held or {}).get("items") or []] + ([] if me.get("teams") else [PLATFORM])),
         me,
+        ((inbox or {}).get("states") or {}).get("open"),
     )
 
 

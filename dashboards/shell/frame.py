@@ -82,7 +82,7 @@ def scheme_toggle() -> Component:
     return toggle
 
 
-def navigation(query: Query) -> Component:
+def navigation(query: Query, open_findings: int | None = None) -> Component:
     """Links to the pages that keep the current filters. Subpages are listed below their parent."""
     shown = [page for page in pages() if page.icon]
     current = place(query)
@@ -91,7 +91,7 @@ def navigation(query: Query) -> Component:
     for page in shown:
         if page.under:
             continue
-        entries.append(entry(page, query, current))
+        entries.append(entry(page, query, current, open_findings if page.path == "/findings" else None))
         if below := [entry(one, query, current) for one in shown if one.under == page.path]:
             entries.append(html.Div(below, className="below inside" if open_ == page.path else "below"))
     return html.Nav(entries, className="nav", **parts.aria("Pages"))
@@ -104,12 +104,13 @@ def place(query: Query) -> str:
     return page.under if page and page.under and not page.icon else top
 
 
-def entry(page: Page, query: Query, current: str) -> Component:
-    """One navigation link."""
+def entry(page: Page, query: Query, current: str, count: int | None = None) -> Component:
+    """One navigation link; `count` is shown as a badge."""
     return dcc.Link(
         [
             html.Span(className=f"icon i-{page.icon}"),
             html.Span(page.title, className="word"),
+            html.Span([f"{count:,}", html.Span(" open", className="unseen")], className="badge") if count else None,
             parts.HERE if page.path == current else None,
         ],
         href=query.link(page.path),
@@ -123,7 +124,7 @@ def drawer(query: Query, choices: Choices) -> Component:
     return html.Details(
         [
             html.Summary([html.Span(className="icon i-menu"), html.Span("Menu", className="unseen")]),
-            html.Div([navigation(query), account(choices)], className="drawer"),
+            html.Div([navigation(query, choices.open_findings), account(choices)], className="drawer"),
         ],
         id={"drawer": query.link()},
     )

@@ -43,7 +43,7 @@ def summary(store: Store, filters: Filters, states: Sequence[str], now_us: int) 
         score = of_finding(one, now_us, currency, mean)
         part = _Part(row["key"], one, rate, saves, at_risk_hours(one, rate, saves), score)
         groups.setdefault((row["detector"], row["cluster"], row["team"]), []).append(part)
-    scored = sorted(groups.items(), key=lambda item: (-sum(part.score for part in item[1]), item[0]))
+    scored = sorted(groups.items(), key=lambda item: -sum(part.score for part in item[1]))
     waste = sum((part.rate for parts in groups.values() for part in parts if not part.saves), Rate())
     return {
         "states": counts(store, filters),

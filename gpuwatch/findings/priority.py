@@ -52,7 +52,7 @@ class Facts:
 
 
 def facts_of_row(row: Mapping[str, Any]) -> Facts:
-    """The facts of a row of findings/rank.sql. Its costs are rounded to a millionth."""
+    """The facts of a row of findings/rank.sql. Its costs are rounded to cents, as those of a finding are."""
     try:
         evidence = json.loads(row["evidence"] or "{}")
     except OLD_EVIDENCE:
@@ -62,7 +62,7 @@ def facts_of_row(row: Mapping[str, Any]) -> Facts:
         confidence=row["confidence"],
         bucket=row["bucket"],
         gpu_hours=_millionths(max(row["wasted_s"], 0.0) / HOUR_S),
-        cost=None if row["cost"] is None else _millionths(row["cost"]),
+        cost=None if row["cost"] is None else Fraction(round(row["cost"] * 100), 100),
         currency=row["currency"],
         started_us=row["started_us"],
         last_seen_us=row["last_seen_us"],

@@ -153,13 +153,19 @@ def requests(method: str, path: str, operation: dict[str, Any], ids: dict[str, l
         for name in [p["name"] for p in parameters if p["in"] == "path"]:
             filled = filled.replace(f"{{{name}}}", quote(words[name], safe="/"))
         query = tuple((p["name"], words[p["name"]]) for p in parameters if p["in"] == "query" and p["name"] in words)
-        made += [Request(method.upper(), filled, query, body) for body in bodies(path, method)]
+        made += [Request(method.upper(), filled, query, body) for body in bodies(path, method, ids)]
     return made
 
 
-def bodies(path: str, method: str) -> list[Any]:
-    """The bodies to send: those listed, or an empty object."""
-    return [None] if method == "get" else BODIES.get(path, [{}])
+def bodies(path: str, method: str, ids: dict[str, list[str]]) -> list[Any]:
+    """The bodies to send: those listed, with keys of findings, or an empty object."""
+    if method == "get":
+        return [None]
+    keys = {OWN_KEY: ids["key"][0], FOREIGN_KEY: ids["key"][-1]}
+    return [
+        {**body, "keys": [keys[key] for key in body["keys"]]} if "keys" in body else body
+        for body in BODIES.get(path, [{}])
+    ]
 
 
 USEFUL = [
@@ -196,6 +202,8 @@ DOCUMENTS: list[Any] = [
         {"mig_share_method": "memory"},
     )
 ]
+OWN_KEY, FOREIGN_KEY = "own key", "foreign key"
+"""Stand for the keys of a finding of red and of another team in a body."""
 BODIES: dict[str, list[Any]] = {
     "/api/v1/policies/what-if": DOCUMENTS,
     "/api/v1/charges/{charge}/what-if": DOCUMENTS,
@@ -211,8 +219,9 @@ BODIES: dict[str, list[Any]] = {
         {"assignee": "ursula"},
     ],
     "/api/v1/inbox/actions": [
-        {"keys": ["idle-hoarding-0000"], "action": "ack", "reason": "x"},
-        {"keys": ["bluekey"], "action": "assign", "assignee": "boris"},
+        {"keys": [OWN_KEY], "action": "assign", "assignee": "ursula"},
+        {"keys": [OWN_KEY, FOREIGN_KEY], "action": "ack", "reason": "x"},
+        {"keys": [FOREIGN_KEY], "action": "judge", "verdict": "false_positive"},
     ],
 }
 

@@ -201,7 +201,35 @@ def finding(place: int, state: str = "open") -> Json:
         "nodes": ["gpu-h100-01"],
         "suppressed_by": None,
         "resolved_reason": "condition ended" if state == "resolved" else None,
+        "assignee": ENDLESS if place == 4 else None,
+        "verdict": None,
+        "cost_a_day": None if dark else cost(4_500_000.0 / (place + 1)),
+        "currency_a_day": None if dark else "USD",
+        "gpu_hours_a_day": "40.0",
+        "saves": False,
     }
+
+
+def inbox() -> Json:
+    """Counts of findings, and two causes: one with many findings, one of a single finding without a price."""
+    cause = {"cluster": "sim", "saves": False, "at_risk_gpu_hours_a_day": "0.0", "certainty": 0.95, "since": at(NOW)}
+    return {
+        "states": {"open": 12, "resolved": 3, "acked": 1, "snoozed": 0, "exempt": 0},
+        "total": {"cost_a_day": "812.40", "gpu_hours_a_day": "310.0", "currency": "USD"},
+        "causes": [
+            {
+                **cause, "detector": "idle-hoarding", "title": "GPUs held and idle", "team": "nlp", "severity": "high",
+                "findings": 3, "keys": [f"idle-hoarding-{place:04x}" for place in (0, 2, 4)], "cost_a_day": "640.00",
+                "gpu_hours_a_day": "250.0", "currency": "USD",
+            },
+            {
+                **cause, "detector": "degraded-gpu", "title": HOSTILE, "team": "__platform__", "severity": "critical",
+                "findings": 1, "keys": ["idle-hoarding-0006"], "cost_a_day": None, "gpu_hours_a_day": "0.0",
+                "currency": None, "at_risk_gpu_hours_a_day": "48.0",
+            },
+        ],
+        "causes_total": 2,
+    }  # fmt: skip
 
 
 def series(hours: int = 6) -> Json:
@@ -464,11 +492,18 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         state = words.get(taken[-1]["action"], "open") if taken else "open"
         return {**finding(int(key.rpartition("-")[2], 16), state), "series": series(), "actions": taken}
 
-    @app.post("/api/v1/findings/{key}/{action}")
-    async def act(key: str, action: str, request: Request) -> Json:
+    @app.get("/api/v1/inbox")
+    def get_inbox() -> Json:
+        empty = {"states": dict.fromkeys(("open", "resolved", "acked", "snoozed", "exempt"), 0), "causes": []}
+        return empty if app.state.mode == "empty" else inbox()
+
+    @app.post("/api/v1/inbox/actions")
+    async def act(request: Request) -> Json:
         body = await request.json()
-        app.state.acts.append({"key": key, "action": action, "until": None, "actor": "ada", "at": at(NOW), **body})
-        return finding(0)
+        known = {"until": None, "reason": "", "verdict": None, "assignee": None, "actor": "ada", "at": at(NOW)}
+        rows = [{**known, **body, "key": key} for key in body["keys"]]
+        app.state.acts += rows
+        return {"items": rows}
 
     @app.get("/api/v1/jobs")
     def get_jobs() -> Json:

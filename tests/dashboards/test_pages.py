@@ -466,8 +466,9 @@ def test_sources_that_fail_come_first_with_their_fix() -> None:
 
 
 def test_a_snooze_ends_when_it_was_said() -> None:
-    assert "2026-11-27T12:00:00Z" == finding_actions.until_after("7", "2026-11-20T12:00:00Z")
-    assert "2026-11-27T12:00:00Z" == finding_actions.until_after("nonsense", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding_actions.until_after("snooze", "7", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding_actions.until_after("snooze", "nonsense", "2026-11-20T12:00:00Z")
+    assert finding_actions.until_after("exempt", "", "2026-11-20T12:00:00Z") is None
 
 
 @pytest.mark.parametrize(

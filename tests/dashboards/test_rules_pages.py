@@ -23,6 +23,7 @@ from gpuwatch.dashboards.components import (
     rules_list,
 )
 from gpuwatch.dashboards.pages import capacity, detector, findings, reclaim
+from gpuwatch.dashboards.shell import acting, frame
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_api, fake_rules
@@ -179,32 +180,83 @@ def test_readers_who_come_to_acknowledge_what_is_settled_see_so() -> None:
     assert "Reopen" in text(form)
 
 
+SENT = [
+    pytest.param("ack", {"reason": "loading"}, None, ("ack", "loading", None, None, None), id="acknowledged"),
+    pytest.param("dismiss", {}, None, ("ack", "false alarm", None, "false_positive", None), id="a false alarm"),
+    pytest.param("false", {}, None, ("judge", "", None, "false_positive", None), id="false, and the state stays"),
+    pytest.param("true", {"reason": "seen"}, None, ("judge", "seen", None, "true_positive", None), id="correct"),
+    pytest.param("assign", {"assignee": "bob"}, None, ("assign", "", None, None, "bob"), id="assigned"),
+    pytest.param("assign", {}, None, ("assign", "", None, None, None), id="assigned to nobody"),
+    pytest.param("snooze", {"reason": "x"}, "7", ("snooze", "x", "2026-11-27T12:00:00Z", None, None), id="snoozed"),
+    pytest.param("exempt", {"reason": "x"}, "", ("exempt", "x", None, None, None), id="exempt without an end"),
+    pytest.param("exempt", {"reason": "x"}, "30", ("exempt", "x", "2026-12-20T12:00:00Z", None, None), id="exempt a while"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "words", "days", "expected"), SENT)
+def test_a_button_sends_its_action_for_every_selected_finding(
+    name: str, words: dict[str, str], days: str | None, expected: tuple[str | None, ...]
+) -> None:
+    app = fake_api.create()
+    keys = ["idle-hoarding-0000", "idle-hoarding-0002"]
+    given = {"reason": "", "assignee": "", **words}
+    message, _ = asyncio.run(acting.send(Client(app).of(Caller()), name, keys, given, days))
+
+    assert f"{finding_actions.ACTIONS[name]} 2 findings: done." == text(message)
+    assert keys == [row["key"] for row in app.state.acts]
+    assert expected == tuple(app.state.acts[0][part] for part in ("action", "reason", "until", "verdict", "assignee"))
+
+
 @pytest.mark.parametrize(
-    ("action", "chosen", "expected"),
+    ("name", "keys", "reason", "message"),
     [
-        pytest.param("ack", "true_positive", "true_positive", id="an acknowledgement may be true"),
-        pytest.param("ack", "false_positive", "false_positive", id="or false"),
-        pytest.param("ack", "", None, id="or say nothing"),
-        pytest.param("ack", "nonsense", None, id="nonsense is nothing"),
-        pytest.param("snooze", "false_positive", None, id="a snooze has no verdict"),
+        pytest.param("ack", [], "x", "Select at least one finding first.", id="nothing is selected"),
+        pytest.param("ack", ["k"], "", "Enter a reason first.", id="no reason"),
+        pytest.param("ack", ["k"], "x" * 501, "The reason may have at most 500 characters.", id="a long reason"),
+        pytest.param("assign", ["k"] * 501, "", "Select at most 500 findings; 501 are selected.", id="too many"),
     ],
 )
-def test_a_verdict_goes_with_an_acknowledgement(action: str, chosen: str, expected: str | None) -> None:
-    assert expected == finding_actions.verdict_of(action, chosen)
-
-
-def test_the_verdict_reaches_the_api() -> None:
+def test_what_is_not_sent(name: str, keys: list[str], reason: str, message: str) -> None:
     app = fake_api.create()
-    act = Client(app).of(Caller()).act("idle-hoarding-0000", "ack", "data loading", None, "false_positive")
-    asyncio.run(act)
+    given = {"reason": reason, "assignee": ""}
 
-    assert ["false_positive"] == [row["verdict"] for row in app.state.acts]
+    assert message == text(asyncio.run(acting.send(Client(app).of(Caller()), name, keys, given, None))[0])
+    assert [] == app.state.acts
+
+
+def test_the_checkbox_of_a_cause_selects_its_findings() -> None:
+    assert [] == acting.picked([[], None])
+    assert ["a", "b", "c"] == acting.picked([["a,b"], None, ["b"], ["c"]])
+
+
+def test_the_inbox_counts_states_and_exports_what_it_shows() -> None:
+    page = shown("/findings?state=acked&team=nlp")
+
+    assert "Open 12" in text(page) and "Acknowledged 1" in text(page) and "All 16" in text(page)
+    assert "$812" in text(page)
+    assert "/api/v1/findings?team=nlp&sort=priority&format=csv&state=acked" in links(page)
+
+
+def test_a_cause_opens_its_findings_and_a_single_one_opens_itself() -> None:
+    page = shown("/findings?view=cause")
+
+    assert "/ui/findings?detector=idle-hoarding&team=nlp&cluster=sim" in links(page)
+    assert "/ui/findings/idle-hoarding-0006" in links(page)
+    assert "2 GPUs at risk" in text(page)
+
+
+def test_the_navigation_shows_how_many_findings_are_open() -> None:
+    assert "Findings 12 open" in " ".join(text(frame.navigation(asked("/"), 12)).split())
+    assert "open" not in text(frame.navigation(asked("/"), 0))
 
 
 def test_a_decision_before_tells_its_verdict() -> None:
     row = {"actor": "ada", "action": "ack", "until": None, "reason": "loading", "at": None, "verdict": "false_positive"}
+    assigned = {"actor": "ada", "action": "assign", "reason": "", "at": None, "assignee": "bob"}
 
     assert "ada: ack, marked a false alarm" in text(finding_actions.past(row))
+    assert "ada: assign to bob" in text(finding_actions.past(assigned))
+    assert "ada: unassign" in text(finding_actions.past(assigned | {"assignee": None}))
 
 
 def test_rules_tell_their_limits_precision_and_what_is_open() -> None:

@@ -259,26 +259,27 @@ def test_the_finding_card_and_its_buttons_fit_a_phone(fake: tuple[str, FastAPI],
     assert box is not None and box["y"] + box["height"] <= PHONE["height"]
 
 
-def test_a_finding_is_acknowledged_with_a_reason(real: tuple[str, Api], tab: Open) -> None:
-    """The list leads to the detail; without a reason nothing happens; with one it is in the books of the service."""
+def test_selected_findings_are_judged_at_once(real: tuple[str, Api], tab: Open) -> None:
+    """Nothing is sent without a selection; then the state has the judgement of each, and a row opens wherever it is clicked."""
     base = real[0]
     opened = tab(base)
     page = opened.open("/ui/findings?state=all")
-    page.locator("#page td .title").first.click()
-    page.wait_for_url(re.compile("/ui/findings/."), timeout=PATIENCE_MS)
-    key = page.url.partition("?")[0].rpartition("/")[2]
-    page.get_by_role("button", name="Acknowledge").click()
+    form = page.locator(".bulk")
+    expect(form).to_be_hidden(timeout=PATIENCE_MS)
+    page.locator("thead .pick input").check()
+    expect(page.locator("tbody .pick input:checked")).to_have_count(2, timeout=PATIENCE_MS)
+    form.get_by_role("button", name="Acknowledge").click()
     expect(page.locator("#message")).to_contain_text("Enter a reason", timeout=PATIENCE_MS)
+    form.get_by_label("Reason").fill("checked with both teams")
+    form.get_by_role("button", name="Correct").click()
+    expect(page.locator("#message")).to_contain_text("Correct 2 findings: done", timeout=PATIENCE_MS)
+    expect(page.locator("tbody .pick input:checked")).to_have_count(0, timeout=PATIENCE_MS)
 
-    assert [] == page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"]
-
-    page.get_by_label("Reason").fill("they are warming up")
-    page.get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("#message")).to_contain_text("Acknowledge: done", timeout=PATIENCE_MS)
-    expect(page.locator(".history")).to_contain_text("they are warming up", timeout=PATIENCE_MS)
-
-    said = page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"][0]
-    assert ("ack", "they are warming up", "loopback") == (said["action"], said["reason"], said["actor"])
+    items = page.request.get(f"{base}/api/v1/findings").json()["items"]
+    assert ["true_positive"] * 2 == [item["verdict"] for item in items]
+    page.locator("tbody tr").first.locator("td").nth(5).click()
+    page.wait_for_url(re.compile("/ui/findings/."), timeout=PATIENCE_MS)
+    expect(page.locator(".history")).to_contain_text("checked with both teams", timeout=PATIENCE_MS)
     assert [] == opened.problems
 
 

@@ -48,7 +48,12 @@ Word = Annotated[list[str] | None, Query(max_length=50)]
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 
 
-@router.get("/findings", response_model=Findings, responses=errors(), summary="Findings")
+@router.get(
+    "/findings",
+    response_model=Findings,
+    responses={**errors(), 200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+    summary="Findings",
+)
 def findings(
     access: Reader,
     service: Svc,

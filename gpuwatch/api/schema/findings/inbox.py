@@ -24,7 +24,7 @@ class DailyAmount(Strict):
     currency: str | None
 
 
-class Cause(Shape):
+class FindingCause(Shape):
     """Findings of one rule, cluster and team."""
 
     detector: str
@@ -46,7 +46,7 @@ class Cause(Shape):
 class Inbox(Shape):
     states: StateCounts
     total: DailyAmount = Field(description="Waste of the findings in `state`; savings are not part of it.")
-    causes: list[Cause]
+    causes: list[FindingCause]
     causes_total: int
 
 

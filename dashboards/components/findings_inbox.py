@@ -1,0 +1,158 @@
+"""The findings inbox: a table of findings or of causes. A row opens on click; a checkbox selects it for an action."""
+
+from __future__ import annotations
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components.findings_list import amount, day_currency, per_day, subject, taken_back
+from gpuwatch.dashboards.shell.query import Query, finding_link
+
+KEYS_MAX = 500
+SEPARATOR = ","
+
+
+def rows(items: list[Row], query: Query, order: str) -> Component:
+    """One row per finding, in the order of the list."""
+    columns = [
+        parts.Column(everything(), "check"),
+        parts.Column("Finding", "wide", "priority", "Most urgent first: severity, cost a day and certainty together"),
+        parts.Column("Severity", "narrow-hide", "severity"),
+        parts.Column("Subject", "narrow-hide"),
+        parts.Column("Team", "narrow-hide"),
+        parts.Column("Cost so far", "r", "cost"),
+        parts.Column("Per day", "r narrow-hide"),
+        parts.Column("Certainty", "r narrow-hide"),
+        parts.Column("Since (UTC)", "r narrow-hide", "started"),
+    ]
+    shown = [
+        [
+            check(str(item.get("key")), f"{item.get('title')}: {(item.get('subject') or {}).get('name')}"),
+            what(item, query),
+            parts.severity(item.get("severity")),
+            html.Div(subject(item, query, 36), className="two-lines"),
+            html.Div([parts.team_link(query, item.get("team")), assigned(item)]),
+            amount(item),
+            daily(item),
+            parts.percent(item.get("confidence")),
+            html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+        ]
+        for item in items
+    ]
+    return html.Div(parts.plain(parts.table(columns, shown, query, "Findings", order)), className="opens")
+
+
+def what(item: Row, query: Query) -> Component:
+    """The title, which opens the finding, the summary, and what a phone hides in columns."""
+    taken = taken_back(item)
+    return html.Div(
+        [
+            parts.link(
+                formats.clip(item.get("title"), 90), finding_link(query, str(item.get("key"))), "title row-link"
+            ),
+            html.Div(formats.clip(item.get("summary"), 200), className="two-lines soft"),
+            parts.tag(taken) if taken else None,
+            html.Div(
+                [parts.severity(item.get("severity")), formats.clip(formats.owner(item.get("team")), 24)],
+                className="facts narrow-only",
+            ),
+        ]
+    )
+
+
+def assigned(item: Row) -> Component | None:
+    """Who looks after the finding."""
+    name = item.get("assignee")
+    return (
+        html.Div(f"→ {formats.clip(name, 24)}", className="soft small", title=f"Assigned to {name}") if name else None
+    )
+
+
+def daily(item: Row) -> Component:
+    """The cost a day, or GPU-hours a day without a price."""
+    cost = per_day(item)
+    hours = formats.number(item.get("gpu_hours_a_day"))
+    if cost is None and hours and not item.get("saves"):
+        return parts.num(f"{formats.short(hours)} GPU-h", "No price for this")
+    return parts.money(cost, day_currency(item))
+
+
+def causes(inbox: Row, query: Query) -> Component:
+    """One row per cause: findings of one rule, cluster and team."""
+    columns = [
+        parts.Column(everything(), "check"),
+        parts.Column("Cause", "wide"),
+        parts.Column("Findings", "r"),
+        parts.Column("Severity", "narrow-hide"),
+        parts.Column("Team", "narrow-hide"),
+        parts.Column("Per day", "r"),
+        parts.Column("Certainty", "r narrow-hide"),
+        parts.Column("Since (UTC)", "r narrow-hide"),
+    ]
+    found: list[Row] = inbox.get("causes") or []
+    shown = []
+    for cause in found:
+        keys, count = [str(key) for key in cause.get("keys") or []][:KEYS_MAX], int(cause.get("findings") or 0)
+        href = finding_link(query, keys[0]) if count == 1 and keys else members(cause, query)
+        shown.append(
+            [
+                check(SEPARATOR.join(keys), f"all {count} of {cause.get('title')}"),
+                html.Div(
+                    [
+                        parts.link(formats.clip(cause.get("title"), 90), href, "title row-link"),
+                        html.Div(
+                            [parts.severity(cause.get("severity")), formats.clip(formats.owner(cause.get("team")), 24)],
+                            className="facts narrow-only",
+                        ),
+                    ]
+                ),
+                parts.num(f"{count:,}"),
+                parts.severity(cause.get("severity")),
+                parts.team_link(query, cause.get("team")),
+                cause_money(cause),
+                parts.percent(cause.get("certainty")),
+                html.Span(formats.when(cause.get("since")).removesuffix(" UTC"), className="num nowrap"),
+            ]
+        )
+    rest = int(inbox.get("causes_total") or 0) - len(found)
+    note = html.P(f"and {rest:,} more causes; filter to see them", className="soft") if rest > 0 else None
+    return html.Div([parts.plain(parts.table(columns, shown, label="Causes")), note], className="opens")
+
+
+def members(cause: Row, query: Query) -> str:
+    """The list of a cause's findings."""
+    return query.link(
+        view=None,
+        cursor=None,
+        detector=str(cause.get("detector")),
+        team=str(cause.get("team") or "") or None,
+        cluster=str(cause.get("cluster") or "") or None,
+    )
+
+
+def cause_money(cause: Row) -> Component:
+    """Money a day, GPU-hours without a price, or the GPUs at risk."""
+    cost, currency = formats.number(cause.get("cost_a_day")), str(cause.get("currency") or "")
+    if cost is not None:
+        lead = html.Span("could save ", className="soft small") if cause.get("saves") else None
+        return html.Span([lead, parts.money(cost, currency)])
+    if hours := formats.number(cause.get("gpu_hours_a_day")):
+        return parts.num(f"{formats.short(hours)} GPU-h")
+    if risk := formats.number(cause.get("at_risk_gpu_hours_a_day")):
+        count = int(risk / 24)
+        return html.Span(f"{count:,} GPU{'' if count == 1 else 's'} at risk", className="nowrap")
+    return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
+
+
+def check(value: str, label: str) -> Component:
+    """The checkbox of a row."""
+    option = {"label": html.Span(f"Select {formats.clip(label, 120)}", className="unseen"), "value": value}
+    return dcc.Checklist(id={"pick": value[:200]}, options=[option], value=[], className="pick")  # type: ignore[list-item]
+
+
+def everything() -> Component:
+    """The checkbox that selects all rows shown."""
+    option = {"label": html.Span("Select all shown", className="unseen"), "value": "all"}
+    return dcc.Checklist(id="pick-all", options=[option], value=[], className="pick")  # type: ignore[list-item]
