@@ -216,6 +216,7 @@ def threshold_marks(
         for name, value in thresholds.items()
         if (column := column_of(name)) in columns and isinstance(value, int | float) and 0 < value <= 1
     ][:MAX_THRESHOLDS]
+    drawn.sort(key=lambda pair: pair[1])  # neighbours have their labels on different sides
     shapes = [
         {
             "type": "line",
@@ -231,15 +232,15 @@ def threshold_marks(
     notes = [
         {
             "xref": "paper",
-            "x": 1,
-            "xanchor": "right",
+            "x": 1 - place % 2,
+            "xanchor": "left" if place % 2 else "right",
             "y": value,
             "yanchor": "bottom",
             "showarrow": False,
             "text": f"{word} threshold {value:.0%}",
             "font": {"size": 10.5, "color": ink.threshold},
         }
-        for word, value in drawn
+        for place, (word, value) in enumerate(drawn)
     ]
     return shapes, notes
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import formats
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.findings_list import STATE_WORDS
 
 DECIDED = {"ack": "Acknowledge", "snooze": "Snooze", "exempt": "Exempt", "reopen": "Reopen"}
@@ -82,7 +83,7 @@ def bulk(state: str, me: Row | None) -> Component:
         ],
         className="card bulk",
         id="decide",
-        **{"aria-label": "Act on the selected findings"},
+        **parts.aria("Act on the selected findings"),
     )
 
 
@@ -136,6 +137,7 @@ def hint(state: str, chosen: str, preselected: str) -> Component | None:
 
 def button(name: str, first: bool, pressed: bool = False) -> Component:
     """The button of an action."""
+    state: dict[str, Any] = {"aria-pressed": "true"} if pressed else {}
     return html.Button(
         ACTIONS[name],
         id={"act": name},
@@ -144,7 +146,7 @@ def button(name: str, first: bool, pressed: bool = False) -> Component:
         else f"button{' pressed' if pressed else ''}",
         n_clicks=0,
         type="button",
-        **({"aria-pressed": "true"} if pressed else {}),
+        **state,
     )
 
 

@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, finding_actions, finding_cards, formats, ledger_math, parts
+from gpuwatch.dashboards.components import evidence_charts, finding_actions, finding_cards, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import (
     KINDS,
     day_currency,
@@ -63,7 +63,7 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             parts.link("← Findings", query.link("/findings"), "back"),
             html.Div(
                 [
-                    html.Div([summary(data, query), *filter(None, proof), chart(data, scheme)], className="column"),
+                    html.Div([summary(data, query), *filter(None, proof), *proofs(data, scheme)], className="column"),
                     html.Div([decide(data, query.get("action")), *filter(None, [claimed, *facts])], className="column"),
                 ],
                 className="two-one",
@@ -157,24 +157,28 @@ def preset(data: Data, query: Query) -> Component | None:
     )
 
 
-def chart(data: Data, scheme: Scheme) -> Component:
-    """The readings over the window, with gaps where nothing was measured."""
-    series: Row = data.finding.get("series") or {}
+def proofs(data: Data, scheme: Scheme) -> list[Component]:
+    """The charts that prove the finding; a notice if there is nothing to draw."""
     evidence: Row = data.finding.get("evidence") or {}
-    thresholds = series.get("thresholds") or {}
-    figure = figures.evidence(series, scheme, thresholds)
-    if figure is None:
-        return parts.card(
-            "No readings to draw",
-            states.advice(
-                "This finding is based on scheduler data, or its readings have expired. "
-                "The evidence table has the numbers."
-            ),
-            name="late",
-        )
+    found = evidence_charts.charts(data.finding, scheme)
+    if not found:
+        return [
+            parts.card(
+                "No readings to draw",
+                states.advice(
+                    "This finding is based on scheduler data, or its readings have expired. "
+                    "The evidence table has the numbers."
+                ),
+                name="late",
+            )
+        ]
     window: Row = evidence.get("window") or {}
-    graph = parts.graph(figure, figures.TALL)
-    limits = "; dashed: thresholds of the rule" if figure["layout"]["shapes"] else ""
     times = formats.span(window.get("start"), window.get("end")) if window else "UTC"
-    note = f"{times}{limits}; gaps: no measurements"
-    return parts.card("Measurements during the finding", graph, note=note, name="late")
+    cards = []
+    for title, figure, height in found:
+        timed = any(trace.get("type") == "scatter" for trace in figure["data"])
+        limits = "; dashed: limits" if timed and figure["layout"].get("shapes") else ""
+        note = f"{times}{limits}; gaps: no measurements" if timed else None
+        graph = parts.graph(figure, {"height": f"{height}px"})
+        cards.append(parts.card(formats.clip(title, 120), graph, note=note, name="late"))
+    return cards

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
@@ -21,10 +22,32 @@ STEPS_US = (
 COLUMNS = (
     "gr_engine_ratio", "sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio",
     "fp_active_ratio", "gpu_util_ratio", "fb_used_bytes", "power_watts", "link_ratio", "pcie_bytes_per_s",
+    "sm_clock_mhz", "gpu_temp_celsius",
 )  # fmt: skip
 DIGITS = 6
 """Digits that matter: the store's means are 32-bit."""
 
+MEMBERS_MAX, MEMBER_POINTS_MAX = 32, 160
+"""Devices that are drawn each for itself, and the points of each."""
+HOURLY = ("samples", "fb_used_bytes", "gpu_temp_celsius", "pcie_lanes")
+HOURLY_RULES = ("degraded-gpu", "memory-leak")
+"""Their findings last while nobody holds the GPU."""
+HOURS_BEFORE, HOURS_MAX = 12, 31 * 24
+"""Hours drawn before a finding about GPUs that nobody held, and in all."""
+BY_MEASURE = "by measure"
+MEASURES = {"tensor": "tensor_active_ratio", "sm": "sm_active_ratio", "gr": "gr_engine_ratio"}
+"""The column of a straggler's measure."""
+MEMBERS = {
+    "idle-hoarding": "gr_engine_ratio",
+    "gang-partial": "gr_engine_ratio",
+    "false-utilization": "sm_active_ratio",
+    "small-batch": "sm_active_ratio",
+    "mig-training": "gr_engine_ratio",
+    "partial-island": "gr_engine_ratio",
+    "topology-blind-placement": "link_ratio",
+    "straggler": BY_MEASURE,
+}
+"""By rule the column in which the members of a job are compared."""
 DRAWN = {"busy_ratio_min": "gr_engine_ratio", "network_bytes_per_s_min": "pcie_bytes_per_s"}
 """Thresholds that are lines through a column of another name."""
 PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -46,16 +69,76 @@ def of_finding(store: Store, key: str, teams: Collection[str] | None = None) -> 
     if not rows:
         return None
     row = rows[0]
-    return _series(
+    listed = None if row["job_id"] is not None or teams is None else list(teams)
+    whole = _series(
         store,
         row["cluster"],
         row["job_id"],
         row["started_us"],
         row["last_seen_us"],
         row["device_ids"],
-        None,
+        listed,
         thresholds(row["detector"], row["rule_version"]),
     )
+    alone = row["job_id"] is None and row["device_ids"] and teams is None
+    if alone and (not whole["columns"] or row["detector"] in HOURLY_RULES):
+        whole = _hourly(store, row)
+    return {**whole, "members": _members(store, row, listed)}
+
+
+def _hourly(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What GPUs that nobody held read, by the hour, from some hours before the finding."""
+    start_us = (row["started_us"] // HOUR_US - HOURS_BEFORE) * HOUR_US
+    end_us = min(-(-row["last_seen_us"] // HOUR_US) * HOUR_US, start_us + HOURS_MAX * HOUR_US)
+    found = store.rows(
+        "jobs/series_hour", cluster=row["cluster"], device_ids=row["device_ids"], start_us=start_us, end_us=end_us
+    )
+    by_hour = {one["hour_us"]: one for one in found}
+    read = [name for name in HOURLY if any(one[name] is not None for one in found)]
+    points = []
+    for at_us in range(start_us, end_us, HOUR_US):
+        one = by_hour.get(at_us, {})
+        points.append({"at": rfc3339(at_us), **{name: one.get(name) for name in read}})
+    return {"step_s": HOUR_US // SECOND_US, "columns": read, "points": points, "thresholds": {}}
+
+
+def _members(store: Store, row: Mapping[str, Any], teams: list[str] | None) -> dict[str, Any] | None:
+    """One column of each device of the finding and of its job: what shows that a member differs from the others."""
+    column = MEMBERS.get(row["detector"])
+    if column == BY_MEASURE:
+        column = MEASURES.get(str(json.loads(row["evidence"] or "{}").get("measure")))
+    if column is None:
+        return None
+    first_us, last_us = row["started_us"], max(row["last_seen_us"], row["started_us"] + 1)
+    step = step_us(last_us - first_us, MEMBER_POINTS_MAX)
+    start_us, end_us = first_us // step * step, -(-last_us // step) * step
+    found = store.rows(
+        "jobs/series_member",
+        cluster=row["cluster"],
+        job_id=row["job_id"],
+        device_ids=row["device_ids"],
+        start_us=start_us,
+        end_us=end_us,
+        step_us=step,
+        column=column,
+        teams=teams,
+        members_max=MEMBERS_MAX,
+    )
+    times = range(start_us, end_us, step)
+    items: dict[int, dict[str, Any]] = {}
+    for one in found:
+        known = {"device": one["device"], "node": one["node"], "is_subject": one["is_subject"]}
+        item = items.setdefault(one["device_id"], {**known, "values": [None] * len(times)})
+        if one["value"] is not None:
+            item["values"][(one["at_us"] - start_us) // step] = float(f"{one['value']:.{DIGITS}g}")
+    if not items:
+        return None
+    return {
+        "column": column,
+        "step_s": step // SECOND_US,
+        "times": [rfc3339(at_us) for at_us in times],
+        "items": list(items.values()),
+    }
 
 
 def of_job(store: Store, cluster: str, job_id: str, teams: Collection[str] | None = None) -> dict[str, Any] | None:
@@ -67,9 +150,9 @@ def of_job(store: Store, cluster: str, job_id: str, teams: Collection[str] | Non
     return _series(store, cluster, job_id, rows[0]["start_us"], rows[0]["end_us"], None, listed, {})
 
 
-def step_us(length_us: int) -> int:
-    """The finest step that draws `length_us` in POINTS_MAX points, with one to spare at either end."""
-    least = -(-length_us // (POINTS_MAX - 2))
+def step_us(length_us: int, points: int = POINTS_MAX) -> int:
+    """The finest step that draws `length_us` in that many points, with one to spare at either end."""
+    least = -(-length_us // (points - 2))
     return next((step for step in STEPS_US if step >= least), -(-least // DAY_US) * DAY_US)
 
 
@@ -93,7 +176,7 @@ def _column(threshold: str) -> str | None:
 def _series(
     store: Store,
     cluster: str,
-    job_id: str,
+    job_id: str | None,
     first_us: int,
     last_us: int,
     device_ids: list[int] | None,

@@ -1,11 +1,11 @@
 -- A row is a step of time and the means of what one job's devices did in it, weighted by how long each was sampled;
--- NULL without a reading. held_us is how long the devices were held in the step, covered_us how long sampled.
+-- NULL without a reading. Without a job, what the given devices did whoever held them. held_us is how long the devices were held in the step, covered_us how long sampled.
 with span as (
     select s.device_id, s.start_us, s.end_us
     from run r
     join segment s on s.run_id = r.run_id and s.cluster = r.cluster
     left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
-    where r.cluster = $cluster and r.job_id = $job_id
+    where r.cluster = $cluster and (r.job_id = $job_id or ($job_id is null and list_contains($device_ids, s.device_id)))
         and s.start_us < $end_us and s.end_us > $start_us
         and ($device_ids::bigint[] is null or list_contains($device_ids, s.device_id))
         and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
@@ -56,7 +56,9 @@ mean as (
         sum(power_watts * covered_us) / sum(covered_us) filter (where power_watts is not null) as power_watts,
         sum(link_ratio * covered_us) / sum(covered_us) filter (where link_ratio is not null) as link_ratio,
         sum(pcie_bytes_per_s * covered_us) / sum(covered_us) filter (where pcie_bytes_per_s is not null)
-            as pcie_bytes_per_s
+            as pcie_bytes_per_s,
+        sum(sm_clock_mhz * covered_us) / sum(covered_us) filter (where sm_clock_mhz is not null) as sm_clock_mhz,
+        sum(gpu_temp_celsius * covered_us) / sum(covered_us) filter (where gpu_temp_celsius is not null) as gpu_temp_celsius
     from read
     group by at_us
 )

@@ -18,6 +18,7 @@ from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.components import (
     charge_cells,
     finding_actions,
+    findings_inbox,
     findings_list,
     formats,
     funnel,
@@ -26,7 +27,7 @@ from gpuwatch.dashboards.components import (
     slice_use,
 )
 from gpuwatch.dashboards.components.ledger_math import Sum
-from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
+from gpuwatch.dashboards.pages import finding, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
@@ -310,10 +311,12 @@ def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
 
 def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
     blind = {**fake_api.finding(0), "wasted_cost": "0.00", "wasted_gpu_seconds": "0.000000"}
+    blind |= {"cost_a_day": None, "gpu_hours_a_day": "0.0"}
     free = {**blind, "wasted_gpu_seconds": "60.000000"}
-    row = findings.inbox([blind], Query("/findings")).children[0].children.children[-1].children[0]
+    rows = findings_inbox.rows([blind], Query("/findings"), "priority")
+    (row,) = rows.children.children[0].children.children[-1].children
 
-    assert [formats.MISSING] * 3 == [text(cell) for cell in row.children[4:7]]
+    assert [formats.MISSING] * 2 == [text(cell) for cell in row.children[5:7]]
     assert "$0" == text(findings_list.wasted(free))
 
 

@@ -17,12 +17,13 @@ from gpuwatch.dashboards.components import (
     capacity_slots,
     charts,
     finding_actions,
+    findings_inbox,
     findings_list,
     quantities,
     rule_trial,
     rules_list,
 )
-from gpuwatch.dashboards.pages import capacity, detector, findings, reclaim
+from gpuwatch.dashboards.pages import capacity, detector, reclaim
 from gpuwatch.dashboards.shell import acting, frame
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
@@ -98,7 +99,9 @@ def test_what_was_taken_back_is_not_called_resolved(reason: str, expected: str) 
     finding = {**fake_api.finding(0, "resolved"), "resolved_reason": reason}
 
     assert expected == findings_list.state_words(finding)
-    assert ("Withdrawn" in text(findings.inbox([finding], Query("/findings")))) == expected.startswith("Withdrawn")
+    assert ("Withdrawn" in text(findings_inbox.rows([finding], Query("/findings"), "priority"))) == expected.startswith(
+        "Withdrawn"
+    )
 
 
 def test_a_placement_is_shown_beside_the_better_one() -> None:
@@ -264,7 +267,7 @@ def test_rules_tell_their_limits_precision_and_what_is_open() -> None:
 
     assert "5 rules, 1 disabled; 21 open findings" in said
     assert "idle at least 15 min, grace 60 s, memory used at most 60 %" in said
-    assert "90 %  of 10" in said
+    assert "9 of 10 judged true" in said
     assert "not reviewed" in said
     assert "saving" in said
     assert "Custom rule" in said

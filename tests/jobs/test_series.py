@@ -11,7 +11,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.jobs import series
 from gpuwatch.store.database import Store
 from tests.worlds.facts import B, fleet_of_three
-from tests.worlds.world import BUSY, HOUR, IDLE, Gpu, World, claim, minutes, node, samples
+from tests.worlds.world import BUSY, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, node, samples
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,41 @@ def test_a_finding_is_drawn_from_its_start_to_its_end(store: Store) -> None:
     assert ("2026-11-02T00:10:00Z", "2026-11-02T00:55:00Z") == (found["points"][0]["at"], found["points"][-1]["at"])
     assert [0.1] * 9 == [point["sm_active_ratio"] for point in found["points"][:-1]]
     assert 0.5 == found["thresholds"]["sm_active_max"]
+
+
+def test_the_member_that_differs_is_marked_among_the_others(store: Store) -> None:
+    """One column of each device of the job, on one grid of times; another team's token gets none."""
+    key = store.sql("select key from finding where detector = 'false-utilization'")[0][0]
+    found = series.of_finding(store, key)
+    assert found is not None
+    members = found["members"]
+
+    assert ("sm_active_ratio", 300, found["points"][0]["at"]) == (
+        members["column"],
+        members["step_s"],
+        members["times"][0],
+    )
+    assert {len(members["times"])} == {len(item["values"]) for item in members["items"]}
+    assert [(True, 0.1)] == [(item["is_subject"], item["values"][0]) for item in members["items"]]
+
+
+def test_a_free_gpu_is_drawn_by_the_hour() -> None:
+    """Nobody held it, so it has no five-minute means. Hours without readings stay empty."""
+    world = World().add(node("n1", {"": 1}), samples(Gpu(), minutes(0, 2 * HOUR), IDLE | {"fb_used_bytes": 2**30}))
+    with world.book().store:
+        row = {
+            "cluster": "c1",
+            "started_us": T0_US + HOUR_US,
+            "last_seen_us": T0_US + 3 * HOUR_US,
+            "device_ids": [world.store.sql("select device_id from device")[0][0]],
+        }
+        found = series._hourly(world.store, row)
+        read = [(point["samples"], point["fb_used_bytes"]) for point in found["points"]]
+
+    assert ["samples", "fb_used_bytes"] == found["columns"]
+    assert [(None, None)] * 11 == read[:11]
+    assert [2**30, 2**30] == [size for _, size in read[11:13]]
+    assert (14, "2026-11-01T13:00:00Z") == (len(read), found["points"][0]["at"])
 
 
 def test_a_gap_is_null_and_not_zero() -> None:

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from gpuwatch.api.schema.common import Bucket, Money, Quantity, Shape, Time
+
+
+class Member(Shape):
+    device: str
+    node: str | None
+    is_subject: bool = Field(description="The finding is about this device; the others are of the same job.")
+    values: list[float | None]
+
+
+class Members(Shape):
+    """One column of each device of a finding's job, to show which differ."""
+
+    column: str
+    step_s: int
+    times: list[Time]
+    items: list[Member]
 
 
 class Series(Shape):
     step_s: float | None
     points: list[dict[str, Any]]
     thresholds: dict[str, float | None]
+    members: Members | None = Field(None, description="Of a finding, where its rule compares devices.")
 
 
 class Job(Shape):
