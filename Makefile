@@ -26,7 +26,7 @@ ACCURACY_SEEDS ?= 1003-1022
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
 TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client munge \
-  mariadb-server victoria-metrics prometheus-alertmanager chromium fonts-dejavu-core faketime
+  mariadb-server postgresql victoria-metrics prometheus-alertmanager chromium fonts-dejavu-core faketime
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The libraries of a lock file, each file checked against its hash, and then gpuwatch itself.

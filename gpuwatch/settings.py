@@ -11,7 +11,8 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.core import option_names, rooflines
+from gpuwatch.core import database_url, option_names, rooflines
+from gpuwatch.core.database_url import has_password
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.hardware.shares import SHARE_METHODS, ShareMethod
 
@@ -73,8 +74,8 @@ def _one_of(names: Collection[str | None]) -> _Rule:
     return _Rule(f"one of {', '.join(name for name in names if name)}", lambda v: v in names, str)
 
 
-def _path() -> _Rule:
-    return _Rule("the name of a directory", lambda v: v is None or (isinstance(v, str) and v != ""), str)
+def _path(what: str = "directory") -> _Rule:
+    return _Rule(f"the name of a {what}", lambda v: v is None or (isinstance(v, str) and v != ""), str)
 
 
 def _url() -> _Rule:
@@ -84,6 +85,14 @@ def _url() -> _Rule:
         )
 
     return _Rule("a URL such as https://gpuwatch.example.com", test, str)
+
+
+def _database() -> _Rule:
+    def test(value: object) -> bool:
+        return value is None or (isinstance(value, str) and database_url.problem(value) is None)
+
+    words = f"the URL of a PostgreSQL database such as {database_url.EXAMPLE}, with special characters percent-encoded"
+    return _Rule(words, test, str)
 
 
 def _roofs() -> _Rule:
@@ -199,13 +208,31 @@ class Settings:
     detectors_dir: str | None = field(
         default=None, metadata=_about(_path(), "Directory with SQL files of custom detectors; unset: none.")
     )
+    state_url: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_about(
+            _database(),
+            "PostgreSQL database of the state (tokens, prices, policies, alerts); unset: state.sqlite in the data directory.",
+            restart=True,
+        ),
+    )
+    state_password_file: str | None = field(
+        default=None,
+        metadata=_about(
+            _path("file"), "File with the password for state_url; unset: in the URL or in PGPASSWORD.", restart=True
+        ),
+    )
 
     def __post_init__(self) -> None:
         problems = [
-            f"{f.name} = {_shown(getattr(self, f.name))} is not {_rule(f).words}"
+            f"{f.name} = {_shown(getattr(self, f.name)) if f.repr else '(not shown)'} is not {_rule(f).words}"
             for f in fields(self)
             if not _rule(f).test(getattr(self, f.name))
         ]
+        if not problems and self.state_password_file and (self.state_url is None or has_password(self.state_url)):
+            other = "state_url is not set" if self.state_url is None else "state_url has a password too: remove one"
+            problems = [f"state_password_file is set, but {other}"]
         if not problems and self.minute_retention_days < self.raw_retention_days:
             problems = ["minute_retention_days is less than raw_retention_days: minutes must outlive raw samples"]
         if problems:
@@ -215,6 +242,17 @@ class Settings:
 def table() -> list[tuple[str, Any, str]]:
     """(name, default, description) of every setting, in the order of the documentation."""
     return [(f.name, f.default, f.metadata["sentence"]) for f in fields(Settings)]
+
+
+def shown(settings: Settings, name: str) -> object:
+    """The value of a setting, without a password."""
+    value = getattr(settings, name)
+    return database_url.shown(value) if name == "state_url" and value is not None else value
+
+
+def in_directory(settings: Settings) -> Settings:
+    """The settings with the state as a file in the data directory."""
+    return replace(settings, state_url=None, state_password_file=None)
 
 
 def taken_over(running: Settings, wanted: Settings) -> tuple[Settings, list[str], list[str]]:

@@ -65,6 +65,14 @@ def pytest_sessionstart() -> None:
     gc.disable()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test marked both_engines runs with the state in a file and on PostgreSQL."""
+    if metafunc.definition.get_closest_marker("both_engines"):
+        metafunc.fixturenames.insert(0, "engine")  # before those that open a state
+        only_file = metafunc.definition.get_closest_marker("sqlite_file") is not None
+        metafunc.parametrize("engine", ["sqlite"] if only_file else ["sqlite", "postgresql"], indirect=True)
+
+
 def pytest_collection_finish() -> None:
     """From here garbage is looked for again, among new objects, and less often: the machine has the memory."""
     gc.collect()
@@ -192,6 +200,26 @@ def town(request: pytest.FixtureRequest) -> dict[str, Any]:
 
     whole = World(getattr(request.module, "TOWN", SETTINGS))
     return computed((item for item in request.session.items if item.path == request.path), whole)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A PostgreSQL server of this worker, or a skip that says what is absent."""
+    from tests.worlds.postgres import postgres_server
+
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the test's states are kept: `sqlite` or `postgresql`."""
+    from tests.worlds.postgres import on_server
+
+    name: str = request.param
+    if name == "postgresql":
+        on_server(monkeypatch, request.getfixturevalue("postgres"))
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -225,7 +225,7 @@ def _aside(config: Path | None) -> Iterator[tuple[Store, State, Settings]]:
     """A temporary data directory, always removed at the end."""
     with (
         TemporaryDirectory(prefix="gpuwatch-audit-", ignore_cleanup_errors=True) as place,
-        opened(Path(place), config, create=True) as found,
+        opened(Path(place), config, create=True, embedded=True) as found,
     ):
         yield found
 

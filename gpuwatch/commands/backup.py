@@ -19,10 +19,11 @@ from gpuwatch.commands.shared import (
     print_stderr,
     program,
     progress,
+    settings_of,
     show,
     write,
 )
-from gpuwatch.core.errors import StoreError
+from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
@@ -65,15 +66,24 @@ def restore(
     state_only: Annotated[
         bool, typer.Option("--state-only", help="Only tokens, prices, policies and settings; keep the telemetry.")
     ] = False,
+    store_only: Annotated[
+        bool, typer.Option("--store-only", help="Only the telemetry; keep tokens, prices, policies and settings.")
+    ] = False,
+    config: ConfigOption = None,
 ) -> None:
     """Copy a backup into a data directory that no server uses. What it replaces is kept in DIR/replaced-TIME."""
+    from gpuwatch.service.restore import Parts
     from gpuwatch.service.restore import restore as copy_back
+    from gpuwatch.state.server import Server
     from gpuwatch.store.private_files import private_umask
 
+    if state_only and store_only:
+        raise UsageError("--state-only and --store-only: give one of them; without both, everything is restored")
     if (note := lockfile.find(data)) is not None:
         raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: stop it first")
+    parts = Parts(not store_only, not state_only, Server.of(settings_of(config)))
     with private_umask():
-        kept = copy_back(source, data, now_us(context), state_only)
+        kept = copy_back(source, data, now_us(context), parts)
     write(f"{data}: restored from {source}{f'; the former files are in {kept}' if kept else ''}\n")
 
 

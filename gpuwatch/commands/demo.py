@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -16,7 +15,7 @@ import typer
 from gpuwatch.commands.data import print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
-from gpuwatch.commands.shared import now_us, opened, program, progress, write
+from gpuwatch.commands.shared import now_us, opened, program, progress, settings_of, write
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.output.terminal import terminal_width
 
@@ -67,7 +66,7 @@ def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: floa
 
     begun = None
     if (data / FILE_NAME).exists() or (data / STATE_FILE).exists():
-        with opened(data, create=True) as (store, state, _):
+        with opened(data, create=True, embedded=True) as (store, state, _):
             known, begun = state.setting(STAMP), state.setting(BEGUN)
             if known is None and (_holds(store) or any(entry.actor != ACTOR for entry in state.audit())):
                 raise UsageError(f"--data {data}: holds data that is not from a demo; use another directory")
@@ -106,7 +105,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
     from gpuwatch.findings import read as findings_read
     from gpuwatch.imports.files import import_paths
 
-    with opened(data, create=True) as (store, state, settings), progress("demo") as step:
+    with opened(data, create=True, embedded=True) as (store, state, settings), progress("demo") as step:
         if state.setting(STAMP) is None:
             at_us = now_us(context)
             fleet.write_history(data / "bundle", lambda done, total: step(done, total, "simulate"))
@@ -150,7 +149,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
 def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port: int, bound: socket | None) -> None:
     from gpuwatch.service.service import Service
     from gpuwatch.service.uptime import machine_uptime
-    from gpuwatch.settings import load_settings
+    from gpuwatch.settings import in_directory
     from gpuwatch.simulate.bundle import CLUSTER
     from gpuwatch.simulate.live import Exporters
     from gpuwatch.simulate.live_demo import Schedulers
@@ -158,7 +157,7 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
     exporters = Exporters(fleet, context.find_root().obj)
     exporters.start()
     scrape = {"cluster": CLUSTER, "targets": exporters.targets, "interval_s": STEP_S}
-    settings = replace(load_settings(None, os.environ), analyze_interval_s=float(STEP_S))
+    settings = replace(in_directory(settings_of(None)), analyze_interval_s=float(STEP_S))
     service = Service.open(data, settings, {"dcgm": [scrape]}, now_us=context.find_root().obj, uptime=machine_uptime())
     schedulers = Schedulers(fleet, service, data / "live")
 
@@ -173,4 +172,4 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
         exporters.stop()
 
 
-command("demo", demo, place=10)
+command("demo", demo, place=10, embedded=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from gpuwatch.commands.shared import with_state
 from gpuwatch.core.registry import discover
 
 
@@ -20,13 +21,17 @@ class _Entry:
 _entries: dict[str, _Entry] = {}
 
 
-def command(name: str, function: Callable[..., Any], *, place: int) -> None:
-    """Registers `gpuwatch NAME`. `place` is its position on the help page. Raises ValueError for a duplicate name."""
-    _add(name, place, lambda app: app.command(name)(function))
+def command(name: str, function: Callable[..., Any], *, place: int, embedded: bool = False) -> None:
+    """Registers `gpuwatch NAME`. `place` is its position on the help page. `embedded`: its state is always a file in
+    --data. Raises ValueError for a duplicate name.
+    """
+    complete = function if embedded else with_state(function)
+    _add(name, place, lambda app: app.command(name)(complete))
 
 
 def group(name: str, commands: typer.Typer, *, place: int) -> None:
     """Registers the commands `gpuwatch NAME ...`. Raises ValueError for a duplicate name."""
+    _add_state(commands)
     _add(name, place, lambda app: app.add_typer(commands, name=name))
 
 
@@ -35,6 +40,16 @@ def add_all(app: typer.Typer) -> None:
     discover("gpuwatch.commands")
     for _, entry in sorted(_entries.items(), key=lambda item: (item[1].place, item[0])):
         entry.add(app)
+
+
+def _add_state(commands: typer.Typer) -> None:
+    """Adds --state to the commands of a group and of the groups in it."""
+    for each in commands.registered_commands:
+        if each.callback is not None:
+            each.callback = with_state(each.callback)
+    for below in commands.registered_groups:
+        if below.typer_instance is not None:
+            _add_state(below.typer_instance)
 
 
 def _add(name: str, place: int, add: Callable[[typer.Typer], object]) -> None:

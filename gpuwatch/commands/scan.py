@@ -119,7 +119,7 @@ def scan(
     )
     since_us = now_us(context) - int(days * 86_400) * 1_000_000
     data = out / "data"
-    with opened(data, config, create=True) as (store, state, settings), progress("scan") as step:
+    with opened(data, config, create=True, embedded=True) as (store, state, settings), progress("scan") as step:
         if bundle is not None:
             report = _bundle(context, store, state, bundle, cluster, step)
         else:
@@ -261,9 +261,12 @@ def _serve(context: typer.Context, data: Path, config: Path | None, host: str, p
     from gpuwatch.service.config import load
     from gpuwatch.service.service import Service
     from gpuwatch.service.uptime import machine_uptime
+    from gpuwatch.settings import in_directory
 
     plan = load(config, os.environ)
-    service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj, uptime=machine_uptime())
+    service = Service.open(
+        data, in_directory(plan.settings), plan, now_us=context.find_root().obj, uptime=machine_uptime()
+    )
     run(service, host, port, lambda url: write(f"\nOpen {url}  (Ctrl-C to stop)\n"), bound)
 
 

@@ -23,6 +23,7 @@ from gpuwatch.commands.shared import (
     DataOption,
     NewStateOption,
     NewStoreOption,
+    environment,
     print_stderr,
     program,
     write,
@@ -67,7 +68,7 @@ def serve(
     try:
         from gpuwatch.service.config import load
 
-        plan = load(config, os.environ)
+        plan = load(config, environment())
         if check:
             write(described(plan))
             return
@@ -86,7 +87,7 @@ def serve(
                 new_store=new_store,
                 uptime=machine_uptime(),
             )
-            again.call = lambda: service.reload(lambda: read_again(config, os.environ))
+            again.call = lambda: service.reload(lambda: read_again(config, environment()))
             run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
     finally:
         # While shutting down, ignore SIGHUP: there is nothing to reload.
@@ -107,10 +108,10 @@ def read_again(config: Path | None, environ: Mapping[str, str]) -> Plan:
 
 def described(plan: Plan) -> str:
     """What the configuration would run, one line each: changed settings, sources, channels. Never shows secrets."""
-    from gpuwatch.settings import table
+    from gpuwatch.settings import shown, table
 
     lines = [
-        f"setting  {name} = {getattr(plan.settings, name)!r}"
+        f"setting  {name} = {shown(plan.settings, name)!r}"
         for name, default, _ in table()
         if getattr(plan.settings, name) != default
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
 import shutil
@@ -9,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuwatch.core.database_url import has_password
 from gpuwatch.core.errors import StoreError, UnreadableInput
 from gpuwatch.output.listing import Listing, choose, visible
 from gpuwatch.output.terminal import as_text, terminal_width
@@ -31,8 +35,17 @@ MAX_NOTES = 1000
 """Most lines that one import prints on stderr."""
 DEFAULT_DATA = Path("gpuwatch-data")
 DEFAULT_WINDOW = "7d"
+STATE_VARIABLE = "GPUWATCH_STATE_URL"
 
 DataOption = Annotated[Path, typer.Option("--data", envvar="GPUWATCH_DATA", metavar="DIR", help="The data directory.")]
+StateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="URL",
+        help="PostgreSQL database of the state; default: $GPUWATCH_STATE_URL, state_url, or a file in --data.",
+    ),
+]
 FormatOption = Annotated[
     str | None,
     typer.Option("--format", metavar="table|json|csv", help="Default: table on a terminal, json when piped."),
@@ -82,11 +95,43 @@ def program() -> str:
     return shlex.quote(sys.argv[0])
 
 
+_state_url: ContextVar[str | None] = ContextVar("state_url", default=None)
+
+
+def with_state(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a command that takes --data, with the option --state: both say where its data is."""
+    if "data" not in inspect.signature(function).parameters:
+        return function
+    signature = inspect.signature(function, eval_str=True)
+
+    @wraps(function)
+    def run(*arguments: Any, state_url: str | None = None, **options: Any) -> Any:
+        _state_url.set(state_url)
+        if state_url is not None and has_password(state_url):
+            print_stderr(
+                "--state: other users of this machine see the password in its URL; use GPUWATCH_STATE_URL or "
+                "state_password_file"
+            )
+        return function(*arguments, **options)
+
+    option = inspect.Parameter("state_url", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StateOption)
+    parameters = [*signature.parameters.values(), option]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    return run
+
+
+def environment() -> dict[str, str]:
+    """The environment variables, with --state in place of GPUWATCH_STATE_URL."""
+    chosen = _state_url.get()
+    return dict(os.environ) if chosen is None else {**os.environ, STATE_VARIABLE: chosen}
+
+
 def settings_of(config: Path | None) -> Settings:
-    """Settings from the file and the environment."""
+    """Settings from the file, the environment and --state."""
     from gpuwatch.settings import load_settings
 
-    return load_settings(config, os.environ)
+    return load_settings(config, environment())
 
 
 @contextmanager
@@ -97,20 +142,25 @@ def opened(
     instead: str = "stop it, or use its API",
     new_state: bool = False,
     new_store: bool = False,
+    embedded: bool = False,
 ) -> Iterator[tuple[Store, State, Settings]]:
     """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, if the
     store or the state of a pair is missing or another one, or if a server holds it; `instead` is the advice for that case.
+    `embedded`: a directory of its own, whose state is a file in it whatever the settings are.
     """
     from gpuwatch.policy.repository import set_ownership_default
+    from gpuwatch.settings import in_directory
     from gpuwatch.state.pairing import check_store, open_state_of
+    from gpuwatch.state.server import Server
     from gpuwatch.store.database import Store
     from gpuwatch.store.private_files import private_umask
 
-    settings = settings_of(config)
+    settings = in_directory(settings_of(config)) if embedded else settings_of(config)
+    server = Server.of(settings)
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
     with private_umask():
-        check_store(data, new_store)
+        check_store(data, new_store, server)
         try:
             store = Store.open(
                 data,
@@ -123,7 +173,7 @@ def opened(
             if (note := lockfile.find(data)) is None:
                 raise
             raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
-        with store, open_state_of(store, data, new_state, new_store) as state:
+        with store, open_state_of(store, data, new_state, new_store, server) as state:
             if settings.detectors_dir is not None:
                 from gpuwatch.findings import custom_rules
 
@@ -133,12 +183,13 @@ def opened(
 
 
 @contextmanager
-def state_only(data: Path) -> Iterator[State]:
+def state_only(data: Path, config: Path | None = None) -> Iterator[State]:
     """The state without the store, which a server may hold. Raises StoreError if it is missing or another one."""
     from gpuwatch.state.pairing import open_state_only
+    from gpuwatch.state.server import Server
     from gpuwatch.store.private_files import private_umask
 
-    with private_umask(), open_state_only(data) as state:
+    with private_umask(), open_state_only(data, Server.of(settings_of(config))) as state:
         yield state
 
 

@@ -131,8 +131,8 @@ class Analyzer:
         began = time.monotonic()
         now_us = self._now_us()
         settings = self._settings
-        new = (self._commits(), Periods(self._state).versions(), settings)
         try:
+            new = (self._commits(), Periods(self._state).versions(), settings)
             self._times.record(self._store)
             if new != self._seen:
                 self._pass(settings, began, now_us)

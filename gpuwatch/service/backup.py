@@ -10,6 +10,7 @@ from pathlib import Path
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.state import FILE as STATE_FILE
 from gpuwatch.state import State
+from gpuwatch.state.copying import save
 from gpuwatch.store.database import FILE_NAME as STORE_FILE
 from gpuwatch.store.database import Store
 from gpuwatch.store.private_files import DIRECTORY_MODE, close_to_others
@@ -30,7 +31,7 @@ def backup(store: Store, state: State, target: Path) -> Backup:
 
     The telemetry copy is one snapshot, without later commits. Raises UsageError if `target` has files or is the data
     directory, UnreadableInput if it cannot be written, StoreError if the disk is full. An interrupted copy leaves only
-    *.partial files.
+    *.partial files. A state on a server becomes a state.sqlite too, of one snapshot.
     """
     if store.path is not None and target.resolve().is_relative_to(store.path.resolve()):
         raise UsageError(f"backup {target}: is inside the data directory {store.path}; use a directory outside it")
@@ -40,7 +41,7 @@ def backup(store: Store, state: State, target: Path) -> Backup:
         raise UnreadableInput(f"backup {target}: {error.strerror or error}; use another directory") from error
     telemetry, settings = target / (STORE_FILE + PARTIAL), target / (STATE_FILE + PARTIAL)
     # State first, so that the telemetry it refers to (e.g. acknowledged findings) is in the later copy.
-    state.copy_to(settings)
+    save(state, settings)
     store.copy_to(telemetry)
     close_to_others(telemetry)
     os.replace(settings, target / STATE_FILE)

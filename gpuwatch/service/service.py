@@ -41,6 +41,7 @@ from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
 from gpuwatch.state.pairing import check_store, open_state_of
+from gpuwatch.state.server import Server
 from gpuwatch.store.database import Store
 
 OPEN_ROWS_MAX = 1_000_000
@@ -148,8 +149,9 @@ class Service:
         """
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
+        server = Server.of(settings)
         if directory is not None:
-            check_store(directory, new_store)
+            check_store(directory, new_store, server)
         store = Store.open(
             directory,
             memory_limit=settings.memory_limit,
@@ -161,7 +163,11 @@ class Service:
         try:
             # An in-memory state would differ per thread, so use a temporary file.
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
-            state = open_state_of(store, directory, new_state, new_store) if directory else State.open(scratch or "")
+            state = (
+                open_state_of(store, directory, new_state, new_store, server)
+                if directory
+                else State.open(scratch or "")
+            )
             try:
                 return cls(store, state, plan, now_us, directory, live, scratch, uptime)
             except BaseException:
@@ -274,7 +280,7 @@ class Service:
             found.append("the writer has stopped; restart the service")
         if self._live and not self._analyzer.alive:
             found.append("the analyzer has stopped; restart the service")
-        return found + self._probe.problems()
+        return found + self._probe.problems() + self.state.problems()
 
     def concerns(self) -> list[str]:
         """Why the service works, but its results are not to be relied on; empty if they are."""

@@ -16,6 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.state.causes import cause
+from gpuwatch.state.server import READING, WRITING, Server, wait_for_writers
 from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
 
 SCHEMA = "0008"
@@ -26,9 +28,6 @@ IDENTITY = "state_id"
 
 MAX_AUDIT_ROWS = 1000
 """Audit rows that one call returns at most."""
-
-_LOCK = 7_265_061
-"""Key of the PostgreSQL advisory lock that serialises writers, as SQLite's own lock does."""
 
 _tables = sa.MetaData()
 CARD = sa.Table(
@@ -74,30 +73,37 @@ class State:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self.name = name
+        self.on_server = engine.dialect.name == "postgresql"
+        reading, writing = (READING, WRITING) if self.on_server else ({}, {})
+        self._reading = engine.execution_options(gpuwatch_write=False, **reading)
+        self._writing = engine.execution_options(gpuwatch_write=True, **writing)
 
     @classmethod
-    def open(cls, where: str | os.PathLike[str], create: bool = True) -> Self:
-        """Opens and migrates the state in a data directory or at a SQLAlchemy URL; `create` makes an absent one.
+    def open(cls, where: str | os.PathLike[str] | Server, create: bool = True) -> Self:
+        """Opens and migrates the state in a data directory, on a server, or at a SQLAlchemy URL; `create` makes an absent one.
 
         Raises StoreError: not writable, not a database, no driver, unreachable, or written by a newer gpuwatch, and
         StateMissing if it is absent or empty and `create` is not set.
         """
-        text = os.fspath(where)
-        url = _parsed(text) if "://" in text else file_url(Path(text), create)
-        name = url.database or "" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
-        try:
-            engine = sa.create_engine(url, pool_pre_ping=url.get_backend_name() != "sqlite")
-        except (sa.exc.ArgumentError, ImportError) as error:
-            fix = "install its driver (PostgreSQL: pip install 'psycopg[binary]') or correct the URL"
-            raise StoreError(f"state {name}: no driver ({error}); {fix}") from error
-        if engine.dialect.name == "sqlite":
+        if not isinstance(where, Server) and os.fspath(where).startswith("postgresql"):
+            where = Server(os.fspath(where))
+        if isinstance(where, Server):
+            state = cls(where.engine(), where.name)
+        else:
+            text = os.fspath(where)
+            url = _parsed(text) if "://" in text else file_url(Path(text), create)
+            if url.get_backend_name() != "sqlite":
+                raise StoreError(
+                    f"state: no driver for {url.drivername}; name a PostgreSQL database or a data directory"
+                )
+            engine = sa.create_engine(url)
             sa.event.listen(engine, "connect", set_pragmas)
             sa.event.listen(engine, "begin", begin)
-        state = cls(engine, name)
+            state = cls(engine, url.database or "")
         try:
             state._migrate(create)
         except BaseException:
-            engine.dispose()
+            state.close()
             raise
         return state
 
@@ -114,19 +120,16 @@ class State:
         self.close()
 
     def copy_to(self, path: Path) -> None:
-        """Writes a consistent copy of a SQLite state to a new file, readable by its owner only.
-
-        Raises UsageError for a state on a server: use the backup tools of that server.
+        """Writes a consistent copy of a SQLite state to a new file, readable by its owner only. `copying.save` writes
+        one of a state on a server.
         """
-        if self._engine.dialect.name != "sqlite":
-            raise UsageError(f"backup: state {self.name} is on a server; back it up there (PostgreSQL: pg_dump)")
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 raw: Any = connection.connection.driver_connection
                 raw.execute("vacuum into ?", (str(path),))
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            raise StoreError(f"state {self.name}: {_cause(error)}") from error
+            raise StoreError(f"state {self.name}: {cause(error)}") from error
 
     def card_version(self, kind: str) -> int:
         """The current version of a versioned list: 0 before the first."""
@@ -176,14 +179,27 @@ class State:
     def transaction(self, write: bool) -> Iterator[Connection]:
         """One transaction, committed at the end of the block. Repositories of other packages build on it."""
         try:
-            with self._engine.execution_options(gpuwatch_write=write).begin() as connection:
-                if write and connection.dialect.name == "postgresql":
-                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+            with (self._writing if write else self._reading).begin() as connection:
+                if write and self.on_server:
+                    wait_for_writers(connection)
                 yield connection
         except sa.exc.IntegrityError as error:
             raise StoreError(f"state {self.name}: another process changed it at the same time; repeat") from error
+        except sa.exc.DataError as error:
+            raise UsageError(
+                f"state {self.name}: a value cannot be stored: {cause(error).partition(';')[0]}"
+            ) from error
         except (sa.exc.SQLAlchemyError, ImportError) as error:
-            raise StoreError(f"state {self.name}: {_cause(error)}") from error
+            raise StoreError(f"state {self.name}: {cause(error)}") from error
+
+    def problems(self) -> list[str]:
+        """Why the state cannot be read; empty if it can."""
+        try:
+            with self.transaction(write=False) as connection:
+                connection.execute(sa.select(sa.literal(1)))
+        except StoreError as error:
+            return [str(error)]
+        return []
 
     def _migrate(self, create: bool) -> None:
         """1. Read the recorded schema. 2. If it is outdated, read it again as the only writer and run the missing migrations."""
@@ -253,21 +269,3 @@ def record(connection: Connection, at_us: int, actor: str, what: str, before: st
 
 def _json(value: object) -> str | None:
     return None if value is None else dumps(value)
-
-
-RESTORE = "restore it from a backup with gpuwatch restore BACKUP --state-only"
-
-
-def _cause(error: BaseException) -> str:
-    """The driver's message on one line, and a fix."""
-    message = " ".join(str(getattr(error, "orig", None) or error).split())
-    fixes = {
-        "not a database": f"it is damaged; {RESTORE}",
-        "malformed": f"it is damaged; {RESTORE}",
-        "locked": "another process writes for long; wait for it, or stop it",
-        "readonly": "give this user write permission to the file and its directory",
-        "full": "free space on its disk",
-        "disk I/O": "free space on its disk, or see what is wrong with it",
-    }
-    fix = next((fix for word, fix in fixes.items() if word in message), "check that the database can be reached")
-    return f"{message}; {fix}"

@@ -23,6 +23,8 @@ from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, Hook, add_channel, deliverer, finding, hook, several
 from tests.worlds.patience import HANG_S, PATIENCE_S
 
+pytestmark = pytest.mark.both_engines
+
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[State]:

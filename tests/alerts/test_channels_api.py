@@ -14,6 +14,8 @@ from gpuwatch.service.after_pass import configured
 from tests.worlds.alerts import SLACK_URL
 from tests.worlds.api import Api, open_api
 
+pytestmark = pytest.mark.both_engines
+
 PAGE = Path(__file__).parents[2] / "docs/act/alerts.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOOK: dict[str, Any] = {

@@ -27,6 +27,8 @@ from gpuwatch.state import State
 from tests.worlds.alerts import SLACK_URL, Clock, add_channel, deliverer, finding, hook, lines, several
 from tests.worlds.patience import HANG_S, PATIENCE_S
 
+pytestmark = pytest.mark.both_engines
+
 SECRET = "SecretSecretAbCd"
 
 

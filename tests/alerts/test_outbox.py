@@ -24,6 +24,8 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import SLACK_URL, T0_US, add_channel, finding, several
 
+pytestmark = pytest.mark.both_engines
+
 HOLD_US = 60 * SECOND_US
 FRESH = count()
 IN_SHAPE = {

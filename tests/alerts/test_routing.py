@@ -24,6 +24,8 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, add_channel, finding
 
+pytestmark = pytest.mark.both_engines
+
 Heard = list[tuple[str, ...]]
 FRESH = count()
 NIGHT_US = T0_US + 23 * HOUR_US

@@ -9,6 +9,8 @@ import pytest
 
 from tests.worlds.api import Api
 
+pytestmark = pytest.mark.both_engines
+
 JSON = "application/json"
 CSV = "text/csv"
 POLICIES = {"policies": [{"name": "fair", "valid_from": "2026-11-02", "payers": {"idle": "proportional"}}]}

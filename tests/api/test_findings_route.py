@@ -9,6 +9,8 @@ import pytest
 from gpuwatch.core.clock import DAY_US, rfc3339
 from tests.worlds.api import NOW_US, Api
 
+pytestmark = pytest.mark.both_engines
+
 FINDINGS = "/api/v1/findings"
 LATER = rfc3339(NOW_US + DAY_US)
 

@@ -14,6 +14,8 @@ from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.state import FILE, State
 from gpuwatch.state.tokens import Tokens
 
+pytestmark = pytest.mark.both_engines
+
 NOW = 1_793_577_600_000_000
 
 

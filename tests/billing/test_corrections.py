@@ -23,6 +23,8 @@ from gpuwatch.state import State
 from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import HOUR, us
 
+pytestmark = pytest.mark.both_engines
+
 DAY = 24 * HOUR
 WEEKS = {"2026-W45": 0, "2026-W46": 7, "2026-W47": 14}
 """Closed weeks, by the day on which they begin."""

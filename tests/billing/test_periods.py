@@ -38,6 +38,8 @@ from gpuwatch.state.versioned_lists import VersionedLists
 from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
 
+pytestmark = pytest.mark.both_engines
+
 WEEK = "2026-W45"
 DAY = 24 * HOUR
 WINDOW = Window(us(0), us(7 * DAY))

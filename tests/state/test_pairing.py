@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.cli import run
 from gpuwatch.core.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.service.backup import backup
-from gpuwatch.service.restore import restore
+from gpuwatch.service.restore import Parts, restore
 from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 from gpuwatch.state import FILE, State
@@ -227,7 +227,7 @@ def test_only_the_state_is_restored(data: Path, tmp_path: Path) -> None:
         store.sql("delete from state_link where state_id = 'later'")
     size = (data / FILE_NAME).stat().st_mtime_ns
     lose(data)
-    restore(tmp_path / "copy", data, 0, state_only=True)
+    restore(tmp_path / "copy", data, 0, Parts(store=False))
 
     assert ["robot"] == tokens(data)
     assert size <= (data / FILE_NAME).stat().st_mtime_ns

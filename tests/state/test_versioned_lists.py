@@ -8,6 +8,8 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 
+pytestmark = pytest.mark.both_engines
+
 
 def test_a_version_is_kept_and_a_repeat_is_none(tmp_path: Path) -> None:
     with State.open(tmp_path) as state:

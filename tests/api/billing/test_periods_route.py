@@ -17,6 +17,8 @@ from tests.worlds.api import Api
 from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import HOUR, Gpu, batch, minutes, samples, us
 
+pytestmark = pytest.mark.both_engines
+
 PERIODS = "/api/v1/periods"
 W45 = {"period": "2026-W45", "force": True}
 """The books have six hours of it."""

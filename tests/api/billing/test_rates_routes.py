@@ -11,6 +11,8 @@ import pytest
 from gpuwatch.cli import run
 from tests.worlds.api import Api
 
+pytestmark = pytest.mark.both_engines
+
 CSV = {"Content-Type": "text/csv"}
 FX = "from,to,rate,valid_from\nEUR,USD,1.25,2026-11-01\n"
 RATES = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to,currency,quantity,commitment_id\n"
