@@ -69,7 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test marked both_engines runs with the state in a file and on PostgreSQL."""
     if metafunc.definition.get_closest_marker("both_engines"):
         metafunc.fixturenames.insert(0, "engine")  # before those that open a state
-        only_file = metafunc.definition.get_closest_marker("sqlite_file") is not None
+        only_file = metafunc.definition.get_closest_marker("sqlite_only") is not None
         metafunc.parametrize("engine", ["sqlite"] if only_file else ["sqlite", "postgresql"], indirect=True)
 
 

@@ -108,10 +108,11 @@ def read_again(config: Path | None, environ: Mapping[str, str]) -> Plan:
 
 def described(plan: Plan) -> str:
     """What the configuration would run, one line each: changed settings, sources, channels. Never shows secrets."""
-    from gpuwatch.settings import shown, table
+    from gpuwatch.settings import shown as without_password
+    from gpuwatch.settings import table
 
     lines = [
-        f"setting  {name} = {shown(plan.settings, name)!r}"
+        f"setting  {name} = {without_password(plan.settings, name)!r}"
         for name, default, _ in table()
         if getattr(plan.settings, name) != default
     ]

@@ -114,6 +114,7 @@ def test_what_is_taken_back_belongs_to_whom_it_was_posted() -> None:
     assert {"red": 0, "blue": 0} == dict(sums)
 
 
+@pytest.mark.sqlite_only
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(

@@ -387,6 +387,7 @@ STEPS: tuple[Callable[[World, State, random.Random], None], ...] = (
 )
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), min_size=2, max_size=4, unique=True), st.integers(0, 2**32))

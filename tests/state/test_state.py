@@ -120,7 +120,7 @@ def test_bookkeeping_of_the_program_is_not_audited(state: State) -> None:
     assert ("c", ()) == (state.setting("judge_from:c1"), state.audit())
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 def test_what_is_stored_is_there_after_opening_again(tmp_path: Path) -> None:
     with State.open(tmp_path) as first:
         replace_rates(first, CARD, "ann", "rates.csv", 1)
@@ -130,7 +130,7 @@ def test_what_is_stored_is_there_after_opening_again(tmp_path: Path) -> None:
         assert ["period 2026-W47 closed", "rates replaced"] == [entry.what for entry in again.audit()]
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     State.open(tmp_path).close()
 
@@ -149,7 +149,7 @@ def test_many_opening_and_writing_at_once_lose_nothing(tmp_path: Path) -> None:
         assert (20, 20) == (state.card_version("rates"), len(state.audit()))
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / FILE
     with sqlite3.connect(path) as connection:
@@ -164,7 +164,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         assert () == state.audit()
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 def test_a_state_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     State.open(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -174,7 +174,7 @@ def test_a_state_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         State.open(tmp_path)
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     ("message", "where"),
     [
@@ -193,7 +193,7 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path, message: str, where: str
         State.open(where if "://" in where else tmp_path / where)
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 def test_a_password_is_not_in_the_message() -> None:
     with pytest.raises(StoreError) as caught:
         State.open("nosuchdb://ann:secret@host/x")
@@ -201,7 +201,7 @@ def test_a_password_is_not_in_the_message() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.sqlite_file
+@pytest.mark.sqlite_only
 def test_the_schema_named_in_code_is_the_last_migration() -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(gpuwatch.state.__file__).parents[1] / "state_migrations"))
