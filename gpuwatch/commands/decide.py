@@ -1,4 +1,4 @@
-"""The `gpuwatch decide` commands: own or rent, spot, MIG slices and merged pools."""
+"""The `gpuwatch decide` commands: own or rent, spot, MIG slices, merged pools, and where to run a job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpuwatch.core.clock import Window
 
 decide = typer.Typer(
-    help="Estimate savings from measured use. Own or rent, spot capacity, MIG slices, merged pools.",
+    help="Estimate savings from measured use. Own or rent, spot capacity, MIG slices, merged pools, placement.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )

@@ -11,7 +11,7 @@ from gpuwatch.cli import run
 from tests.worlds.api import BLUE_WORDS, Api
 
 WEEK = "window=2026-W45"
-FLEET = ("own-vs-cloud", "consolidation?cluster=c1&pool=x")
+FLEET = ("own-vs-cloud", "consolidation?cluster=c1&pool=x", "checkpoint?params=7e9&gpus=8", "place?gpus=1")
 JOBS = ("spot?spot_discount=0.6", "right-sizing")
 
 
@@ -62,3 +62,23 @@ def test_the_command_tells_what_it_takes_for_granted(tmp_path: Path, capsys: pyt
     assert "not a decimal number" in capsys.readouterr().err
     assert 2 == run(["decide", "consolidate", *data, "--cluster", "c9", "--pool", "p"])
     assert "cluster 'c9' has none" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_checked_and_a_wrong_value_is_named(books: Api) -> None:
+    path = f"/api/v1/decisions/checkpoint?params=70e9&gpus=512&write_gbps=50&{WEEK}"
+    found = books.get(path).json()
+    assert [980e9] == [item["value"] for item in found["items"] if item["name"] == "checkpoint_bytes"]
+    assert 24 == len(found["sizes"])
+    answer = books.get(f"{path}&stall_share=2")
+    assert (400, "stall_share") == (answer.status_code, answer.json()["error"]["field"])
+
+
+def test_places_are_ranked_with_their_reasons_and_a_wrong_value_is_named(books: Api) -> None:
+    path = f"/api/v1/decisions/place?gpus=1&{WEEK}"
+    found = books.get(f"{path}&cloud=name=aws,price=6.88,wait_hours=1&data_gb=4000@aws").json()
+    assert {"pool", "cloud"} == {item["kind"] for item in found["items"]}
+    cloud = next(item for item in found["items"] if item["kind"] == "cloud")
+    assert ("165.12", "0.00", 0.0) == (cloud["cost"], cloud["egress_cost"], cloud["transfer_seconds"])
+    for wrong, field in (("data_gb=4000", "data_gb"), ("cloud=price=2", "cloud"), ("link=from=a", "link")):
+        answer = books.get(f"{path}&{wrong}")
+        assert (400, field) == (answer.status_code, answer.json()["error"]["field"])
