@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.jobs.listing import job
 from gpuwatch.state import State
 from tests.ledger.test_attribution import FREE, A, of, seen
+from tests.worlds.town import case
 from tests.worlds.world import HOUR, Gpu, Seconds, World, minutes, pod, samples, us
 
 
@@ -38,14 +40,20 @@ def labelled(end: Seconds, name: str = "p-0") -> list[Any]:
         pytest.param([lost("u1", 0, 600, 3000), pod("p-0", "u1", 0, 900)], 900, id="an event has dated the end since"),
     ],
 )
-def test_a_pod_whose_deletion_was_missed_ends(records: list[dict[str, Any]], expected: int) -> None:
-    world = World().add(*labelled(1800), *records).book()
+@case
+def test_a_pod_whose_deletion_was_missed_ends(
+    world: World, records: list[dict[str, Any]], expected: int
+) -> Iterator[None]:
+    world.add(*labelled(1800), *records)
+    yield
 
     assert [(0, expected, "u1"), (expected, 3600, FREE)] == of(world, "GPU-a")
 
 
-def test_without_samples_that_name_it_it_ends_at_the_last_sign_of_life() -> None:
-    world = World().add(*labelled(1800, "other"), lost("u1", 0, 600, 3000, gpus="GPU-a")).book()
+@case
+def test_without_samples_that_name_it_it_ends_at_the_last_sign_of_life(world: World) -> Iterator[None]:
+    world.add(*labelled(1800, "other"), lost("u1", 0, 600, 3000, gpus="GPU-a"))
+    yield
 
     assert (0, 600, "u1") in of(world, "GPU-a")
 

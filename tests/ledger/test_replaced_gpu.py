@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.worlds.town import case
 from tests.worlds.world import BUSY, HOUR, Gpu, Sample, World, claim, minutes, node, samples
 
 PCI = "00000000:1B:00.0"
@@ -16,15 +19,15 @@ def seen(gpu: Gpu, start: float, end: float, **labels: str | None) -> list[Sampl
     return samples(gpu, minutes(start, end), BUSY, **labels)
 
 
-def replaced(job: str | None = None, old: Gpu = OLD, new: Gpu = NEW) -> World:
+def replaced(world: World, job: str | None = None, old: Gpu = OLD, new: Gpu = NEW) -> World:
     """The old GPU up to 1800 s, the new one from 2400 s, another GPU all the time."""
-    world = World().add(seen(old, 0, 1800, job=job), seen(new, 2400, HOUR, job=job), seen(OTHER, 0, HOUR, job=job))
+    world.add(seen(old, 0, 1800, job=job), seen(new, 2400, HOUR, job=job), seen(OTHER, 0, HOUR, job=job))
     return world.add(node(devices={"": 2}))
 
 
 def spans(world: World) -> list[tuple[str, float, float, str]]:
     """Device, start, end and owner of all segments."""
-    return [(name, start, end, owner) for name, start, end, owner, _ in world.book().segments()]
+    return [(name, start, end, owner) for name, start, end, owner, _ in world.segments()]
 
 
 JOB = {"count": 2}
@@ -36,27 +39,36 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("how", CLAIMS.values(), ids=CLAIMS)
-def test_a_running_job_has_the_old_gpu_then_the_new_one(how: dict[str, object]) -> None:
+@case
+def test_a_running_job_has_the_old_gpu_then_the_new_one(world: World, how: dict[str, object]) -> Iterator[None]:
     """Never three GPUs at once, and nothing between the old one's last and the new one's first sample."""
     mark = " estimated" if how is JOB else ""
+    replaced(world).add(claim("7", 0, HOUR, **how))
+    yield
 
     assert [
         ("GPU-new", 2400, 3600, f"7{mark}"),
         ("GPU-old", 0, 1800, f"7{mark}"),
         ("GPU-other", 0, 3600, f"7{mark}"),
-    ] == sorted(spans(replaced().add(claim("7", 0, HOUR, **how))))
+    ] == sorted(spans(world))
 
 
-def test_a_job_that_the_samples_name_has_both_in_turn() -> None:
+@case
+def test_a_job_that_the_samples_name_has_both_in_turn(world: World) -> Iterator[None]:
+    replaced(world, "7").add(claim("7", 0, HOUR, count=2))
+    yield
+
     assert [
         ("GPU-new", 2400, 3600, "7"),
         ("GPU-old", 0, 1800, "7"),
         ("GPU-other", 0, 3600, "7"),
-    ] == sorted(spans(replaced("7").add(claim("7", 0, HOUR, count=2))))
+    ] == sorted(spans(world))
 
 
-def test_a_job_that_ended_before_the_new_gpu_came_has_only_the_old_one() -> None:
-    world = replaced().add(claim("7", 0, 2100, device_indexes="0,1", kind="scontrol", count=2))
+@case
+def test_a_job_that_ended_before_the_new_gpu_came_has_only_the_old_one(world: World) -> Iterator[None]:
+    replaced(world).add(claim("7", 0, 2100, device_indexes="0,1", kind="scontrol", count=2))
+    yield
 
     assert [
         ("GPU-new", 2400, 3600, FREE),
@@ -66,8 +78,10 @@ def test_a_job_that_ended_before_the_new_gpu_came_has_only_the_old_one() -> None
     ] == sorted(spans(world))
 
 
-def test_a_later_job_has_only_the_new_one() -> None:
-    world = replaced().add(claim("7", 2460, HOUR, device_indexes="0", kind="scontrol", count=1))
+@case
+def test_a_later_job_has_only_the_new_one(world: World) -> Iterator[None]:
+    replaced(world).add(claim("7", 2460, HOUR, device_indexes="0", kind="scontrol", count=1))
+    yield
 
     assert [("GPU-new", 2400, 2460, FREE), ("GPU-new", 2460, 3600, "7")] == [
         s for s in spans(world) if s[0] == "GPU-new"
@@ -75,9 +89,11 @@ def test_a_later_job_has_only_the_new_one() -> None:
     assert [("GPU-old", 0, 1800, FREE)] == [s for s in spans(world) if s[0] == "GPU-old"]
 
 
-def test_two_replacements_in_one_slot() -> None:
-    world = World().add(seen(OLD, 0, 1200), seen(NEW, 1500, 2100), seen(THIRD, 2400, HOUR))
+@case
+def test_two_replacements_in_one_slot(world: World) -> Iterator[None]:
+    world.add(seen(OLD, 0, 1200), seen(NEW, 1500, 2100), seen(THIRD, 2400, HOUR))
     world.add(claim("7", 0, HOUR, device_indexes="0", kind="scontrol", count=1))
+    yield
 
     assert [
         ("GPU-new", 1500, 2100, "7"),
@@ -86,21 +102,25 @@ def test_two_replacements_in_one_slot() -> None:
     ] == sorted(spans(world))
 
 
-def test_without_pci_addresses_the_index_names_the_slot() -> None:
-    world = replaced(old=Gpu("GPU-old"), new=Gpu("GPU-new"))
+@case
+def test_without_pci_addresses_the_index_names_the_slot(world: World) -> Iterator[None]:
+    replaced(world, old=Gpu("GPU-old"), new=Gpu("GPU-new"))
     world.add(claim("7", 0, HOUR, device_indexes="0,1", kind="scontrol", count=2))
+    yield
 
     assert [("GPU-new", 2400, 3600, "7"), ("GPU-old", 0, 1800, "7")] == sorted(spans(world))[:2]
 
 
-def test_an_index_that_moved_to_another_gpu_names_the_gpu_of_its_time() -> None:
+@case
+def test_an_index_that_moved_to_another_gpu_names_the_gpu_of_its_time(world: World) -> Iterator[None]:
     """GPU 0 died and the driver renumbered: from then on the former GPU 1 is number 0."""
     moved = Gpu("GPU-other", index=0, pci=OTHER.pci)
-    world = World().add(seen(OLD, 0, 1800), seen(OTHER, 0, 1800), seen(moved, 1860, HOUR))
+    world.add(seen(OLD, 0, 1800), seen(OTHER, 0, 1800), seen(moved, 1860, HOUR))
     world.add(
         claim("first", 0, 1500, device_indexes="0", kind="scontrol"),
         claim("second", 2400, HOUR, device_indexes="0", kind="scontrol"),
     )
+    yield
 
     assert [
         ("GPU-old", 0, 1500, "first"),
@@ -111,17 +131,21 @@ def test_an_index_that_moved_to_another_gpu_names_the_gpu_of_its_time() -> None:
     ] == sorted(spans(world))
 
 
-def test_a_silent_gpu_that_comes_back_was_not_replaced() -> None:
+@case
+def test_a_silent_gpu_that_comes_back_was_not_replaced(world: World) -> Iterator[None]:
     """Its slot is its own: nothing was seen there meanwhile, and the job keeps it."""
-    world = World().add(seen(OLD, 0, 900), seen(OLD, 2700, HOUR), seen(OTHER, 0, HOUR))
+    world.add(seen(OLD, 0, 900), seen(OLD, 2700, HOUR), seen(OTHER, 0, HOUR))
     world.add(claim("7", 0, HOUR, device_indexes="0,1", kind="scontrol", count=2))
+    yield
 
     assert [("GPU-old", 0, 3600, "7"), ("GPU-other", 0, 3600, "7")] == sorted(spans(world))
 
 
-def test_two_gpus_that_report_one_slot_at_once_were_not_replaced() -> None:
+@case
+def test_two_gpus_that_report_one_slot_at_once_were_not_replaced(world: World) -> Iterator[None]:
     """An exporter with wrong addresses: neither closes."""
-    world = World().add(seen(OLD, 0, 2400), seen(NEW, 1200, HOUR))
+    world.add(seen(OLD, 0, 2400), seen(NEW, 1200, HOUR))
+    yield
 
     assert [
         ("GPU-new", 1200, 3600, FREE),
