@@ -26,6 +26,7 @@ from gpuwatch.report.files import SETTING, done, slug
 from gpuwatch.report.html.chart import COLOURS
 from gpuwatch.report.weekly import weekly, write_due
 from gpuwatch.state import State
+from tests.worlds.templates import computed_once
 from tests.worlds.world import BUSY, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples
 
 WEEK, BEFORE = "2026-W45", "2026-W44"
@@ -37,41 +38,53 @@ RULES = [("ann", "ants"), ("bob", "bees"), ("cat", "cows")]
 LATER_US = T0_US + 9 * DAY_US
 
 
+def ants_and_bees(goes_on: bool = False) -> World:
+    """Ants work 3 hours (2 a week before), bees hold a GPU and do nothing."""
+    return World().add(
+        *(node(gpu.node or "", {"": 1}) for gpu in (A, B)),
+        samples(A, minutes(EARLIER, EARLIER + 3 * HOUR), BUSY),
+        samples(B, minutes(EARLIER, EARLIER + 3 * HOUR), IDLE),
+        samples(A, minutes(0, 3 * HOUR), BUSY),
+        samples(B, minutes(0, 3 * HOUR), IDLE),
+        claim("ant-0", EARLIER, EARLIER + 2 * HOUR, "node-ant", user_name="ann", name="ant-name"),
+        claim("ant-1", 0, 3 * HOUR, "node-ant", user_name="ann", name="ant-name"),
+        claim(
+            "bee-1",
+            0,
+            None if goes_on else 3 * HOUR,
+            "node-bee",
+            evidence=3 * HOUR,
+            user_name="bob",
+            name="bee-name",
+        ),
+    )
+
+
+@computed_once
+def usual(goes_on: bool = False) -> World:
+    """The same with its ledger and findings, which do not depend on rates and teams."""
+    world = ants_and_bees(goes_on)
+    analyze(world.store, State.open("sqlite://"), SETTINGS, now_us=LATER_US)
+    return world
+
+
 class Fleet:
-    """A world with a state, analysed: ants work 3 hours (2 a week before), bees hold a GPU and do nothing."""
+    """A world, the usual one by default, and a state."""
 
     def __init__(
         self,
         where: Path,
+        world: World | None = None,
         *,
         rates: Sequence[Rate] = RATES,
         teams: Sequence[tuple[str, str]] = RULES,
         goes_on: bool = False,
     ) -> None:
-        self.world, self.state = World(), State.open(where)
+        self.world, self.state = world or usual(goes_on), State.open(where)
         self._made: dict[object, dict[str, str]] = {}
         replace_rates(self.state, rates, "test", "test", 0)
         rules = [TeamRule("user", user, team) for user, team in teams]
         replace_team_rules(self.state, rules, "test", "test", 0)
-        for gpu in (A, B):
-            self.world.add(node(gpu.node or "", {"": 1}))
-        self.world.add(
-            samples(A, minutes(EARLIER, EARLIER + 3 * HOUR), BUSY),
-            samples(B, minutes(EARLIER, EARLIER + 3 * HOUR), IDLE),
-            samples(A, minutes(0, 3 * HOUR), BUSY),
-            samples(B, minutes(0, 3 * HOUR), IDLE),
-            claim("ant-0", EARLIER, EARLIER + 2 * HOUR, "node-ant", user_name="ann", name="ant-name"),
-            claim("ant-1", 0, 3 * HOUR, "node-ant", user_name="ann", name="ant-name"),
-            claim(
-                "bee-1",
-                0,
-                None if goes_on else 3 * HOUR,
-                "node-bee",
-                evidence=3 * HOUR,
-                user_name="bob",
-                name="bee-name",
-            ),
-        )
 
     def analyse(self) -> Fleet:
         analyze(self.world.store, self.state, SETTINGS, now_us=LATER_US)
@@ -314,14 +327,12 @@ def test_an_exempt_finding_is_only_counted(tmp_path: Path) -> None:
 
 def test_slices_have_owner_share_and_use(tmp_path: Path) -> None:
     """A slice pays for its share; what no slice covers is named."""
-    fleet = Fleet(tmp_path)
-    fleet.world.add(
+    world = ants_and_bees().add(
         samples(SLICE, minutes(0, 2 * HOUR), BUSY),
         node("node-cow", {"1g.10gb": 1}),
         claim("cow-1", 0, 2 * HOUR, "node-cow", user_name="cat", profile="1g.10gb"),
     )
-    fleet.analyse()
-    files = fleet.files()
+    files = Fleet(tmp_path, world).analyse().files()
     (hold,) = rows(files["team-cows.csv"], "slice")
 
     assert ("cows", "cat", "cow-1", "GPU-cow/GI-3", "1g.10gb", "share 1/7") == tuple(
@@ -357,13 +368,12 @@ def test_the_report_is_written_once(fleet: Fleet, tmp_path: Path) -> None:
 
 def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
     """Ants hold a GPU that is busy by name, without SM activity."""
-    fleet = Fleet(tmp_path)
-    fleet.world = World().add(
+    world = World().add(
         node("node-ant", {"": 1}),
         samples(A, minutes(0, 3 * HOUR), {"gpu_util_ratio": 0.97}),
         claim("ant-1", 0, 3 * HOUR, "node-ant", user_name="ann"),
     )
-    said = " ".join(Read(fleet.analyse().files()["fleet.html"]).text.split())
+    said = " ".join(Read(Fleet(tmp_path, world).analyse().files()["fleet.html"]).text.split())
 
     assert "97 % of the GPU time held was not measured." in said
     assert said.index("Not measured 97 %") < said.index("Working unknown")
