@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,15 +17,17 @@ from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.idle_while_waiting import idle_while_waiting, rounded
 from gpuwatch.state import State
+from tests.worlds.templates import computed_once
 from tests.worlds.world import CLUSTER, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples, us
 
 HELD = Gpu("GPU-held", "n1")
 DAY = Window(T0_US, T0_US + 24 * HOUR * 1_000_000)
 
 
-def world(tmp_path: Path, *waiting: dict[str, Any], submit: bool = True) -> tuple[World, State]:
-    """Bees hold one GPU idle for 4 hours; `waiting` are requests."""
-    made, state = World(), State.open(tmp_path)
+@computed_once
+def held(submit: bool) -> tuple[World, State]:
+    """Bees hold one GPU idle for 4 hours."""
+    made, state = World(), State.open("sqlite://")
     replace_rates(state, (Rate("*", "on_demand", Decimal(2), 0),), "test", "test", 0)
     replace_team_rules(state, [TeamRule("user", "bob", "bees"), TeamRule("user", "ann", "ants")], "test", "test", 0)
     asked = us(0) if submit else None
@@ -35,10 +36,17 @@ def world(tmp_path: Path, *waiting: dict[str, Any], submit: bool = True) -> tupl
         samples(HELD, minutes(0, 4 * HOUR), IDLE),
         claim("bee-1", 0, 4 * HOUR, "n1", user_name="bob", submit_us=asked),
     )
+    analyze(made.store, state, SETTINGS, now_us=us(30 * HOUR))
+    return made, state
+
+
+def world(*waiting: dict[str, Any], submit: bool = True) -> tuple[World, State]:
+    """The same with waiting requests."""
+    made, state = held(submit)
     if waiting:
         with made.store.transaction():
             made.store.append(Records("pending", pa.Table.from_pylist(list(waiting), schema=PENDING)))
-    analyze(made.store, state, SETTINGS, now_us=us(30 * HOUR))
+        analyze(made.store, state, SETTINGS, now_us=us(30 * HOUR))
     return made, state
 
 
@@ -57,9 +65,9 @@ def asked(made: World, state: State) -> dict[str, tuple[Decimal, Any, int]] | No
     return {team: (w.amount.gpu_seconds, w.amount.costs, w.requests) for team, w in told.items()}
 
 
-def test_where_nobody_says_what_waited_it_is_not_known(tmp_path: Path) -> None:
+def test_where_nobody_says_what_waited_it_is_not_known() -> None:
     """Not none."""
-    assert asked(*world(tmp_path, submit=False)) is None
+    assert asked(*world(submit=False)) is None
 
 
 @pytest.mark.parametrize(
@@ -75,22 +83,22 @@ def test_where_nobody_says_what_waited_it_is_not_known(tmp_path: Path) -> None:
         pytest.param([request(5 * HOUR, 6 * HOUR)], id="one that came when nothing was idle any more"),
     ],
 )
-def test_what_does_not_count(tmp_path: Path, waiting: list[dict[str, Any]]) -> None:
+def test_what_does_not_count(waiting: list[dict[str, Any]]) -> None:
     """Known, and nothing."""
-    assert {} == asked(*world(tmp_path, *waiting))
+    assert {} == asked(*world(*waiting))
 
 
-def test_an_hour_and_a_half_that_a_request_waited(tmp_path: Path) -> None:
+def test_an_hour_and_a_half_that_a_request_waited() -> None:
     """From 1:30 to 3:00, at $2: 5400 s, $3."""
-    found = asked(*world(tmp_path, request(1.5 * HOUR, 3 * HOUR, gpu_type="h100")))
+    found = asked(*world(request(1.5 * HOUR, 3 * HOUR, gpu_type="h100")))
 
     assert {"bees": (Decimal("5400.000000"), (("USD", Decimal("3.00")),), 1)} == found
 
 
-def test_two_that_wait_at_once_count_once(tmp_path: Path) -> None:
+def test_two_that_wait_at_once_count_once() -> None:
     """One from 1:00 to 2:00, one from 1:30 to 2:30: an hour and a half."""
     found = asked(
-        *world(tmp_path, request(HOUR, 2 * HOUR), request(1.5 * HOUR, 2.5 * HOUR, job_id="ant-10")),
+        *world(request(HOUR, 2 * HOUR), request(1.5 * HOUR, 2.5 * HOUR, job_id="ant-10")),
     )
 
     assert {"bees": (Decimal("5400.000000"), (("USD", Decimal("3.00")),), 2)} == found

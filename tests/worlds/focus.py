@@ -21,6 +21,7 @@ from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
+from tests.worlds.templates import computed_once
 from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
 
 DAY = 24 * HOUR
@@ -60,6 +61,7 @@ def exported(world: World, state: State, window: Window) -> Exported:
     return focus_export.write(world.store, state, window, io.BytesIO())
 
 
+@computed_once
 def everything() -> tuple[World, State]:
     """MIG slices, committed, owned, spot and listed GPUs, idle time that a policy shares, and a week closed and corrected."""
     slices = [Gpu("GPU-m", "n3", 0, gi, profile) for gi, profile in ((1, "3g.40gb"), (2, "1g.10gb"))]
