@@ -29,6 +29,8 @@ LONGEST = (
     "e2e/test_process.py",
     "e2e/test_hostile.py",
     "real/test_backfill.py",
+    "ledger/test_ledger_properties.py",
+    "billing/test_cost_days.py",
     "store/test_day_sums.py",
 )
 """Files of half a minute and more, longest first."""
