@@ -9,7 +9,7 @@
 #   make docs    writes the tables of docs/ that come from the code: settings, commands, routes, detectors
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock (run) and requirements-dev.lock (tests) from pyproject.toml, with hashes
-# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig",
+# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--size small", PORT=9000, TEST_ARGS="-k mig",
 # TEST_WORKERS=8 (test files that run at a time), GPUWATCH_TEST_PATIENCE=4 (waits in tests last up to that many times
 # as long: for a machine that is slow or busy).
 

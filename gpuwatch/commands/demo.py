@@ -32,8 +32,11 @@ ACTOR = "demo"
 
 def demo(
     context: typer.Context,
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Number of physical GPUs.")] = 64,
-    days: Annotated[float, typer.Option("--days", metavar="D", help="Days of history.")] = 7,
+    size: Annotated[
+        str, typer.Option("--size", metavar="full|small", help="full: 168 GPUs, 28 days; small: 40 GPUs, 9 days.")
+    ] = "full",
+    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="Number of physical GPUs.")] = None,
+    days: Annotated[float | None, typer.Option("--days", metavar="D", help="Days of history.")] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same fleet.")] = 1,
     host: HostOption = HOST,
     port: PortOption = PORT,
@@ -42,7 +45,11 @@ def demo(
 ) -> None:
     """Try gpuwatch on a live simulated fleet. Imports and analyzes it, prints a summary and serves the pages."""
     from gpuwatch.core.clock import SECOND_US
+    from gpuwatch.simulate.demo.plan import SIZES, sampling_text
 
+    if size not in SIZES:
+        raise UsageError(f"--size {size}: use {' or '.join(SIZES)}")
+    gpus, days = gpus or SIZES[size].gpus, days or SIZES[size].days
     if data.exists() and not data.is_dir():
         raise UsageError(f"--data {data}: is a file; name a directory")
     bound = None if no_serve else bind(host, port)
@@ -51,7 +58,8 @@ def demo(
     fleet = _fleet(context, data, stamp, gpus, days, seed)
     summary = _prepare(context, data, stamp, fleet)
     seconds = (now_us(context) - begun_us) / SECOND_US
-    write(f"A simulated fleet: {stamp}.\n\n{summary}\nTook {seconds:.1f} s.\n")
+    sampling = sampling_text(fleet.epoch.start_us, fleet.past * fleet.step_s)
+    write(f"A simulated fleet: {stamp}.\n{sampling}\n\n{summary}\nTook {seconds:.1f} s.\n")
     if bound is not None:
         _serve(context, data, fleet, host, port, bound)
 
@@ -73,16 +81,16 @@ def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: floa
             if known not in (None, stamp):
                 raise UsageError(f"--data {data}: holds the demo of {known}; use another directory, or remove this one")
     if begun is not None:
-        fleet = LiveFleet(gpus, days, seed, STEP_S, int(begun))
+        fleet = LiveFleet(gpus, days, seed, STEP_S, int(begun), shows=True)
         if fleet.step_at(now_us(context)) < fleet.past + fleet.ahead:
             return fleet
         # Its simulated time is over, so a new history replaces it. The directory holds only demo data.
         write(f"The demo in {data} has ended; creating a new one.\n")
     for name in (FILE_NAME, f"{FILE_NAME}.wal", *(STATE_FILE + tail for tail in ("", "-wal", "-shm")), lockfile.FILE):
         (data / name).unlink(missing_ok=True)
-    for name in ("bundle", "live", "tmp"):
+    for name in ("bundle", "late", "live", "tmp"):
         shutil.rmtree(data / name, ignore_errors=True)
-    return LiveFleet(gpus, days, seed, STEP_S, start_of(now_us(context), days, STEP_S))
+    return LiveFleet(gpus, days, seed, STEP_S, start_of(now_us(context), days, STEP_S), shows=True)
 
 
 def _holds(store: Store) -> bool:
@@ -102,8 +110,10 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
     from gpuwatch.billing import chargeback
     from gpuwatch.billing.listings import chargeback_listing
     from gpuwatch.billing.people_table import for_people
+    from gpuwatch.billing.periods.close import find_corrections
     from gpuwatch.findings import read as findings_read
     from gpuwatch.imports.files import import_paths
+    from gpuwatch.simulate.demo.records import decide
 
     with opened(data, create=True, embedded=True) as (store, state, settings), progress("demo") as step:
         if state.setting(STAMP) is None:
@@ -124,9 +134,19 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
             report.notes.clear()  # the first bundle already reported these
             print_report(report)
             state.set_setting(UNTIL, str(last), ACTOR, now_us(context))
-        analyze(
-            store, state, settings, now_us=now_us(context), progress=lambda what, done, total: step(done, total, what)
-        )
+
+        def compute() -> None:
+            at_us = now_us(context)
+            analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
+
+        compute()
+        decide(store, state, fleet.weeks, now_us(context))
+        if fleet.weeks and fleet.write_late(data / "late"):
+            report = import_paths(store, state, "bundle", [data / "late"], cluster=None, now_us=now_us(context))
+            if report.samples or report.records:
+                compute()
+                chargeback.price_all(store, state)
+                find_corrections(store, state, now_us(context))
         window = audit_summary.whole_window(store)
         if window is None:
             raise StoreError(f"the ledger in {data} is empty after the analysis; run gpuwatch doctor --data {data}")

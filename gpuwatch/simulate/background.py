@@ -57,7 +57,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
         Kind("batch", "slice-busy", 0.10, 2.0, 0.5, (1,)),
     ),
 }
-KINDS["default"] = KINDS["training"]
+KINDS["default"] = KINDS["health"] = KINDS["training"]
 
 
 def background_drafts(fleet: Fleet, calendar: Calendar, step_s: int, rng: np.random.Generator) -> list[Draft]:

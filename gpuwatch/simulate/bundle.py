@@ -21,13 +21,15 @@ from gpuwatch.simulate.fleet_scenes import Staged, stage
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.schedule import schedule
+from gpuwatch.simulate.staging import Json
 from gpuwatch.simulate.telemetry import Readings, node_readings
 from gpuwatch.simulate.truth import Truth
 from gpuwatch.simulate.truth_builder import build_truth
 
 CLUSTER = "sim"
 DEFAULT_START = datetime(2026, 11, 9, tzinfo=UTC)
-CHUNK_S = 6 * 3600
+CHUNK_STEPS = 720
+"""Instants of a file: six hours of samples each 30 s."""
 STEP_S_MIN, STEP_S_MAX = 1, 300
 DAYS_MIN, DAYS_MAX = 0.25, 400.0
 DROP_MAX = 0.9
@@ -94,8 +96,23 @@ def write_bundle(
     staged = staged or Staged()
     fleet, runs = Fleet(fleet.nodes + staged.nodes), [*runs, *staged.runs]
     card = tables.rates(epoch, {node.model for node in staged.nodes})
-    samples = _write_history(out, fleet, runs, epoch, step_s, seed, progress, lack or Lack())
+    samples = write_history(out, fleet, runs, epoch, step_s, (seed, 3), progress, lack or Lack())
     truth = replace(build_truth(CLUSTER, seed, step_s, epoch, fleet, runs, card, staged.labels), samples=samples)
+    write_texts(out, fleet, runs, epoch, step_s, card, staged.objects)
+    write_file(out / "truth.json", truth.json().encode(), epoch)
+    return truth
+
+
+def write_texts(
+    out: Path,
+    fleet: Fleet,
+    runs: list[Run],
+    epoch: Epoch,
+    step_s: int,
+    card: list[tables.Rate],
+    objects: Sequence[Json],
+) -> None:
+    """Everything of a bundle but the metrics, as dumped at the end of the window."""
     gres = {node.pool: node.model.gres for node in fleet.nodes if node.scheduler == "slurm"}
     texts = {
         "bundle.toml": tables.bundle_toml(CLUSTER, step_s),
@@ -108,48 +125,46 @@ def write_bundle(
         "k8s/events.json": kubernetes.events(runs, epoch),
         "rates.csv": tables.rates_csv(card, epoch),
         "teams.csv": tables.teams_csv(),
-        "truth.json": truth.json(),
         **{f"topo/{node.name}.txt": tables.topo_text(node) for node in fleet.nodes},
     }
-    if staged.objects:
-        texts["k8s/queues.json"] = kubernetes.listing(list(staged.objects))
+    if objects:
+        texts["k8s/queues.json"] = kubernetes.listing(list(objects))
     if any(run.scheduler == "slurm" and run.reason for run in runs):
         texts["slurm/squeue.json"] = slurm.squeue(runs, epoch, CLUSTER, gres)
     for name, text in texts.items():
         write_file(out / name, text.encode(), epoch)
-    return truth
 
 
-def _write_history(
+def write_history(
     out: Path,
     fleet: Fleet,
-    runs: list[Run],
+    runs: Sequence[Run],
     epoch: Epoch,
     step_s: int,
-    seed: int,
+    seeds: tuple[int, ...],
     progress: Progress | None,
     lack: Lack,
+    part: str = "",
 ) -> int:
-    """One file per node and CHUNK_S; returns the number of samples."""
+    """The metrics: one file per node and CHUNK_STEPS; returns the number of samples."""
     on_node: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         for name in run.nodes:
             on_node[name].append(run)
     samples = 0
     for number, node in enumerate(fleet.nodes):
-        if node.counters != "none":
+        if node.counters != "none" and node.from_s < epoch.window_s:
             spacing = step_s * node.every
             steps = (epoch.window_s - node.from_s) // spacing
-            readings = node_readings(node, on_node[node.name], steps, spacing, (seed, 3, number))
+            readings = node_readings(node, on_node[node.name], steps, spacing, (*seeds, number))
             if lack.drop:
-                _lose(readings, lack.drop, np.random.default_rng([seed, 5, number]))
+                _lose(readings, lack.drop, np.random.default_rng([seeds[0], 5, number]))
             millis = _millis(Epoch(epoch.us(node.from_s), epoch.window_s), 0, steps, spacing)
-            chunk = max(1, CHUNK_S // spacing)
-            for part, first in enumerate(range(0, steps, chunk)):
-                last = min(first + chunk, steps)
+            for file, first in enumerate(range(0, steps, CHUNK_STEPS)):
+                last = min(first + CHUNK_STEPS, steps)
                 content, count = chunk_gzip(node, readings, first, last, millis, epoch, lack.without)
                 samples += count
-                write_file(out / "metrics" / f"{node.name}-{part:04d}.prom.gz", content, epoch)
+                write_file(out / "metrics" / f"{node.name}-{part}{file:04d}.prom.gz", content, epoch)
         if progress is not None:
             progress(number + 1, len(fleet.nodes))
     return samples

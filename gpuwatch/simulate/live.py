@@ -9,34 +9,43 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import numpy as np
-
-from gpuwatch.core.clock import SECOND_US
+from gpuwatch.core.clock import SECOND_US, Window
 from gpuwatch.simulate import kubernetes, slurm, tables
-from gpuwatch.simulate.bundle import CLUSTER, Progress, write_bundle, write_file, write_metrics
+from gpuwatch.simulate.bundle import CLUSTER, Lack, Progress, write_file, write_history, write_metrics, write_texts
+from gpuwatch.simulate.demo.fleet import DemoFleet, demo_fleet
+from gpuwatch.simulate.demo.plan import Part, complete_weeks, parts
 from gpuwatch.simulate.exposition import page
-from gpuwatch.simulate.fleet import build_fleet
+from gpuwatch.simulate.fleet import Fleet, build_fleet
+from gpuwatch.simulate.models import A100, H100
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.schedule import schedule
+from gpuwatch.simulate.staging import FIRST_NUMBER
 from gpuwatch.simulate.telemetry import Readings, node_readings
-from gpuwatch.simulate.truth import Truth
 
 AHEAD_S = DAY_S
 """How long a fleet continues after its history."""
 
 
 class LiveFleet:
-    """History of `days` from `start_us` (a whole number of steps), and AHEAD_S more."""
+    """History of `days` from `start_us` (a whole number of steps), and AHEAD_S more.
 
-    def __init__(self, gpus: int, days: float, seed: int, step_s: int, start_us: int) -> None:
+    With `shows` it has scenes, the names of a company, and a history that is sampled less finely in its older parts.
+    """
+
+    def __init__(self, gpus: int, days: float, seed: int, step_s: int, start_us: int, shows: bool = False) -> None:
         self.step_s = step_s
         self.seed = seed
         self.past = int(days * DAY_S) // step_s
         self.ahead = AHEAD_S // step_s
         self.epoch = Epoch(start_us, (self.past + self.ahead) * step_s)
-        self.fleet = build_fleet(gpus, seed)
-        self.runs = schedule(self.fleet, self.epoch.window_s, step_s, seed)
+        self._shows = shows
+        if shows:
+            made = demo_fleet(gpus, self.epoch, self.past * step_s, step_s, seed)
+        else:
+            fleet = build_fleet(gpus, seed)
+            made = DemoFleet(fleet, schedule(fleet, self.epoch.window_s, step_s, seed), ())
+        self.fleet, self.runs, self._objects = made.fleet, made.runs, made.objects
         self.gres = {node.pool: node.model.gres for node in self.fleet.nodes if node.scheduler == "slurm"}
         self._readings: dict[str, list[Readings]] = {}
 
@@ -49,10 +58,58 @@ class LiveFleet:
         """The number of whole steps from the start to an instant, within the simulated time."""
         return max(0, min((now_us - self.epoch.start_us) // (self.step_s * SECOND_US), self.past + self.ahead))
 
-    def write_history(self, out: Path, progress: Progress | None) -> Truth:
+    def write_history(self, out: Path, progress: Progress | None) -> None:
         """The bundle of the history, dumped at its end."""
         at = Epoch(self.epoch.start_us, self.past * self.step_s)
-        return write_bundle(out, self.fleet, self.known(at.window_s), at, self.step_s, self.seed, progress)
+        runs = self.known(at.window_s)
+        late = self.late_run()
+        listed = parts(at.start_us, at.window_s) if self._shows else (Part(0, at.window_s, self.step_s),)
+        for number, part in enumerate(listed):
+            nodes = tuple(replace(n, from_s=max(n.from_s, part.start_s)) for n in self.fleet.nodes)
+            until, lack = Epoch(at.start_us, part.end_s), Lack(part.without)
+            within = [run for run in runs if run.start_s is not None and run.start_s < part.end_s]
+
+            def done(count: int, total: int, base: int = number) -> None:
+                if progress is not None:
+                    progress(base * total + count, len(listed) * total)
+
+            seeds = (self.seed, 3, *([number] if number else []))
+            write_history(
+                out, Fleet(nodes), within, until, part.step_s, seeds, done, lack, f"{number}-" if number else ""
+            )
+        models = {node.model for node in self.fleet.nodes} - {H100, A100}
+        known = [run for run in runs if late is None or run.number != late.number]
+        write_texts(out, self.fleet, known, at, self.step_s, tables.rates(at, models), self._objects)
+
+    @property
+    def weeks(self) -> list[tuple[str, Window]]:
+        """The complete ISO weeks of the history, the newest first."""
+        return list(complete_weeks(self.epoch.start_us, self.past * self.step_s)) if self._shows else []
+
+    def late_run(self) -> Run | None:
+        """The job whose accounting arrives after its week was closed: the largest of Slurm in the week before the last."""
+        if len(self.weeks) < 2:
+            return None
+        low, high = (
+            (us - self.epoch.start_us) // SECOND_US for us in (self.weeks[1][1].start_us, self.weeks[1][1].end_us)
+        )
+        within = [
+            run
+            for run in self.runs
+            if run.scheduler == "slurm" and not run.scenario and run.number < FIRST_NUMBER and run.array is None
+            and run.start_s is not None and run.end_s is not None and low <= run.start_s and run.end_s <= high
+        ]  # fmt: skip
+        return max(
+            within, key=lambda run: (run.gpus * ((run.end_s or 0) - (run.start_s or 0)), run.number), default=None
+        )
+
+    def write_late(self, out: Path) -> bool:
+        """The accounting of the late job as a bundle; False if there is none."""
+        late, at = self.late_run(), Epoch(self.epoch.start_us, self.past * self.step_s)
+        if late is not None:
+            write_file(out / "bundle.toml", tables.bundle_toml(CLUSTER, self.step_s).encode(), at)
+            write_file(out / "slurm/sacct.txt", slurm.sacct([late], at, CLUSTER, self.gres).encode(), at)
+        return late is not None
 
     def write_since(self, out: Path, first: int, last: int) -> None:
         """A bundle of what happened in the steps [first, last)."""
@@ -103,10 +160,10 @@ class LiveFleet:
         made: dict[str, list[Readings]] = {}
         for number, node in enumerate(self.fleet.nodes):
             if node.counters != "none":
-                whole = node_readings(
-                    node, on_node[node.name], self.past + self.ahead, self.step_s, (self.seed, 3, number)
+                later = replace(node, from_s=self.past * self.step_s, every=1)
+                made[node.name] = node_readings(
+                    later, on_node[node.name], self.ahead, self.step_s, (self.seed, 9, number)
                 )
-                made[node.name] = [_after(readings, self.past) for readings in whole]
         self._readings = made
 
 
@@ -122,16 +179,6 @@ def _known(run: Run, at_s: int) -> Run | None:
     if run.end_s is None or run.end_s >= at_s:
         return replace(run, end_s=None, state="RUNNING", restarted_s=restarted_s)
     return replace(run, restarted_s=restarted_s)
-
-
-def _after(readings: Readings, first: int) -> Readings:
-    """Readings from step `first` on, numbered from 0."""
-    return Readings(
-        readings.device,
-        {name: np.ascontiguousarray(codes[first:]) for name, codes in readings.codes.items()},
-        readings.exported[first:].copy(),
-        [replace(h, first=max(h.first - first, 0), last=h.last - first) for h in readings.holdings if h.last > first],
-    )
 
 
 class Exporters:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpuwatch.simulate.background import background_drafts
 from gpuwatch.simulate.calendar import Calendar
 from gpuwatch.simulate.drafts import Draft, blind_drafts, scenario_drafts, wide_draft
-from gpuwatch.simulate.fleet import Fleet
+from gpuwatch.simulate.fleet import Fleet, Node
 from gpuwatch.simulate.loads import Course, course
 from gpuwatch.simulate.runs import Run
 
@@ -27,14 +28,26 @@ NAMES = {
 }
 
 
-def schedule(fleet: Fleet, window_s: int, step_s: int, seed: int) -> list[Run]:
-    """All runs in order of submission: unmeasured ones, the scenarios, then the background that fits around them."""
+def schedule(
+    fleet: Fleet,
+    window_s: int,
+    step_s: int,
+    seed: int,
+    also: Sequence[Node] = (),
+    calendar: Calendar | None = None,
+) -> list[Run]:
+    """All runs in order of submission: unmeasured ones, the scenarios, then the background that fits around them.
+
+    Nodes of `also` get background around what the calendar has booked.
+    """
     rng = np.random.default_rng([seed, 1])
-    calendar = Calendar(window_s)
+    calendar = Calendar(window_s) if calendar is None else calendar
     drafts = blind_drafts(fleet, calendar, rng)
     drafts += wide_draft(fleet, calendar, rng)
     drafts += scenario_drafts(fleet, calendar, rng)
     drafts += background_drafts(fleet, calendar, step_s, rng)
+    if also:
+        drafts += background_drafts(Fleet(tuple(also)), calendar, step_s, rng)
     drafts.sort(key=lambda draft: (draft.submit_s, draft.pool, draft.group))
     return _number(drafts, window_s, np.random.default_rng([seed, 2]), seed)
 

@@ -26,7 +26,7 @@ from gpuwatch.simulate.truth import Allowed, Case
 Json = dict[str, object]
 
 FIRST_NUMBER = 500_000
-NUMBERS_A_SCENE = 1_000
+NUMBERS_A_SCENE, NUMBERS_A_SERIES = 1_000, 100_000
 SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 SHORTER_MAX = 0.06
 """By how much a seed shortens the times of a scene."""
@@ -35,13 +35,15 @@ SPREAD = 0.04
 
 
 class Stage:
-    """A scene under construction. Times are whole seconds of the window; `ago(hours)` counts back from its end."""
+    """A scene under construction. Times are whole seconds of the window; `ago(hours)` counts back from its end. `series`
+    above 0: the scene is shown again on the same nodes, with other runs."""
 
-    def __init__(self, made: Scene, number: int, epoch: Epoch, step_s: int, seed: int) -> None:
+    def __init__(self, made: Scene, number: int, epoch: Epoch, step_s: int, seed: int, series: int = 0) -> None:
         self.made, self.epoch, self.step_s, self.seed = made, epoch, step_s, seed
         self.tag = f"s{number:02d}"
         self.window_s = epoch.window_s
-        self.rng = np.random.default_rng([seed, 7, zlib.crc32(f"{made.detector}/{made.name}".encode())])
+        key = [seed, 7, zlib.crc32(f"{made.detector}/{made.name}".encode())]
+        self.rng = np.random.default_rng([*key, series] if series else key)
         self._pace = 1.0 - SHORTER_MAX * float(self.rng.random())
         self.runs: list[Run] = []
         self.objects: list[Json] = []
@@ -50,7 +52,7 @@ class Stage:
         self.allowed: list[Allowed] = []
         self._nodes: list[Node] = []
         self._patches: dict[str, list[Patch]] = defaultdict(list)
-        self._next = FIRST_NUMBER + number * NUMBERS_A_SCENE
+        self._next = FIRST_NUMBER + number * NUMBERS_A_SCENE + series * NUMBERS_A_SERIES
 
     def ago(self, hours: float) -> int:
         """The second that is `hours` before the end, shortened by up to SHORTER_MAX, equally for the whole scene."""

@@ -1,0 +1,1 @@
+"""The fleet and the history that `gpuwatch demo` shows."""

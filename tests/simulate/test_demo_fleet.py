@@ -1,0 +1,130 @@
+"""The demo's fleet: its scenes, its names, the parts of its history, and what its people decided."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuwatch.audit.summary import whole_window
+from gpuwatch.billing import budgets, chargeback
+from gpuwatch.billing.periods.repository import Periods
+from gpuwatch.cli import app
+from gpuwatch.core.clock import SECOND_US, parse_rfc3339
+from gpuwatch.core.errors import UsageError
+from gpuwatch.simulate.demo.fleet import DemoFleet, _chosen, demo_fleet
+from gpuwatch.simulate.demo.plan import COARSE_S, SIZES, complete_weeks, parts, scene_ends
+from gpuwatch.simulate.moments import DAY_S, Epoch
+from gpuwatch.simulate.scene import scenes
+from gpuwatch.state.pairing import open_state_of
+from gpuwatch.store.database import Store
+
+MONDAY_US = parse_rfc3339("2026-11-23T06:00:00Z")
+PAST_S = 28 * DAY_S
+START_US = MONDAY_US - PAST_S * SECOND_US
+TAG = re.compile(r"\bs\d\d-")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> DemoFleet:
+    return demo_fleet(40, Epoch(START_US, PAST_S + DAY_S), PAST_S, 30, 1)
+
+
+# The plan.
+
+
+def test_the_full_size_has_a_scene_of_every_detector() -> None:
+    chosen = {made.detector for _, made in _chosen(SIZES["full"].gpus, PAST_S)}
+
+    assert {made.detector for made in scenes()} == chosen
+
+
+@pytest.mark.parametrize("weekday", range(7))
+def test_the_parts_follow_each_other_and_cover_the_history(weekday: int) -> None:
+    start_us = START_US + weekday * DAY_S * SECOND_US
+    found = parts(start_us, PAST_S)
+
+    assert (0, PAST_S) == (found[0].start_s, found[-1].end_s)
+    assert all(one.end_s == two.start_s for one, two in pairwise(found))
+    assert all(part.start_s % COARSE_S == 0 for part in found)
+
+
+def test_a_history_of_hours_has_one_fine_part() -> None:
+    assert [(0, 6 * 3600, 60)] == [(p.start_s, p.end_s, p.step_s) for p in parts(START_US, 6 * 3600)]
+
+
+def test_scenes_of_earlier_weeks_end_on_their_saturdays() -> None:
+    ends = [START_US + end * SECOND_US for end in scene_ends(START_US, PAST_S)]
+
+    assert [parse_rfc3339("2026-11-21T18:00:00Z"), parse_rfc3339("2026-11-14T18:00:00Z")] == ends
+
+
+def test_only_whole_weeks_are_complete() -> None:
+    assert ["2026-W47", "2026-W46", "2026-W45"] == [name for name, _ in complete_weeks(START_US, PAST_S)]
+
+
+# The fleet.
+
+
+def test_it_has_as_many_gpus_as_asked_for_and_both_schedulers(fleet: DemoFleet) -> None:
+    nodes = fleet.fleet.nodes
+
+    assert 40 == sum(node.gpu_count for node in nodes)
+    assert {"slurm", "kubernetes"} == {node.scheduler for node in nodes}
+
+
+def test_no_name_shows_that_it_comes_from_a_scene(fleet: DemoFleet) -> None:
+    texts = [text for node in fleet.fleet.nodes for text in (node.name, node.pool)]
+    texts += [text for run in fleet.runs for text in (run.name, run.job_id, run.pod, run.pool, run.owner.namespace)]
+    texts.append(json.dumps(fleet.objects))
+
+    assert [] == [text for text in texts if TAG.search(text)]
+    assert len(fleet.fleet.nodes) == len({node.name for node in fleet.fleet.nodes})
+
+
+def test_no_device_is_held_twice_at_a_time(fleet: DemoFleet) -> None:
+    held: dict[str, list[tuple[int, int]]] = {}
+    for run in fleet.runs:
+        if run.start_s is not None:
+            for device in run.devices:
+                held.setdefault(device.id, []).append(run.held(PAST_S + DAY_S))
+
+    assert all(one[1] <= two[0] for spans in held.values() for one, two in pairwise(sorted(spans)))
+
+
+def test_scenes_show_again_in_the_weeks_before(fleet: DemoFleet) -> None:
+    last = scene_ends(START_US, PAST_S)[0]
+
+    assert any(run.number >= 500_000 and run.end_s == last for run in fleet.runs)
+
+
+# What people decided.
+
+
+def test_a_demo_of_three_weeks_has_budgets_two_closed_weeks_and_a_correction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = tmp_path / "demo"
+    monkeypatch.setattr("gpuwatch.cli._now_us", lambda: MONDAY_US)
+    arguments = ["demo", "--gpus", "8", "--days", "22", "--no-serve", "--data", str(where)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+    assert 0 == done.exit_code
+    with Store.open(where, create=False) as store, open_state_of(store, where) as state:
+        window = whole_window(store)
+        assert window is not None
+        items = chargeback.chargeback(store, state, window, ("team",)).items
+
+        assert 2 == len(Periods(state).in_force())
+        assert budgets.load_budgets(state)
+        assert any(item.kind == "correction" for item in items)
+
+
+def test_an_unknown_size_names_those_there_are() -> None:
+    result = CliRunner().invoke(app, ["demo", "--size", "huge"])
+
+    assert isinstance(result.exception, UsageError | SystemExit) and 0 != result.exit_code
