@@ -40,15 +40,13 @@ class Stage:
 
     def __init__(self, made: Scene, number: int, epoch: Epoch, step_s: int, seed: int, series: int = 0) -> None:
         self.made, self.epoch, self.step_s, self.seed = made, epoch, step_s, seed
-        self.tag = f"s{number:02d}"
-        self.window_s = epoch.window_s
+        self.tag, self.window_s = f"s{number:02d}", epoch.window_s
         key = [seed, 7, zlib.crc32(f"{made.detector}/{made.name}".encode())]
         self.rng = np.random.default_rng([*key, series] if series else key)
         self._pace = 1.0 - SHORTER_MAX * float(self.rng.random())
         self.runs: list[Run] = []
         self.objects: list[Json] = []
-        self.planted: list[Case] = []
-        self.decoys: list[Case] = []
+        self.planted, self.decoys = list[Case](), list[Case]()
         self.allowed: list[Allowed] = []
         self._nodes: list[Node] = []
         self._patches: dict[str, list[Patch]] = defaultdict(list)
