@@ -74,14 +74,12 @@ def parts(start_us: int, past_s: int) -> tuple[Part, ...]:
     edges = sorted({0, late, fine, past_s, *(edge for span in middle for edge in span)})
     found = []
     for start_s, end_s in pairwise(edges):
-        within = any(low <= start_s < high for low, high in middle)
+        step_s = LATE_S if start_s >= late else COARSE_S
         if start_s >= fine:
-            step_s, without = FINE_S, ()
-        elif within:
-            step_s, without = MIDDLE_S, ()
-        else:
-            step_s, without = (LATE_S, ()) if start_s >= late else (COARSE_S, PLAIN)
-        found.append(Part(start_s, end_s, step_s, without))
+            step_s = FINE_S
+        elif any(low <= start_s < high for low, high in middle):
+            step_s = MIDDLE_S
+        found.append(Part(start_s, end_s, step_s, PLAIN if step_s == COARSE_S else ()))
     return tuple(found)
 
 
