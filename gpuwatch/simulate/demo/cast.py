@@ -87,7 +87,8 @@ class Cast:
                 if _TAG.match(queue):
                     tokens.setdefault(queue, self._queue(queue))
         for each in objects:
-            tagged = str(each.get("metadata", {}).get("name", ""))  # type: ignore[union-attr]
+            metadata = each.get("metadata")
+            tagged = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
             if _TAG.match(tagged):
                 tokens.setdefault(tagged, self._queue(tagged))
         change = rename(tokens)
