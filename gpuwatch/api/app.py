@@ -19,10 +19,12 @@ from starlette.responses import JSONResponse, Response
 
 from gpuwatch.api import browse, errors
 from gpuwatch.api import routes as packaged
+from gpuwatch.api.answers import Answers
 from gpuwatch.api.auth import Guard
 from gpuwatch.api.bodies import body_models
 from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.api.envelope import Envelope
+from gpuwatch.api.etags import Tagged
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 from gpuwatch.api.shares import backtest_turns, decoding_turns, question_turns
 from gpuwatch.api.turns import Released
@@ -62,6 +64,7 @@ def create_app(
     app.state.questions, app.state.backtests = question_turns(service), backtest_turns(service)
     app.state.decoding = decoding_turns()
     app.state.service = service
+    app.state.answers = Answers()
     app.state.guard = Guard(service, clock, hosts)
     app.state.in_flight = in_flight
     found = _routers()
@@ -79,6 +82,7 @@ def create_app(
     app.add_route(OPENAPI, openapi, include_in_schema=False)
     errors.install(app)
     # The last one added is the outermost.
+    app.add_middleware(Tagged)
     app.add_middleware(Released)
     app.add_middleware(Bounds, in_flight=in_flight, body_seconds=body_seconds)
     app.add_middleware(Envelope, served=service.telemetry.served)

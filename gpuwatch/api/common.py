@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.schema.common import Error
-from gpuwatch.core.clock import Window, parse_rfc3339, parse_window, rfc3339
+from gpuwatch.core.clock import MINUTE_US, Window, parse_rfc3339, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,10 +39,15 @@ def answer(content: Any, status: int = 200) -> Response:
     return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
 
 
+def minute_of(now_us: int) -> int:
+    """The start of the minute: answers are as of whole minutes, so that all who ask within one share the answer."""
+    return now_us // MINUTE_US * MINUTE_US
+
+
 def window_of(text: str, now_us: int) -> Window:
-    """The window of a parameter; ApiError 400 naming `window`."""
+    """The window of a parameter, a rolling one up to the last whole minute; ApiError 400 naming `window`."""
     try:
-        found = parse_window(text, now_us)
+        found = parse_window(text, minute_of(now_us))
         words(found)
     except UsageError as error:
         raise ApiError(400, str(error), field="window") from error

@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state.causes import cause
 from gpuwatch.state.server import READING, WRITING, Server, wait_for_writers
+from gpuwatch.state.changes import Watch
 from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
 
 SCHEMA = "0008"
@@ -77,6 +78,7 @@ class State:
         reading, writing = (READING, WRITING) if self.on_server else ({}, {})
         self._reading = engine.execution_options(gpuwatch_write=False, **reading)
         self._writing = engine.execution_options(gpuwatch_write=True, **writing)
+        self._watch = Watch(None if self.on_server else engine.url.database)
 
     @classmethod
     def open(cls, where: str | os.PathLike[str] | Server, create: bool = True) -> Self:
@@ -109,6 +111,7 @@ class State:
 
     def close(self) -> None:
         """Closes the connections."""
+        self._watch.close()
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -129,6 +132,16 @@ class State:
                 raw: Any = connection.connection.driver_connection
                 raw.execute("vacuum into ?", (str(path),))
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+            raise StoreError(f"state {self.name}: {cause(error)}") from error
+
+    def version(self) -> str | None:
+        """A text that changes with every commit to this database by anyone; None where the database has none to offer."""
+        if self.on_server:
+            with self.transaction(write=False) as connection:  # equal snapshots see the same transactions
+                return str(connection.scalar(sa.text("select pg_current_snapshot()::text")))
+        try:
+            return self._watch.version()
+        except sqlite3.Error as error:
             raise StoreError(f"state {self.name}: {cause(error)}") from error
 
     def card_version(self, kind: str) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from gpuwatch.core import sqlfile
 from gpuwatch.core.errors import StoreError
+from gpuwatch.store.changes import Changes
 
 OutOfMemory = duckdb.OutOfMemoryException
 """What a query raises that needs more than memory_limit and cannot spill."""
@@ -23,6 +24,9 @@ PARSED_MAX = 2048
 """Parsed statements that are kept; gpuwatch has fewer than half as many of its own: 20 MB."""
 _parsed: dict[str, duckdb.Statement] = {}
 """Statements by their text. Parsing them is a fifth of a small pass, and the same few hundred run in every pass."""
+_CHANGING = frozenset({"INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "DROP", "ALTER"})
+"""Kinds of statements that may change tables."""
+_MADE_VIEW = re.compile(r"(?:\s|--[^\n]*\n)*create\s+(?:or\s+replace\s+)?temp\s+(?:view|macro)\b", re.IGNORECASE)
 atexit.register(_parsed.clear)  # DuckDB's binding complains about objects that outlive the interpreter
 
 
@@ -39,9 +43,19 @@ def is_query_error(error: BaseException) -> bool:
 class Connection:
     """One connection. Not for use by two threads at once."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, path: Path | None, changes: Changes | None = None
+    ) -> None:
         self._connection = connection
         self._within = False
+        self.changes = changes or Changes()
+        """Shared by all connections to the same open store."""
+        self._written: set[str] = set()
+        """Permanent tables that this transaction has written."""
+        self._read: set[str] | None = None
+        """Permanent tables that were read since `reading` began."""
+        self._views: set[str] = set()
+        """Permanent tables that temporary views and macros of this connection name."""
         self._hollow: dict[str, bool] = {}
         """Tables this transaction has written, and whether only empty results so far."""
         self._workspaces: list[Self] = []
@@ -49,7 +63,7 @@ class Connection:
 
     def cursor(self) -> Self:
         """Another connection to the same open store, for another thread: own transactions, temporary tables and views."""
-        return type(self)(self._connection.cursor(), self.path)
+        return type(self)(self._connection.cursor(), self.path, self.changes)
 
     @contextmanager
     def workspace(self) -> Iterator[Self]:
@@ -58,6 +72,7 @@ class Connection:
         Interrupting this store interrupts it too.
         """
         work = self.cursor()
+        work._read = self._read
         self._workspaces.append(work)
         try:
             yield work
@@ -84,7 +99,34 @@ class Connection:
 
     def _execute(self, text: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
         """Every statement goes through here, apart from those of `_arrow`."""
-        return self._connection.execute(self._parse(text), parameters)
+        statement = self._parse(text)
+        try:
+            return self._connection.execute(statement, parameters)
+        finally:
+            self._note(text, isinstance(statement, str) or statement.type.name in _CHANGING)
+
+    def _note(self, text: str, changing: bool) -> None:
+        """Remembers which permanent tables a statement has read and changed."""
+        if self._read is not None:
+            self._read |= self.changes.read_by(text)
+        if not changing:
+            return
+        if _MADE_VIEW.match(text):
+            self._views |= self.changes.read_by(text)
+        if written := self.changes.written_by(text):
+            if self._within:
+                self._written |= written
+            else:
+                self.changes.note(written)
+
+    @contextmanager
+    def reading(self) -> Iterator[set[str]]:
+        """The permanent tables that the statements of the block read; complete when the block ends."""
+        self._read = set(self._views)
+        try:
+            yield self._read
+        finally:
+            self._read = None
 
     def _parse(self, text: str) -> duckdb.Statement | str:
         """The parsed statement, or the text where it holds several. Executing a statement copies it, so all connections share it."""
@@ -165,6 +207,7 @@ class Connection:
         return rows
 
     def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
+        self._note(text, changing=False)
         table: pa.Table = self._connection.sql(self._parse(text), params=parameters or None).to_arrow_table()
         return table
 
@@ -190,6 +233,8 @@ class Connection:
             raise
         finally:
             self._within = False
+            self.changes.note(self._written)
+            self._written = set()
 
     def _explained(self, error: duckdb.Error) -> Exception:
         """A full disk and the like as StoreError; what is our own mistake stays as it is."""

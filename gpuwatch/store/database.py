@@ -29,6 +29,7 @@ WAL_BYTES = "256MB"
 CHECKPOINT_ROOM_BYTES = 64 << 20
 """Space that a checkpoint may need beside the size of the log. One that fills the disk breaks the store until it is reopened."""
 THREADS_MAX = 64
+TABLES_KNOWN = "select table_name from duckdb_tables() where not temporary and not internal"
 NOTES = ("import_file", "reject", "import_run", "import_given")
 """Tables in which an import notes what it read, beside the records of model.TABLES."""
 TRACED = frozenset({"sample_tail", *TABLES} - {"context", "bill", "bill_file"})
@@ -83,6 +84,7 @@ class Store(Connection):
                     check_replayed(connection, path, file, changes)
                     warn_if_cut(connection, file, changes, store._newest_us)
                 store._migrate()
+                store.changes.learn(name for (name,) in store.sql(TABLES_KNOWN))
             except BaseException:
                 connection.close()
                 raise

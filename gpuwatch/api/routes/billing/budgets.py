@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Access, Admin, Reader
 from gpuwatch.api.bodies import expect, json_body, request_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, refused, replaced
-from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, minute_of, seen, split
 from gpuwatch.api.schema.billing.budgets import Budgets, BudgetsBody, BudgetsSet
 from gpuwatch.api.schema.common import Replaced
 from gpuwatch.billing import budgets as card
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
 
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
+
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 
 @router.get("/budgets", response_model=Budgets, responses=errors(), summary="Budgets: spent, left, and the forecast")
-def budgets(access: Reader, service: Svc, team: Names = None) -> Response:
+def budgets(request: Request, access: Reader, service: Svc, team: Names = None) -> Response:
     """Each budget in its current period. `forecast` is null with less than a week of history."""
-    with service.reader() as store:
-        found = card.statuses(store, service.state, service.now_us(), seen(access.teams, split(team)))
-    return answer({"items": [one.as_dict() for one in found], "version": _version(service, access)})
+    now_us, teams = minute_of(service.now_us()), seen(access.teams, split(team))
+
+    def look(store: Store) -> dict[str, Any]:
+        found = card.statuses(store, service.state, now_us, teams)
+        return {"items": [one.as_dict() for one in found], "version": _version(service, access)}
+
+    return kept(request, access, service, look, now_us)
 
 
 @router.get("/budgets/set", response_model=BudgetsSet, responses=errors(), summary="Budgets as they were set")
@@ -50,11 +58,11 @@ async def put_budgets(request: Request, access: Admin, service: Svc) -> Response
     gpu_hours,valid_from,valid_to,alert_at. All or nothing. `warnings` names unknown teams.
     """
     if expect(request, KINDS) == "text/csv":
-        kept = await from_csv(request, card.parse_budgets)
+        wanted = await from_csv(request, card.parse_budgets)
     else:
         body = cast(BudgetsBody, await json_body(request, BudgetsBody))
-        kept = from_json([row.model_dump() for row in body.items], card.budget_of)
-    return await to_thread.run_sync(_replace, service, kept, access.name)
+        wanted = from_json([row.model_dump() for row in body.items], card.budget_of)
+    return await to_thread.run_sync(_replace, service, wanted, access.name)
 
 
 def _version(service: Any, access: Access) -> int | None:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import FleetReader, Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
 from gpuwatch.api.errors import ApiError
@@ -37,19 +38,21 @@ class Proposals(Decisions):
 
 
 @router.get("/decisions/own-vs-cloud", response_model=Decisions, responses=errors(), summary="Own or rent")
-def own_vs_cloud(access: FleetReader, service: Svc, window: WindowText = "7d", cloud_price: Amount = None) -> Response:
+def own_vs_cloud(
+    request: Request, access: FleetReader, service: Svc, window: WindowText = "7d", cloud_price: Amount = None
+) -> Response:
     """By cluster, pool and model: the utilisation at which owning breaks even, payback in months, and their sensitivity
     to price and use. `missing` lists inputs that are still needed.
     """
     from gpuwatch.advisor.fleet import own_vs_cloud as look
 
     assumed, span = assumptions(cloud_price=cloud_price), window_of(window, service.now_us())
-    with service.reader() as store:
-        return answer(look(store, service.state, span, assumed))
+    return kept(request, access, service, lambda store: look(store, service.state, span, assumed), span)
 
 
 @router.get("/decisions/spot", response_model=Proposals, responses=errors(), summary="Jobs for spot capacity")
 def spot(
+    request: Request,
     access: Reader,
     service: Svc,
     window: WindowText = "7d",
@@ -62,24 +65,29 @@ def spot(
 
     assumed = assumptions(spot_discount=spot_discount, interruptions_an_hour=interruptions_an_hour)
     span, teams = window_of(window, service.now_us()), seen(access.teams, split(team))
-    with service.reader() as store:
-        return answer(look(store, service.state, span, teams, assumed))
+    return kept(request, access, service, lambda store: look(store, service.state, span, teams, assumed), span)
 
 
 @router.get("/decisions/right-sizing", response_model=Proposals, responses=errors(), summary="Jobs that fit in a slice")
 def right_sizing(
-    access: Reader, service: Svc, window: WindowText = "7d", team: Names = None, headroom: Amount = None
+    request: Request,
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    team: Names = None,
+    headroom: Amount = None,
 ) -> Response:
     """Jobs that held a whole GPU but needed only a MIG slice."""
     from gpuwatch.advisor.jobs import right_sizing as look
 
     assumed, span = assumptions(headroom=headroom), window_of(window, service.now_us())
-    with service.reader() as store:
-        return answer(look(store, service.state, span, seen(access.teams, split(team)), assumed))
+    teams = seen(access.teams, split(team))
+    return kept(request, access, service, lambda store: look(store, service.state, span, teams, assumed), span)
 
 
 @router.get("/decisions/consolidation", response_model=Decisions, responses=errors(), summary="Pools as one")
 def consolidation(
+    request: Request,
     access: FleetReader,
     service: Svc,
     cluster: Annotated[str, Query(min_length=1, max_length=256)],
@@ -92,8 +100,13 @@ def consolidation(
 
     assumed, span = assumptions(headroom=headroom), window_of(window, service.now_us())
     try:
-        with service.reader() as store:
-            return answer(look(store, service.state, span, cluster, split(pool), assumed))
+        return kept(
+            request,
+            access,
+            service,
+            lambda store: look(store, service.state, span, cluster, split(pool), assumed),
+            span,
+        )
     except UsageError as error:
         raise ApiError(400, str(error), field="pool") from error
 

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, window_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema.billing.ledger import Chargeback, Ledger
 from gpuwatch.billing import chargeback as billing_chargeback
@@ -23,6 +24,7 @@ from gpuwatch.output.render import render
 
 if TYPE_CHECKING:
     from gpuwatch.service.service import Service
+    from gpuwatch.store.database import Store
 
 STEPS = {"1h": HOUR_US, "1d": DAY_US}
 PAGE = 1000
@@ -41,6 +43,7 @@ router = APIRouter(prefix=PREFIX, tags=["books"])
 
 @router.get("/ledger", response_model=Ledger, responses=errors(), summary="GPU-seconds by bucket")
 def ledger(
+    request: Request,
     access: Reader,
     service: Svc,
     window: WindowText = "7d",
@@ -61,7 +64,8 @@ def ledger(
         {"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool, "step": step}
     )
     span, offset = _place(cursor, asked, window, service.now_us())
-    with service.reader() as store:
+
+    def look(store: Store) -> dict[str, Any]:
         found = billing_chargeback.ledger(
             store,
             service.state,
@@ -74,9 +78,10 @@ def ledger(
             limit=limit,
             offset=offset,
         )
-    listing = ledger_listing(found)
-    following = _following(found.next_offset, span, asked)
-    return answer({"items": list(listing.items), **listing.extra, "next": following})
+        listing = ledger_listing(found)
+        return {"items": list(listing.items), **listing.extra, "next": _following(found.next_offset, span, asked)}
+
+    return kept(request, access, service, look, span)
 
 
 @router.get(
@@ -86,6 +91,7 @@ def ledger(
     summary="Who pays what",
 )
 def chargeback(
+    request: Request,
     access: Reader,
     service: Svc,
     window: WindowText = "7d",
@@ -111,15 +117,19 @@ def chargeback(
     span, offset = _place(cursor, asked, window, service.now_us())
     if format == "focus":
         return _focus(service, span, focus_version, focus_format, cluster, pool, teams)
-    paged: dict[str, Any] = {"limit": limit, "offset": offset} if format == "json" else {}
-    with service.reader() as store:
-        found = billing_chargeback.chargeback(
-            store, service.state, span, dimensions, cluster, teams, pool=pool, **paged
-        )
-    listing = chargeback_listing(found)
+
+    def look(store: Store, **paged: Any) -> billing_chargeback.Chargeback:
+        return billing_chargeback.chargeback(store, service.state, span, dimensions, cluster, teams, pool=pool, **paged)
+
+    def shown(store: Store) -> dict[str, Any]:
+        found = look(store, limit=limit, offset=offset)
+        listing = chargeback_listing(found)
+        return {"items": list(listing.items), **listing.extra, "next": _following(found.next_offset, span, asked)}
+
     if format == "json":
-        following = _following(found.next_offset, span, asked)
-        return answer({"items": list(listing.items), **listing.extra, "next": following})
+        return kept(request, access, service, shown, span)
+    with service.reader() as store:
+        listing = chargeback_listing(look(store))
     content, media_type = render(listing, format)
     name = f"chargeback-{span.start_us}-{span.end_us}.{format}"
     return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})

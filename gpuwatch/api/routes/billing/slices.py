@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of, words
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, window_of, words
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema.billing.slices import Slices
 from gpuwatch.billing.slices import slices as look
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
 
 @router.get("/slices", response_model=Slices, responses=errors(), summary="MIG slices of a window")
 def slices(
+    request: Request,
     access: Reader,
     service: Svc,
     window: WindowText = "7d",
@@ -33,14 +40,15 @@ def slices(
     place = decode(cursor, asked)
     span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
     offset = 0 if place is None else place.position
-    with service.reader() as store:
+
+    def shown(store: Store) -> dict[str, Any]:
         found = look(store, service.state, span, teams, cluster=cluster, pool=pool, limit=limit, offset=offset)
-    following = found["next_offset"]
-    return answer(
-        {
+        following = found["next_offset"]
+        return {
             "items": found["items"],
             "gpus": found["gpus"],
             "window": words(span),
             "next": None if following is None else encode(Cursor("", following, span), asked),
         }
-    )
+
+    return kept(request, access, service, shown, span)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
 from gpuwatch.api.errors import ApiError
@@ -14,11 +15,15 @@ from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, quest
 from gpuwatch.api.schema.capacity.jobs import JobDetail, Jobs
 from gpuwatch.findings.repository import Actions
 
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
+
 router = APIRouter(prefix=PREFIX, tags=["jobs"])
 
 
 @router.get("/jobs", response_model=Jobs, responses=errors(), summary="Jobs of a window")
 def jobs(
+    request: Request,
     access: Reader,
     service: Svc,
     window: WindowText = "7d",
@@ -52,8 +57,9 @@ def jobs(
     )
     place = decode(cursor, asked)
     span = place.window if place is not None and place.window is not None else window_of(window, service.now_us())
-    with service.reader() as store:
-        found = look(
+
+    def found(store: Store) -> dict[str, Any]:
+        rows = look(
             store,
             service.state,
             span,
@@ -67,8 +73,10 @@ def jobs(
             limit=limit,
             cursor=None if place is None else place.key,
         )
-    following = found["next"]
-    return answer(found | {"next": None if following is None else encode(Cursor(following, 0, span), asked)})
+        following = rows["next"]
+        return rows | {"next": None if following is None else encode(Cursor(following, 0, span), asked)}
+
+    return kept(request, access, service, found, span)
 
 
 @router.get("/jobs/{job_id:path}", response_model=JobDetail, responses=errors(404), summary="One job")

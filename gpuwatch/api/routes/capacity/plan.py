@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import FleetReader
-from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, instant_of, window_of
+from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, errors, instant_of, minute_of, window_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.routes.capacity.capacity import At, Days
 from gpuwatch.api.schema.common import Money, Ratio, Shape, Time
@@ -111,6 +112,7 @@ class StrandedByJob(Shape):
     "/capacity/plan", response_model=Plans, responses=errors(), summary="Moves that free capacity for a job shape"
 )
 def capacity_plan(
+    request: Request,
     access: FleetReader,
     service: Svc,
     cluster: Name = None,
@@ -127,13 +129,19 @@ def capacity_plan(
     """
     from gpuwatch.capacity.plan import plans
 
-    at_us = service.now_us() if at is None else instant_of(at)
-    with service.reader() as store:
-        return answer(plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None))
+    at_us = minute_of(service.now_us()) if at is None else instant_of(at)
+    return kept(
+        request,
+        access,
+        service,
+        lambda store: plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None),
+        at_us,
+    )
 
 
 @router.get("/capacity/history", response_model=History, responses=errors(), summary="Fragmentation over time")
 def capacity_history(
+    request: Request,
     access: FleetReader,
     service: Svc,
     window: WindowText = "7d",
@@ -152,15 +160,22 @@ def capacity_history(
     place = decode(cursor, asked)
     span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
     offset = 0 if place is None else place.position
-    with service.reader() as store:
-        found = history(store, span, STEPS[step], cluster=cluster, limit=limit, offset=offset)
-    return _paged(found, span, asked)
+    return kept(
+        request,
+        access,
+        service,
+        lambda store: _paged(
+            history(store, span, STEPS[step], cluster=cluster, limit=limit, offset=offset), span, asked
+        ),
+        span,
+    )
 
 
 @router.get(
     "/capacity/stranded", response_model=StrandedByJob, responses=errors(), summary="Which jobs stranded free GPUs"
 )
 def capacity_stranded(
+    request: Request,
     access: FleetReader,
     service: Svc,
     window: WindowText = "7d",
@@ -177,11 +192,15 @@ def capacity_stranded(
     place = decode(cursor, asked)
     span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
     offset = 0 if place is None else place.position
-    with service.reader() as store:
-        found = by_job(store, span, cluster=cluster, limit=limit, offset=offset)
-    return _paged(found, span, asked)
+    return kept(
+        request,
+        access,
+        service,
+        lambda store: _paged(by_job(store, span, cluster=cluster, limit=limit, offset=offset), span, asked),
+        span,
+    )
 
 
-def _paged(found: dict[str, Any], span: Window, asked: str) -> Response:
+def _paged(found: dict[str, Any], span: Window, asked: str) -> dict[str, Any]:
     following = found.pop("next_offset")
-    return answer(found | {"next": None if following is None else encode(Cursor("", following, span), asked)})
+    return found | {"next": None if following is None else encode(Cursor("", following, span), asked)}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, errors, minute_of, seen, split
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.common import Shape, Time
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["queues"])
 
@@ -87,6 +91,7 @@ class Workloads(Shape):
     "/queues", response_model=Queues, responses=errors(), summary="Queues now: quota, use and waiting workloads"
 )
 def queues(
+    request: Request,
     access: Reader,
     service: Svc,
     team: Names = None,
@@ -103,14 +108,19 @@ def queues(
     teams = seen(access.teams, split(team))
     asked = question({"teams": teams, "cluster": cluster})
     place = decode(cursor, asked)
-    with service.reader() as store:
-        found = look(store, service.state, service.now_us(), teams, cluster=cluster, bound=access.teams is not None)
-    items, following = page(found, limit, place, asked, _queue_name)
-    return answer({"items": items, "next": following})
+    now_us = minute_of(service.now_us())
+
+    def shown(store: Store) -> dict[str, Any]:
+        found = look(store, service.state, now_us, teams, cluster=cluster, bound=access.teams is not None)
+        items, following = page(found, limit, place, asked, _queue_name)
+        return {"items": items, "next": following}
+
+    return kept(request, access, service, shown, now_us)
 
 
 @router.get("/workloads", response_model=Workloads, responses=errors(), summary="Waiting and running workloads")
 def workloads(
+    request: Request,
     access: Reader,
     service: Svc,
     team: Names = None,
@@ -129,19 +139,23 @@ def workloads(
     teams, states = seen(access.teams, split(team)), split(state)
     asked = question({"teams": teams, "cluster": cluster, "queue": queue, "states": states})
     place = decode(cursor, asked)
-    with service.reader() as store:
+    now_us = minute_of(service.now_us())
+
+    def shown(store: Store) -> dict[str, Any]:
         found = look(
             store,
             service.state,
-            service.now_us(),
+            now_us,
             teams,
             cluster=cluster,
             queue=queue,
             states=states or None,
             bound=access.teams is not None,
         )
-    items, following = page(found, limit, place, asked, _workload_name)
-    return answer({"items": items, "next": following})
+        items, following = page(found, limit, place, asked, _workload_name)
+        return {"items": items, "next": following}
+
+    return kept(request, access, service, shown, now_us)
 
 
 def _queue_name(item: dict[str, Any]) -> str:

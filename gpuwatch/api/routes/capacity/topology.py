@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import FleetReader
-from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, instant_of
+from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, errors, instant_of, minute_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema.common import Shape, Time
 from gpuwatch.core.clock import Window
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
@@ -75,6 +79,7 @@ class Topology(Shape):
     "/topology", response_model=Topology, responses=errors(), summary="Location of GPUs and the links between them"
 )
 def topology(
+    request: Request,
     access: FleetReader,
     service: Svc,
     cluster: Name = None,
@@ -90,12 +95,15 @@ def topology(
 
     asked = question({"cluster": cluster, "at": at})
     place = decode(cursor, asked)
-    at_us = service.now_us() if at is None else instant_of(at)
+    at_us = minute_of(service.now_us()) if at is None else instant_of(at)
     if place is not None and place.window is not None:
         at_us = place.window.start_us
     offset = 0 if place is None else place.position
-    with service.reader() as store:
-        found = items(store, cluster, at_us, limit, offset)
-    following = found.pop("next_offset")
     window = Window(at_us, at_us + 1)
-    return answer(found | {"next": None if following is None else encode(Cursor("", following, window), asked)})
+
+    def look(store: Store) -> dict[str, Any]:
+        found = items(store, cluster, at_us, limit, offset)
+        following = found.pop("next_offset")
+        return found | {"next": None if following is None else encode(Cursor("", following, window), asked)}
+
+    return kept(request, access, service, look, at_us)

@@ -9,6 +9,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Access, Reader
 from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import (
@@ -20,6 +21,7 @@ from gpuwatch.api.common import (
     Svc,
     answer,
     errors,
+    minute_of,
     seen,
     split,
     window_of,
@@ -34,6 +36,7 @@ from gpuwatch.output.render import render
 
 if TYPE_CHECKING:
     from gpuwatch.findings.read import Finding
+    from gpuwatch.store.database import Store
 
 KEY = r"^[a-z0-9-]{1,200}$"
 Key = Annotated[
@@ -55,6 +58,7 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
     summary="Findings",
 )
 def findings(
+    request: Request,
     access: Reader,
     service: Svc,
     state: Annotated[Word, Query(description="open, resolved, acked, snoozed, exempt; comma-separated.")] = None,
@@ -81,9 +85,11 @@ def findings(
     """
     from gpuwatch.findings.read import FIELDS, page
 
-    owners, now_us = Actions(service.state), service.now_us()
-    span = None if window is None else window_of(window, service.now_us())
-    with service.reader() as store:
+    owners, now_us = Actions(service.state), minute_of(service.now_us())
+    span = None if window is None else window_of(window, now_us)
+    actions = owners.current(service.now_us())
+
+    def look(store: Store) -> dict[str, Any]:
         found = page(
             store,
             states=split(state),
@@ -98,17 +104,20 @@ def findings(
             sort=sort,
             limit=limit if format == "json" else EXPORT_MAX,
             cursor=cursor or None,
-            actions=owners.current(now_us),
+            actions=actions,
             now_us=now_us,
         )
-    marks = owners.marks()
-    items = [_marked(finding, marks, now_us) for finding in found.items]
-    if format == "csv":
-        content, media_type = render(Listing([*FIELDS, *NOTED], items), "csv")
-        return Response(
-            content, media_type=media_type, headers={"Content-Disposition": 'attachment; filename="findings.csv"'}
-        )
-    return answer({"items": items, "next": found.next})
+        marks = owners.marks()
+        return {"items": [_marked(finding, marks, now_us) for finding in found.items], "next": found.next}
+
+    if format == "json":
+        return kept(request, access, service, look, span, now_us, *actions.values())
+    with service.reader() as store:
+        items = look(store)["items"]
+    content, media_type = render(Listing([*FIELDS, *NOTED], items), "csv")
+    return Response(
+        content, media_type=media_type, headers={"Content-Disposition": 'attachment; filename="findings.csv"'}
+    )
 
 
 @router.get("/findings/{key}", response_model=FindingDetail, responses=errors(404), summary="One finding")

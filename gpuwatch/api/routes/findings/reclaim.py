@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, errors, minute_of, seen, split
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.findings.reclaim import Reclaims
 from gpuwatch.core.clock import rfc3339
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 Step = Annotated[
@@ -22,6 +26,7 @@ Step = Annotated[
 
 @router.get("/reclaim", response_model=Reclaims, responses=errors(), summary="Idle devices that should be given back")
 def reclaim(
+    request: Request,
     access: Reader,
     service: Svc,
     team: Names = None,
@@ -36,11 +41,15 @@ def reclaim(
     """
     from gpuwatch.reclaim.state import as_dict, proposals
 
-    now_us = service.now_us()
+    now_us = minute_of(service.now_us())
     wanted = seen(access.teams, split(team))
-    with service.reader() as store:
-        found = proposals(store, service.state, now_us, teams=wanted, cluster=cluster, contended=access.teams is None)
-    items = [as_dict(one) for one in found if step is None or one.at.step == step]
     asked = question({"route": "reclaim", "team": team, "cluster": cluster, "step": step})
-    chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["key"]))
-    return answer({"items": chosen, "at": rfc3339(now_us), "next": following})
+    place = decode(cursor, asked)
+
+    def shown(store: Store) -> dict[str, Any]:
+        found = proposals(store, service.state, now_us, teams=wanted, cluster=cluster, contended=access.teams is None)
+        items = [as_dict(one) for one in found if step is None or one.at.step == step]
+        chosen, following = page(items, limit, place, asked, lambda item: str(item["key"]))
+        return {"items": chosen, "at": rfc3339(now_us), "next": following}
+
+    return kept(request, access, service, shown, now_us)

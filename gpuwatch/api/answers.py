@@ -1,0 +1,129 @@
+"""Answers that are given again while what they were made from is unchanged: the same bytes, for the same question and teams."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from gpuwatch.api.auth import Access
+    from gpuwatch.service.service import Service
+    from gpuwatch.store.database import Store
+
+BYTES_MAX = 64 << 20
+"""Bytes of all answers that are kept."""
+ONE_BYTES_MAX = 4 << 20
+"""Bytes of the largest answer that is kept."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    body: bytes
+    state: str
+    """The version of the state that it was made from."""
+    tables: frozenset[str]
+    counts: Counter[str]
+    """The tables of the store that it was made from, and how often each had changed."""
+
+    def holds(self, state: str, counts: Counter[str]) -> bool:
+        return self.state == state and all(self.counts[name] == counts[name] for name in self.tables)
+
+
+@dataclass
+class _Turn:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+
+
+class Answers:
+    """Bodies of answers, by question. Bounded by bytes: the one that was not asked for longest goes first."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX, one_max: int = ONE_BYTES_MAX) -> None:
+        self._bytes_max, self._one_max = bytes_max, one_max
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._turns: dict[Hashable, _Turn] = {}
+
+    def body(self, service: Service, key: Hashable, make: Callable[[Store], Any]) -> bytes:
+        """The answer to a question as JSON. It depends on nothing but `key`, the store and the state.
+
+        Those who ask the same at the same time wait for the first.
+        """
+        with self._turn(key):
+            state = service.state.version()
+            counts = service.store.changes.counts()
+            kept = self._find(key)
+            if kept is not None and state is not None and kept.holds(state, counts):
+                return kept.body
+            with service.reader() as store, store.reading() as tables:
+                content = make(store)
+            body = to_json(content, inf_nan_mode="null")
+            if state is not None:
+                self._keep(key, _Kept(body, state, frozenset(tables), counts))
+            return body
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of what is kept."""
+        return self._bytes
+
+    def _find(self, key: Hashable) -> _Kept | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def _keep(self, key: Hashable, kept: _Kept) -> None:
+        with self._lock:
+            if (old := self._kept.pop(key, None)) is not None:
+                self._bytes -= len(old.body)
+            if len(kept.body) > self._one_max:
+                return
+            self._kept[key] = kept
+            self._bytes += len(kept.body)
+            while self._bytes > self._bytes_max:
+                _, old = self._kept.popitem(last=False)
+                self._bytes -= len(old.body)
+
+    @contextmanager
+    def _turn(self, key: Hashable) -> Iterator[None]:
+        """One thread at a time for each question."""
+        with self._lock:
+            turn = self._turns.setdefault(key, _Turn())
+            turn.users += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._lock:
+                turn.users -= 1
+                if not turn.users:
+                    del self._turns[key]
+
+
+def kept(request: Request, access: Access, service: Service, make: Callable[[Store], Any], *also: Hashable) -> Response:
+    """JSON of what `make` returns, from memory where nothing changed since.
+
+    The question is the route with its parameters, the teams and scope of the caller, and `also`: everything else that `make`
+    depends on apart from the store and the state, such as the window or the time.
+    """
+    route = getattr(request.scope.get("route"), "path", request.url.path)
+    key = (
+        route,
+        tuple(sorted(request.path_params.items())),
+        tuple(sorted(request.query_params.multi_items())),
+        access.teams,
+        access.scope,
+        *also,
+    )
+    answers = cast(Answers, request.app.state.answers)
+    return Response(answers.body(service, key, make), media_type="application/json")
