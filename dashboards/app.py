@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from dash import ALL, Dash, Input, Output, State, ctx, no_update
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
@@ -16,12 +16,13 @@ from starlette.routing import Route
 
 from gpuwatch.dashboards.client import COOKIE, Api, ApiFailure, Caller, Client, passed_on
 from gpuwatch.dashboards.components import rule_trial
-from gpuwatch.dashboards.shell import acting, filters, states
+from gpuwatch.dashboards.shell import acting, filters, search, states
 from gpuwatch.dashboards.shell import frame as shell_frame
 from gpuwatch.dashboards.shell.login import login_routes
 from gpuwatch.dashboards.shell.page import Page, find
 from gpuwatch.dashboards.shell.query import ROOT, Query
 from gpuwatch.dashboards.shell.responses import Guarded, policy
+from gpuwatch.dashboards.shell.scripts import FOCUS_SCRIPT, GROUND_SCRIPT, TITLE_SCRIPT, WANTED_SCRIPT
 from gpuwatch.dashboards.shell.short_addresses import ShortAddresses
 from gpuwatch.dashboards.shell.theme import Scheme
 
@@ -30,37 +31,6 @@ INDEX = """<!DOCTYPE html>
 <head>{%metas%}<title>{%title%}</title><link rel="icon" type="image/svg+xml" href="/ui/assets/logo.svg">{%css%}</head>
 <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>"""
-GROUND_SCRIPT = "function() { return document.documentElement.getAttribute('data-mantine-color-scheme') || 'light'; }"
-"""The toggle reports light until it is used, even on a system set to dark."""
-
-TITLE_SCRIPT = "function(title) { if (title) { document.title = title; } return ''; }"
-
-WANTED_SCRIPT = """function(wanted) {
-  const at = window.location.pathname + window.location.search;
-  return wanted && wanted.at === at ? wanted.search : window.dash_clientside.no_update;
-}"""
-"""A chosen filter takes effect at the address where it was chosen: after a Back meanwhile, the address bar wins."""
-
-FOCUS_SCRIPT = """function(digest, done) {
-  const at = window.location.pathname + window.location.search;
-  if (!/[?&]action=(ack|snooze)(&|$)/.test(window.location.search) || done === at) {
-    return window.dash_clientside.no_update;
-  }
-  let left = 30;
-  const seek = () => {
-    const field = document.querySelector('#decide.chosen textarea');
-    if (field) {
-      field.scrollIntoView({block: 'center'});
-      field.focus({preventScroll: true});
-    } else if (--left > 0) {
-      setTimeout(seek, 100);
-    }
-  };
-  setTimeout(seek, 50);
-  return at;
-}"""
-"""An action link in a notification opens the finding and focuses the form, once."""
-
 _log = logging.getLogger("gpuwatch.dashboards")
 
 
@@ -171,6 +141,16 @@ def _register(dash: Dash, client: Client) -> None:
         return (no_update, no_update) if fresh == digest and not acted else (content, fresh)
 
     @dash.callback(
+        Output("sought", "children"),
+        Input("seek", "value"),
+        State("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    async def seek(text: str | None, pathname: str, location: str) -> list[Component]:
+        return await search.results(client.of(_caller()), text or "", Query.parse(pathname, location))
+
+    @dash.callback(
         Output("wanted", "data"),
         Input({"filter": ALL}, "value"),
         State("url", "pathname"),
@@ -217,7 +197,9 @@ async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) ->
         if page is None:
             raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
         await api.me()  # one failed request instead of ten: failed sign-ins are rate-limited
-        return page.layout(await page.load(api, query), query, scheme)
+        content = page.layout(await page.load(api, query), query, scheme)
+        above = shell_frame.crumbs(page, query)
+        return content if above is None else html.Div([above, content])
     except ApiFailure as error:
         return states.failed(error, query)
     except Exception:  # noqa: BLE001 - last resort: the traceback goes to the log, the reader sees an error notice

@@ -7,7 +7,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell import search, states
 from gpuwatch.dashboards.shell.filters import Choices
 from gpuwatch.dashboards.shell.page import Page, find, pages
 from gpuwatch.dashboards.shell.query import ROOT, Query
@@ -34,7 +34,7 @@ def frame() -> Component:
                     [
                         brand(),
                         html.Div(id="drawer-box", className="drawer-box"),
-                        html.Div(scheme_toggle(), className="top-right"),
+                        html.Div([finder(), scheme_toggle()], className="top-right"),
                     ],
                     className="top",
                 ),
@@ -47,6 +47,7 @@ def frame() -> Component:
                     ],
                     className="body",
                 ),
+                *search.panels(),
             ],
             className="shell",
         ),
@@ -66,6 +67,30 @@ def brand() -> Component:
     return parts.link(
         [html.Span(className="logo"), html.Span("gpuwatch", className="name")], ROOT + "/", "brand", "gpuwatch"
     )
+
+
+def finder() -> Component:
+    """Opens the search, as Ctrl-K and / do."""
+    return html.Button(
+        html.Span(className="icon i-search"),
+        className="finder",
+        type="button",
+        title="Search (Ctrl K or /); ? lists all keys",
+        **parts.aria("Search"),
+    )
+
+
+def crumbs(page: Page | None, query: Query) -> Component | None:
+    """The way to a page that lies below another one."""
+    above = find(page.under) if page and page.under else None
+    if page is None or above is None:
+        return None
+    steps = [
+        dcc.Link(above.title, href=query.link(above.path)),
+        html.Span("/", className="soft"),
+        html.Span(page.title),
+    ]
+    return html.Nav(steps, className="crumbs small", **parts.aria("Breadcrumb"))
 
 
 def scheme_toggle() -> Component:

@@ -17,8 +17,8 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state.causes import cause
-from gpuwatch.state.server import READING, WRITING, Server, wait_for_writers
 from gpuwatch.state.changes import Watch
+from gpuwatch.state.server import READING, WRITING, Server, wait_for_writers
 from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
 
 SCHEMA = "0008"

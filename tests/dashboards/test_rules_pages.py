@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.app import FOCUS_SCRIPT
 from gpuwatch.dashboards.client import ApiFailure, Caller, Client
 from gpuwatch.dashboards.components import (
     capacity_moves,
@@ -27,6 +26,7 @@ from gpuwatch.dashboards.pages import capacity, detector, reclaim
 from gpuwatch.dashboards.shell import acting, frame
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.scripts import FOCUS_SCRIPT
 from tests.dashboards import fake_api, fake_rules
 from tests.dashboards.laid_out import api, asked, links, shown, text
 

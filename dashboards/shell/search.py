@@ -1,0 +1,124 @@
+"""The search over names and pages, opened with Ctrl-K or /, and the list of keys. assets/keys.js opens and closes both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.shell.page import pages
+from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
+
+WAIT_S = 0.2
+"""A search starts after this pause in typing."""
+PAGES_MAX = 6
+WORDS_MAX = 100
+WORDS = {
+    "page": "Page",
+    "team": "Team",
+    "user": "User",
+    "job": "Job",
+    "node": "Node",
+    "gpu": "GPU",
+    "finding": "Finding",
+}
+KEYS = (
+    ("Ctrl K or /", "search"),
+    ("j and k", "next and previous row"),
+    ("Enter", "open the row"),
+    ("?", "show these keys"),
+    ("Esc", "close"),
+)
+
+
+def panels() -> list[Component]:
+    """Both panels, closed."""
+    find = html.Div(
+        [
+            html.Label("Search everything", htmlFor="seek", className="unseen"),
+            dcc.Input(
+                id="seek",
+                type="search",
+                debounce=WAIT_S,
+                maxLength=WORDS_MAX,
+                placeholder="Team, user, job, node, GPU, finding or page",
+                autoComplete="off",
+            ),
+            html.Div(id="sought", className="sought", role="status"),
+        ],
+        className="panel",
+        role="dialog",
+        **parts.aria("Search"),
+    )
+    rows = [html.Tr([html.Td(html.Kbd(key)), html.Td(what)]) for key, what in KEYS]
+    keys = html.Div(
+        [html.H2("Keys"), html.Table(html.Tbody(rows))],
+        className="panel",
+        role="dialog",
+        tabIndex=-1,
+        **parts.aria("Keys"),
+    )
+    return [html.Div(find, id="search", className="over"), html.Div(keys, id="keys", className="over")]
+
+
+async def results(api: Api, text: str, query: Query) -> list[Component]:
+    """Links to what has the words in its name: pages first, then what the API finds."""
+    words = text.strip()[:WORDS_MAX]
+    if not words:
+        return []
+    found = [entry("page", page.title, "", query.link(page.path)) for page in titled(words)]
+    try:
+        matches = (await api.get("search", q=words)).get("items") or []
+    except ApiFailure as error:
+        return [*found, html.P(error.message, className="soft")]
+    found += [
+        entry(item["kind"], name_of(item), about(item), target(item, query))
+        for item in matches
+        if item["kind"] in WORDS
+    ]
+    return found or [html.P(f"Nothing is called {formats.clip(words, 40)}.", className="soft")]
+
+
+def titled(words: str) -> list[Any]:
+    """Pages of the navigation with the words in their title."""
+    return [page for page in pages() if page.icon and words.lower() in page.title.lower()][:PAGES_MAX]
+
+
+def name_of(item: Row) -> str:
+    """What stands first: the name of a finding, the id of everything else."""
+    return str(item.get("name") or item["id"]) if item["kind"] == "finding" else str(item["id"])
+
+
+def about(item: Row) -> str:
+    """What tells two of the same name apart."""
+    if item["kind"] == "finding":
+        return str(item.get("cluster") or "")
+    return ", ".join(str(item[name]) for name in ("name", "cluster") if item.get(name))
+
+
+def target(item: Row, query: Query) -> str:
+    """The page of a result. Nodes and GPUs lead to the findings on them, users to their jobs."""
+    kind, name = item["kind"], str(item["id"])
+    if kind == "team":
+        return query.link(f"/team/{name}")
+    if kind == "user":
+        return query.link("/jobs", user=name)
+    if kind == "job":
+        return job_link(query, item.get("cluster"), name)
+    return finding_link(query, name) if kind == "finding" else query.link("/findings", q=name)
+
+
+def entry(kind: str, name: str, more: str, href: str) -> Component:
+    """One result."""
+    return dcc.Link(
+        [
+            html.Span(WORDS[kind], className="kind soft small"),
+            html.Span(formats.clip(name, 80), className="strong"),
+            html.Span(formats.clip(more, 80), className="soft small") if more else None,
+        ],
+        href=href,
+        className="result",
+    )

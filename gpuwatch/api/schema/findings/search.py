@@ -1,0 +1,18 @@
+"""Models of the search route."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpuwatch.api.schema.common import Shape
+
+
+class Match(Shape):
+    kind: Literal["team", "user", "job", "node", "gpu", "finding"]
+    id: str
+    cluster: str | None
+    name: str | None
+
+
+class Matches(Shape):
+    items: list[Match]

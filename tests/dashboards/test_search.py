@@ -1,0 +1,76 @@
+"""The search: where a result leads, and what is listed for words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpuwatch.dashboards.client import ApiFailure
+from gpuwatch.dashboards.shell.frame import crumbs
+from gpuwatch.dashboards.shell.page import find
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.search import results
+
+QUERY = Query.parse("/ui/jobs", "?window=24h&user=eve")
+
+
+class Fixed:
+    """An API that finds these."""
+
+    def __init__(self, *items: dict[str, Any] | Exception) -> None:
+        self.items = items
+
+    async def get(self, path: str, **_: object) -> dict[str, Any]:
+        assert path == "search"
+        for item in self.items:
+            if isinstance(item, Exception):
+                raise item
+        return {"items": self.items}
+
+
+def item(kind: str, id_: str, name: str | None = None, cluster: str | None = "c1") -> dict[str, Any]:
+    return {"kind": kind, "id": id_, "name": name, "cluster": cluster}
+
+
+def found(text: str, *items: Any) -> Any:
+    api: Any = Fixed(*items)
+    return asyncio.run(results(api, text, QUERY))
+
+
+@pytest.mark.parametrize(
+    ("one", "href"),
+    [
+        (item("team", "a b", cluster=None), "/ui/team/a%20b?window=24h"),
+        (item("user", "eve&x=1"), "/ui/jobs?window=24h&user=eve%26x%3D1"),
+        (item("job", "ns/train"), "/ui/jobs/ns/train?window=24h&in=c1"),
+        (item("node", "n-1"), "/ui/findings?window=24h&q=n-1"),
+        (item("gpu", "GPU-1"), "/ui/findings?window=24h&q=GPU-1"),
+        (item("finding", "idle-hoarding-1", "Idle: train"), "/ui/findings/idle-hoarding-1?window=24h"),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+)
+def test_where_a_result_leads(one: dict[str, Any], href: str) -> None:
+    (link,) = found("zzz", one)
+    assert href == link.href
+
+
+def test_nothing_is_asked_without_words() -> None:
+    assert [] == found("   ", AssertionError())
+
+
+def test_pages_are_found_by_title_and_kinds_of_a_newer_api_are_left_out() -> None:
+    links = found("budg", item("rack", "r1"))
+    assert ["/ui/budgets?window=24h"] == [link.href for link in links]
+
+
+def test_what_is_not_found_and_what_fails_is_explained() -> None:
+    assert "Nothing is called zzz." == found("zzz")[0].children
+    assert "busy" == found("zzz", ApiFailure(503, "busy", "busy"))[0].children
+
+
+def test_a_page_below_another_shows_the_way() -> None:
+    above = crumbs(find("/team/red"), Query.parse("/ui/team/red", "?window=24h"))
+    assert above is not None and "/ui/teams?window=24h" == above.children[0].href
+    assert crumbs(find("/jobs"), QUERY) is None and crumbs(None, QUERY) is None
