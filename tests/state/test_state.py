@@ -207,3 +207,14 @@ def test_the_schema_named_in_code_is_the_last_migration() -> None:
     config.set_main_option("script_location", str(Path(gpuwatch.state.__file__).parents[1] / "state_migrations"))
 
     assert SCHEMA == ScriptDirectory.from_config(config).get_current_head()
+
+
+def test_the_version_changes_with_every_commit(state: State) -> None:
+    """On a server others may change it too; in a file nobody else does."""
+    first, same = state.version(), state.version()
+    state.set_setting("a", "1", "ann", 1)
+    second = state.version()
+
+    assert first is not None and len({first, second}) == 2
+    assert state.on_server or first == same
+    assert state.on_server or second == state.version()

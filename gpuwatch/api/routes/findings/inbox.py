@@ -9,9 +9,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Access, Reader
 from gpuwatch.api.bodies import json_body, request_body
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, minute_of, seen, split
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.routes.findings.findings import KEY, Word, action_of, action_row
 from gpuwatch.api.schema.findings.inbox import BulkActions, BulkBody, Inbox
@@ -22,6 +23,7 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
 
 @router.get("/inbox", response_model=Inbox, responses=errors(), summary="Findings by state and cause")
 def inbox(
+    request: Request,
     access: Reader,
     service: Svc,
     state: Annotated[Word, Query(description="States of the causes and the total; the counts are of all.")] = None,
@@ -38,7 +40,7 @@ def inbox(
     from gpuwatch.findings.inbox import summary
     from gpuwatch.findings.selection import Filters
 
-    now_us = service.now_us()
+    now_us, actions = minute_of(service.now_us()), Actions(service.state).current(service.now_us())
     filters = Filters(
         detectors=split(detector),
         severities=split(severity),
@@ -46,11 +48,16 @@ def inbox(
         cluster=cluster,
         pool=pool,
         q=q,
-        actions=Actions(service.state).current(now_us),
+        actions=actions,
     )
-    with service.reader() as store:
-        found = summary(store, filters, split(state) or ["open"], now_us)
-    return answer(found)
+    return kept(
+        request,
+        access,
+        service,
+        lambda store: summary(store, filters, split(state) or ["open"], now_us),
+        now_us,
+        *actions.values(),
+    )
 
 
 @router.post(
