@@ -20,6 +20,7 @@ state as (
         p.pool,
         p.device_id,
         t.milli,
+        t.hour_us,
         greatest(t.start_us, $start_us) as start_us,
         least(t.end_us, $end_us) as end_us,
         (t.gpus * t.milli)::hugeint * (t.lost - t.misfit) as lost,
@@ -30,6 +31,8 @@ state as (
         and t.start_us < $end_us and t.end_us > $start_us
         and not t.partitioned and t.lost > t.misfit
 ),
+-- A state lies in one hour. Holders are taken by the hour too: joined by their times alone, each of a place's states would be
+-- compared with each of its holders.
 holder as (
     select
         s.cluster,
@@ -37,7 +40,14 @@ holder as (
         coalesce(d.model, '') as model,
         s.run_id,
         s.start_us,
-        s.end_us
+        s.end_us,
+        unnest(
+            range(
+                greatest(s.start_us, $start_us) // 3600000000,
+                (least(s.end_us, $end_us) + 3599999999) // 3600000000
+            )
+        )
+        * 3600000000 as hour_us
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
     where s.run_id is not null and d.gi < 0 and d.profile is null and d.kind is null and s.start_us < $end_us and s.end_us > $start_us
@@ -54,7 +64,7 @@ beside as (
         sum(least(t.end_us, h.end_us) - greatest(t.start_us, h.start_us))::hugeint as held_us
     from state t
     join holder h
-        on h.cluster = t.cluster and h.place = t.place and h.model = t.model
+        on h.cluster = t.cluster and h.place = t.place and h.model = t.model and h.hour_us = t.hour_us
         and h.start_us < t.end_us and h.end_us > t.start_us
     group by all
 ),

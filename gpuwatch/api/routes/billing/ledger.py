@@ -23,6 +23,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.output.render import render
 
 if TYPE_CHECKING:
+    from gpuwatch.billing.records import Chargeback as Charges
     from gpuwatch.service.service import Service
     from gpuwatch.store.database import Store
 
@@ -118,7 +119,7 @@ def chargeback(
     if format == "focus":
         return _focus(service, span, focus_version, focus_format, cluster, pool, teams)
 
-    def look(store: Store, **paged: Any) -> billing_chargeback.Chargeback:
+    def look(store: Store, **paged: Any) -> Charges:
         return billing_chargeback.chargeback(store, service.state, span, dimensions, cluster, teams, pool=pool, **paged)
 
     def shown(store: Store) -> dict[str, Any]:
