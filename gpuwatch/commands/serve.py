@@ -58,6 +58,9 @@ def serve(
     ] = False,
     new_state: NewStateOption = False,
     new_store: NewStoreOption = False,
+    role: Annotated[
+        str, typer.Option("--role", metavar="all|cell|api|lead", help="The part of the work that this process does.")
+    ] = "all",
 ) -> None:
     """Run the service. Collectors, analysis, alerts, API and pages run in one process; SIGHUP reloads --config."""
     if data.exists() and not data.is_dir():
@@ -72,10 +75,12 @@ def serve(
         if check:
             write(described(plan))
             return
+        from gpuwatch.service.roles import role_of
         from gpuwatch.service.service import Service
         from gpuwatch.service.uptime import machine_uptime
         from gpuwatch.store.private_files import private_umask
 
+        part = role_of(role)
         with private_umask():
             clock = context.find_root().obj
             service = Service.open(
@@ -86,6 +91,7 @@ def serve(
                 new_state=new_state,
                 new_store=new_store,
                 uptime=machine_uptime(),
+                role=part,
             )
             again.call = lambda: service.reload(lambda: read_again(config, environment()))
             run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
@@ -165,7 +171,8 @@ def run(
     # When bound to all addresses, the public one is unknown, so messages have no link.
     service.own_url = "" if host in lockfile.ANYWHERE else url
     app = create_app(service, hosts=() if host in lockfile.ANYWHERE else (host,))
-    importlib.import_module("gpuwatch.dashboards.app").mount(app)
+    if service.role.pages:
+        importlib.import_module("gpuwatch.dashboards.app").mount(app)
     server = web.server(app, host, at)
     broken: list[str] = []
 

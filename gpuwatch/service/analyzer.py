@@ -53,7 +53,9 @@ class Analyzer:
         after: AfterPass,
         on_pass: Callable[[AnalysisStatus], None],
         commits: Callable[[], int],
+        analyses: bool = True,
     ) -> None:
+        """Without `analyses`, a pass runs only `after`, on what another process analyzed."""
         self._store = store
         self._state = state
         self._settings = settings
@@ -62,6 +64,7 @@ class Analyzer:
         self._after = after
         self._on_pass = on_pass
         self._commits = commits
+        self._analyses = analyses
         self._seen: tuple[int, dict[str, int], Settings] | None = None
         self._wake = threading.Event()
         self._stopping = False
@@ -134,7 +137,7 @@ class Analyzer:
         try:
             new = (self._commits(), Periods(self._state).versions(), settings)
             self._times.record(self._store)
-            if new != self._seen:
+            if self._analyses and new != self._seen:
                 self._pass(settings, began, now_us)
                 self._seen = new
                 self.passes += 1

@@ -157,7 +157,8 @@ class Collectors:
             self._live = list(live)
             for source in live:
                 self.added(source)
-            self.start()
+            if live:
+                self.start()
             return Exchange(sorted({s.name for s in live} - before), sorted(before - {s.name for s in live}), [], 0)
         self._running.wait(STOP_S)
         if self._loop is None:

@@ -26,14 +26,17 @@ class Imports:
         writer: GroupCommit,
         now_us: Callable[[], int],
         wake: Callable[[], None],
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check` raises StoreError if this process changes no data."""
         self._store, self._state, self._now_us = store, state, now_us
-        self._analyzer, self._writer, self._wake = analyzer, writer, wake
+        self._analyzer, self._writer, self._wake, self._check = analyzer, writer, wake, check
 
     def forget(self, import_id: int, actor: str) -> dict[str, Any]:
         """Takes an import back between two analysis passes; the next one computes its hours again. Raises StoreBusy during a
         long pass, NoSuchImport, and UsageError.
         """
+        self._check()
         with self._analyzer.paused(WAIT_S), self._writer.paused(), self._store.cursor() as store:
             done = forget(store, import_id, self._now_us())
         self._state.record(actor, self._now_us(), f"import {import_id} forgotten", None, str(done["path"]))

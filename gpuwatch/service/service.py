@@ -36,6 +36,7 @@ from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.priority import threads, yield_to_others
 from gpuwatch.service.pushed import Pushed, Received
 from gpuwatch.service.read_pool import Probe, Readers
+from gpuwatch.service.roles import ALL, API, Role, check_directory, check_work, left_undone, part_of
 from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
@@ -64,12 +65,14 @@ class Service:
         live: bool,
         scratch: str | None = None,
         uptime: Uptime | None = None,
+        role: Role = ALL,
     ) -> None:
+        self.role = role
         self._scratch = scratch
         self.store = store
         self.state = state
         self.settings = settings = plan.settings
-        self._plan = plan
+        self._plan = plan = part_of(role, plan)
         self.directory = directory
         self.version = installed_version("gpuwatch")
         self.local_secret = secrets.token_urlsafe(32)
@@ -110,6 +113,7 @@ class Service:
             self._after_pass,
             self._analysed,
             lambda: self._commits,
+            role.analyses,
         )
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
@@ -128,7 +132,7 @@ class Service:
         self._copying = threading.Lock()
         self._reloading = threading.Lock()
         self._stopped = False
-        self.imports = Imports(store, state, self._analyzer, self._writer, now_us, self.wake)
+        self.imports = Imports(store, state, self._analyzer, self._writer, now_us, self.wake, self._check_receives)
         self.bills = Bills(self.submit, self.reader, now_us, Path(directory or scratch or "") / ARRIVING)
 
     @classmethod
@@ -143,10 +147,14 @@ class Service:
         new_state: bool = False,
         new_store: bool = False,
         uptime: Uptime | None = None,
+        role: Role = ALL,
     ) -> Service:
         """Opens store and state of a directory (None: in memory). `config` is a parsed configuration, or the other tables
         of gpuwatch.toml. Steps of the clock are noticed by `uptime`. Raises UsageError with every problem, StoreError for a directory in use, or without its store or state.
+        A `role` other than ALL does its part alone.
         """
+        if directory is not None:
+            check_directory(role, directory)
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
         server = Server.of(settings)
@@ -169,7 +177,9 @@ class Service:
                 else State.open(scratch or "")
             )
             try:
-                return cls(store, state, plan, now_us, directory, live, scratch, uptime)
+                service = cls(store, state, plan, now_us, directory, live, scratch, uptime, role)
+                check_work(role, state, settings)
+                return service
             except BaseException:
                 state.close()
                 raise
@@ -183,13 +193,17 @@ class Service:
         """
         set_ownership_default(self.state, self.settings.ownership_default, CONFIGURATION, self._now_us())
         with self.reader() as store:
-            chargeback.price_all(store, self.state)
+            if self.role.analyses:
+                chargeback.price_all(store, self.state)
             # Before the first pass, so that findings of custom rules use their texts.
             custom_rules.load(self.settings.detectors_dir, store)
-        self._writer.start()
-        if self._live:
+        if self.role.analyses:
+            self._writer.start()
+        if self._live and (self.role.analyses or self.role.leads):
             self._analyzer.start()
+        if self._live and self.role.leads:
             self._alerting.start()
+        if self._live and self.role.analyses:
             self._collectors.start()
 
     def stop(self) -> None:
@@ -222,7 +236,7 @@ class Service:
             if self._stopped:
                 return False
             try:
-                plan = read()
+                plan = part_of(self.role, read())
                 settings, now, later = taken_over(self.settings, plan.settings)
                 self._alerting.reload(plan.alerts, settings)
                 self.settings = settings
@@ -276,9 +290,9 @@ class Service:
     def problems(self) -> list[str]:
         """Why the service cannot work; empty if it can."""
         found = []
-        if self._live and not self._writer.alive:
+        if self._live and self.role.analyses and not self._writer.alive:
             found.append("the writer has stopped; restart the service")
-        if self._live and not self._analyzer.alive:
+        if self._live and self.role != API and not self._analyzer.alive:
             found.append("the analyzer has stopped; restart the service")
         return found + self._probe.problems() + self.state.problems()
 
@@ -286,6 +300,7 @@ class Service:
         """Why the service works, but its results are not to be relied on; empty if they are."""
         failed, doubt = self.analysis().last_error, self.times.clock.doubt()
         found = [] if failed is None else [f"the last analysis failed: {failed}"]
+        found += left_undone(self.role, self.state, self.settings)
         return found if doubt is None else [*found, doubt]
 
     def submit(
@@ -293,8 +308,9 @@ class Service:
     ) -> Future[None]:
         """Queues batches to be written; the future completes when they are on disk, a little later if `patient`.
 
-        Raises StoreBusy if the queue is full.
+        Raises StoreBusy if the queue is full, StoreError if the role of this process stores none.
         """
+        self._check_receives()
         return self._writer.submit(source, batches, rejects, patient=patient)
 
     def receive(
@@ -314,7 +330,9 @@ class Service:
         return self._pushed.receive(name, body, content_type, cluster, source, decoded)
 
     def reprice(self) -> bool:
-        """Prices with the latest rates and rules now; False during a long pass, which prices at its end."""
+        """Prices with the latest rates and rules now; False if a pass does it: one that runs long, or another process's."""
+        if not self.role.analyses:
+            return False
         with self._readers.lend(question_s=None) as store:
             return self._analyzer.reprice(store, REPRICE_WAIT_S)
 
@@ -343,6 +361,12 @@ class Service:
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    def _check_receives(self) -> None:
+        if not self.role.analyses:
+            raise StoreError(
+                f"this process stores no data, because its role is {self.role.name}: send it to one with role all or cell"
+            )
+
     def _committed(self, seconds: float, rows: int, requests: int) -> None:
         self._commits += 1
         self._telemetry.committed(seconds, rows, requests)
@@ -353,7 +377,8 @@ class Service:
 
     def _after_pass(self, store: Store) -> None:
         self._telemetry.fleet.refresh(store, self.state, self._analyzer.passes)
-        self._alerting.after_pass(store)
+        if self.role.leads:
+            self._alerting.after_pass(store)
 
     def _analysed(self, status: AnalysisStatus) -> None:
         self._telemetry.analysis.set(status.seconds)

@@ -24,9 +24,9 @@ router = APIRouter(tags=["service"])
 
 
 @router.get("/", include_in_schema=False)
-async def root() -> Response:
-    """To the user interface."""
-    return RedirectResponse("/ui/", 307)
+async def root(service: Svc) -> Response:
+    """To the user interface; a process without pages shows its API."""
+    return RedirectResponse("/ui/" if service.role.pages else "/docs", 307)
 
 
 @router.get("/healthz", response_model=Live, responses=errors(), summary="Liveness")

@@ -1,0 +1,84 @@
+"""What one process of gpuwatch does: everything, or the part of one role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.service.config import Plan
+from gpuwatch.settings import Settings
+from gpuwatch.state import State
+from gpuwatch.store import lockfile
+from gpuwatch.store.database import FILE_NAME
+
+ONE_PROCESS = (
+    "The embedded store can be open in one process only, so the roles of one directory cannot run beside each other"
+)
+
+
+@dataclass(frozen=True)
+class Role:
+    """`analyses`: collects, receives and analyses data. `leads`: alerts, budgets and reports. `pages`: the user interface."""
+
+    name: str
+    analyses: bool
+    leads: bool
+    pages: bool
+
+
+ALL = Role("all", analyses=True, leads=True, pages=True)
+CELL = Role("cell", analyses=True, leads=False, pages=False)
+API = Role("api", analyses=False, leads=False, pages=True)
+LEAD = Role("lead", analyses=False, leads=True, pages=False)
+ROLES = {role.name: role for role in (ALL, CELL, API, LEAD)}
+
+
+def role_of(name: str) -> Role:
+    """The role of a name. Raises UsageError for another one."""
+    if name not in ROLES:
+        raise UsageError(f"--role {name}: use one of {', '.join(ROLES)}")
+    return ROLES[name]
+
+
+def part_of(role: Role, plan: Plan) -> Plan:
+    """The configuration as a role uses it: only one that analyzes has sources."""
+    return plan if role.analyses else replace(plan, live=())
+
+
+def check_directory(role: Role, directory: Path) -> None:
+    """Raises StoreError if a role cannot work on a directory: another process has it, or nobody collects data for it."""
+    if role == ALL:
+        return
+    if (note := lockfile.find(directory)) is not None:
+        raise StoreError(
+            f"--role {role.name}: {directory} is in use by process {note.pid}, which serves {note.url}. {ONE_PROCESS}: stop "
+            "that process, or let it do everything (--role all)"
+        )
+    if not role.analyses and not (directory / FILE_NAME).exists():
+        raise StoreError(
+            f"--role {role.name}: there is no data in {directory}, and this role collects none; import some, restore a backup, "
+            "or run --role all"
+        )
+
+
+def check_work(role: Role, state: State, settings: Settings) -> None:
+    """Raises UsageError for configured work that nobody would do."""
+    if undone := left_undone(role, state, settings):
+        raise UsageError("; ".join(undone))
+
+
+def left_undone(role: Role, state: State, settings: Settings) -> list[str]:
+    """Configured work that nobody does while this process has the directory, with the fix; empty if there is none.
+
+    A process that only answers questions about a copy is meant to send nothing.
+    """
+    if role != CELL:
+        return []
+    found = [f"channel {channel.name}" for channel in Channels(state).list() if channel.enabled]
+    found += ["report_directory"] if settings.report_directory is not None else []
+    fix = f"{ONE_PROCESS}: run --role all, or disable it"
+    return [
+        f"{what} is configured, but role {role.name} sends no alerts and writes no reports. {fix}" for what in found
+    ]
