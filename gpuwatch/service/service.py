@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version as installed_version
@@ -300,7 +300,8 @@ class Service:
         """Why the service works, but its results are not to be relied on; empty if they are."""
         failed, doubt = self.analysis().last_error, self.times.clock.doubt()
         found = [] if failed is None else [f"the last analysis failed: {failed}"]
-        found += left_undone(self.role, self.state, self.settings)
+        with suppress(StoreError):  # a state that is away is one of the problems
+            found += left_undone(self.role, self.state, self.settings)
         return found if doubt is None else [*found, doubt]
 
     def submit(

@@ -82,7 +82,7 @@ def test_a_cell_collects_and_analyses_without_pages_or_alerts(data: Path) -> Non
     with serving(data, CELL, SOURCE) as api:
         assert {"alerts": False, "analyzer": True, "collectors": True, "writer": True} == threads(api.service)
         wait_until(lambda: api.service.analysis().last_success_us is not None, "a pass ends")
-        assert 200 == api.request("POST", "/api/v1/events", json=[]).status_code
+        assert 204 == api.request("POST", "/api/v1/events", json=[]).status_code
         assert "/docs" == api.get("/").headers["Location"]
 
         Channels(api.service.state).put(CHANNEL, "ann", NOW_US)
