@@ -71,6 +71,13 @@ def plan(item: Row, query: Query) -> Component:
         plan_state(item),
         html.Span(f"{count(item.get('free_gpus'), 'GPU')} free", className="soft small"),
     ]
+    if every:
+        link = query.link(
+            shape=str(item.get("shape")), within=None, of_pool=item.get("pool"), model=item.get("gpu_model")
+        )
+        facts.append(html.Span(parts.link("show on the map", link, "why"), className="small"))
+    if every and item.get("places"):
+        notes.append(html.P(f"Then it fits on {formats.clip(', '.join(item['places']), 120)}.", className="small"))
     body = [html.Div(facts, className="facts"), html.Ol(moves, className="plainlist") if moves else None, *notes]
     return html.Div(body, className="plan")
 
@@ -102,6 +109,7 @@ def move(one: Row, item: Row, query: Query) -> list[Component | str]:
     return [
         job(one.get("job"), item.get("cluster"), query),
         f": {count(one.get('gpus'), 'GPU')} on {formats.clip(one.get('node'), 60)}",
+        *([f" to {formats.clip(one['to'], 60)}"] if one.get("to") else []),
         *mark,
     ]
 

@@ -11,6 +11,8 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
 from gpuwatch.dashboards.components import capacity_moves, capacity_now, capacity_slots, formats, ledger_math, parts
+from gpuwatch.dashboards.fleet import capacity_history, capacity_place, capacity_queue
+from gpuwatch.dashboards.fleet.drawing import Style, drawing
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -22,30 +24,46 @@ HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
 
 @dataclass(frozen=True)
 class Data:
-    """Shapes that fit now, move plans, history and stranding jobs; the last three are None if they failed to load."""
+    """What fits now, move plans, history, stranding jobs, the map, the tried request and the queue. What failed to load is None.
 
-    shapes: Row
+    For tokens of teams only the map and the queue: `shapes` is None.
+    """
+
+    shapes: Row | None
     plans: Row | None
     history: Row | None
     stranded: Row | None
+    fleet: Row | None = None
+    placed: Row | None = None
+    pending: Row | None = None
 
 
 async def load(api: Api, query: Query) -> Data:
     """Loads what fits now; the rest is optional."""
     cluster = query.get("cluster")
+    me = await api.me()
+    fleet, pending = (
+        ledger_math.optional(api.get("topology/map", cluster=cluster)),
+        ledger_math.optional(api.get("capacity/pending", cluster=cluster)),
+    )
+    if me.get("teams"):
+        return Data(None, None, None, None, await fleet, None, await pending)
     step = step_of(query.window)
-    shapes, plans, history, stranded = await asyncio.gather(
+    shapes, plans, history, stranded, drawn, placed, waiting = await asyncio.gather(
         api.capacity("shapes", cluster=cluster, limit=MAX_LIMIT),
         ledger_math.optional(api.capacity("plan", cluster=cluster)),
         ledger_math.optional(api.capacity("history", cluster=cluster, window=query.window, step=step, limit=MAX_LIMIT)),
         ledger_math.optional(api.capacity("stranded", cluster=cluster, window=query.window)),
+        fleet,
+        ledger_math.optional(api.capacity("place", **capacity_place.asked(query))),
+        pending,
     )
     if step == "1h" and (history or {}).get("next"):
         # Too many pools for hourly steps: daily steps cover the whole window.
         history = await ledger_math.optional(
             api.capacity("history", cluster=cluster, window=query.window, step="1d", limit=MAX_LIMIT)
         )
-    return Data(shapes, plans, history, stranded)
+    return Data(shapes, plans, history, stranded, drawn, placed, waiting)
 
 
 def step_of(window: str) -> str:
@@ -57,19 +75,25 @@ def step_of(window: str) -> str:
 
 @page("/capacity", "Capacity", load, icon="capacity", order=3, filters=("window", "cluster"))
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
-    """What fits now and which moves would help on the left; what is stranded and the history on the right."""
+    """The map with a request to try, the queue and the plans on the left; what fits, what is stranded and the history on the right."""
+    if data.shapes is None:
+        return own(data, query, scheme)
     clusters: list[Row] = data.shapes.get("clusters") or []
     if not clusters:
         return html.Div([parts.heading("Capacity"), nothing(query)])
     ends = sorted({str(one["as_of"]) for one in clusters if one.get("as_of")})
     note = f"As of {formats.when(ends[0])}" if ends else "No data yet"
     left = [
-        capacity_slots.slots(data.shapes, query),
+        free_map(data, query, scheme),
+        capacity_queue.queue(data.pending, query),
         capacity_moves.plans(data.plans, query),
         capacity_moves.repartition(data.plans),
         capacity_now.gang_table(data.shapes),
     ]
     right = [
+        capacity_place.simulator(data.placed, query),
+        capacity_slots.slots(data.shapes, query),
+        capacity_history.slots(data.history, scheme, query),
         capacity_now.stranded(data.shapes, query),
         capacity_moves.history(data.history, scheme, query),
         capacity_moves.strands(data.stranded, query),
@@ -84,6 +108,49 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                     html.Div([one for one in left if one], className="column"),
                     html.Div([one for one in right if one], className="column"),
                 ],
+                className="halves",
+            ),
+        ]
+    )
+
+
+def free_map(data: Data, query: Query, scheme: Scheme) -> Component | None:
+    """Free and stranded GPUs on their nodes, with the tried request."""
+    if not (data.fleet or {}).get("nodes"):
+        return None
+    fleet: Row = data.fleet or {}
+    shape = capacity_place.asked(query)["shape"]
+    link = query.link("/topology", node="NODE", colour="free", **{"in": "CLUSTER"})
+    marks = capacity_place.marks(fleet, data.placed)
+    focus = (
+        f"{query.get('of_pool')} {query.get('model')} {shape}"
+        if query.get("shape") and any(one.at for one in marks)
+        else ""
+    )
+    style = Style("free", scheme, marks, None, link, None, "middle", focus)
+    return parts.card(
+        "Free GPUs on their nodes",
+        drawing(
+            fleet, "capacity", "Map of the fleet: free, stranded and held GPUs. The tables beside have the same.", style
+        ),
+        note="Outlined: the request tried on the right"
+        if any(one.at for one in marks)
+        else "Click a node for its jobs and links",
+    )
+
+
+def own(data: Data, query: Query, scheme: Scheme) -> Component:
+    """What tokens of teams see: their own GPUs and their own waiting requests."""
+    left = [capacity_queue.queue(data.pending, query, True)]
+    about = states.advice(
+        "What is free, and what would let a request start, depends on other teams: it is shown to tokens for the whole fleet."
+    )
+    right = [free_map(data, query, scheme), parts.plain(about)]
+    return html.Div(
+        [
+            parts.heading("Capacity", "Your teams' requests and GPUs"),
+            html.Div(
+                [html.Div(left, className="column"), html.Div([one for one in right if one], className="column")],
                 className="halves",
             ),
         ]

@@ -98,28 +98,35 @@ def instants(
 
 def clusters(store: Store, ends: pa.Table) -> list[Cluster]:
     """The clusters of `instants`, by name. A GPU is free as GET /fleet has it: in service and unallocated."""
-    with store.view("cluster_end", ends):
-        rows = store.rows("capacity/gpu", stale_us=STALE_US)
-    found: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    found = rows_at(store, ends)
     sizes: dict[tuple[str, str], int] = defaultdict(int)
-    for row in rows:
-        devices = found[row["cluster"]][row["gpu"]]
-        if row["node"] is not None:
-            sizes[row["cluster"], row["node"]] += not devices
-        devices.append(row)
+    for cluster, gpus in found.items():
+        for devices in gpus.values():
+            if devices[0]["node"] is not None:
+                sizes[cluster, devices[0]["node"]] += 1
     return [
         Cluster(
             end["cluster"],
             end["as_of_us"],
             tuple(
                 _gpu(devices, sizes.get((end["cluster"], devices[0]["node"]), 1))
-                for devices in found[end["cluster"]].values()
+                for devices in found.get(end["cluster"], {}).values()
                 if not all(one["out_of_service"] for one in devices)
             ),
             max((count for (name, _), count in sizes.items() if name == end["cluster"]), default=1),
         )
         for end in ends.to_pylist()
     ]
+
+
+def rows_at(store: Store, ends: pa.Table) -> dict[str, dict[str, list[Row]]]:
+    """The rows of capacity/gpu by cluster and GPU: one a GPU, or one a slice."""
+    with store.view("cluster_end", ends):
+        rows = store.rows("capacity/gpu", stale_us=STALE_US)
+    found: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        found[row["cluster"]][row["gpu"]].append(row)
+    return found
 
 
 def _gpu(devices: list[Row], of_node: int) -> Gpu:

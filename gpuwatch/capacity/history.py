@@ -14,6 +14,8 @@ from gpuwatch.store.database import Store
 PLACES, RATIO_PLACES = 3, 6
 SLOTS = (1, 2, 4, 8)
 """Slot sizes that are reported."""
+GANGS = ("2x8", "4x8")
+"""Gangs over several nodes that are reported."""
 JOBS_MAX = 10_000
 """Jobs and prices of one answer: those that stranded most."""
 
@@ -49,6 +51,7 @@ def history(
             "rate": round(float(row["stranded_gpus"]) / float(row["free_gpus"]), RATIO_PLACES),
             "largest_gang": row["largest_gang"],
             "slots": {str(k): round(float(row[f"slots_{k}"]), PLACES) for k in SLOTS},
+            "gangs": {shape: round(float(row[f"gangs_{shape}"]), PLACES) for shape in GANGS},
             "requests": row["requests"] or None,
         }
         for row in rows[:limit]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from gpuwatch.capacity.waiting_requests import prepare as prepare_waits
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.hardware.defrag import Host, Piece, Plan, plan
+from gpuwatch.hardware.destinations import destinations
 from gpuwatch.rules.rule import EvaluationScope, count
 from gpuwatch.store.database import Store
 
@@ -39,18 +40,29 @@ def hosts(
     store: Store, cluster: str, at_us: int, pool: str | None, models: Sequence[str] | None
 ) -> tuple[list[list[Host]], Names]:
     """The nodes of a pool at an instant, those of one model in one list, and the jobs of the runs on them."""
-    rows = store.rows("capacity/hosts", cluster=cluster, at_us=at_us, pool=pool, models=models)
+    scope: dict[str, Any] = {"pool": pool, "models": models, "every_pool": False}
+    by_pool, names = _grouped(store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope))
+    return [group for _, group in sorted(by_pool.items(), key=lambda one: one[0][1])], names
+
+
+def every_host(store: Store, cluster: str, at_us: int) -> tuple[dict[tuple[str | None, str], list[Host]], Names]:
+    """The nodes of a cluster at an instant by pool and model ("" unknown), and the jobs of the runs on them."""
+    scope: dict[str, Any] = {"pool": None, "models": None, "every_pool": True}
+    return _grouped(store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope))
+
+
+def _grouped(rows: Sequence[dict[str, Any]]) -> tuple[dict[tuple[str | None, str], list[Host]], Names]:
     names = {row["run_id"]: row["job_id"] for row in rows if row["run_id"] is not None}
-    by_model: dict[str, list[Host]] = {}
-    for (place, model), some in groupby(rows, key=lambda row: (row["place"], row["model"])):
+    found: dict[tuple[str | None, str], list[Host]] = {}
+    for (place, model, pool), some in groupby(rows, key=lambda row: (row["place"], row["model"], row["pool"])):
         held = list(some)
         pieces = tuple(
             Piece(place, str(row["run_id"]), row["gpus"], row["preemptible"], row["stays"])
             for row in held
             if row["run_id"] is not None
         )
-        by_model.setdefault(model, []).append(Host(place, held[0]["free"], pieces))
-    return [by_model[model] for model in sorted(by_model)], names
+        found.setdefault((pool, model), []).append(Host(place, held[0]["free"], pieces))
+    return found, names
 
 
 def cheapest(groups: Iterable[Sequence[Host]], gpus: int, members: int) -> Plan | None:
@@ -63,6 +75,23 @@ def listed_moves(found: Plan | None, names: Names) -> list[dict[str, Any]]:
     """The moves of a plan as JSON has them."""
     moves = () if found is None else found.moves
     return [{"job": names.get(int(p.run)), "node": p.node, "gpus": p.gpus, "preemptible": p.preemptible} for p in moves]
+
+
+def moves_to(found: Plan, group: Sequence[Host], names: Names, gpus: int, members: int) -> dict[str, Any] | None:
+    """The moves with their targets, in an order that works, and the nodes that the request then gets; None if no
+    assignment was found.
+    """
+    where = destinations(group, found, gpus, members)
+    if where is None:
+        return None
+    left = {piece for host in group for piece in host.pieces} - set(found.moves)
+    cleared = {piece.node for piece in found.moves} - {piece.node for piece in left}
+    return {
+        "moves": [listed_moves(Plan((piece,), True), names)[0] | {"to": target} for piece, target in where.moves],
+        "at_once": where.at_once,
+        "places": list(where.places),
+        "drained": sorted(cleared),
+    }
 
 
 def blocking(groups: Iterable[Sequence[Host]], names: Names) -> list[tuple[str, int, int]]:

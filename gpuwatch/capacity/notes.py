@@ -37,7 +37,7 @@ def notes(store: Store, cluster: Cluster, demand: Demand, advice: Advice) -> lis
         found.append(
             _note("request-size", None, f"{demand.unsized} requests do not state how many GPUs they need. {SIZES}")
         )
-    found += _places(store, cluster, advice)
+    found += places_lacking(store, cluster, advice)
     unknown = [gpu for gpu in cluster.partitioned if gpu.room is None]
     if unknown:
         found.append(_note("mig-layout", len(unknown), GEOMETRY))
@@ -58,7 +58,7 @@ def nothing(unknown: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _places(store: Store, cluster: Cluster, advice: Advice) -> list[dict[str, Any]]:
+def places_lacking(store: Store, cluster: Cluster, advice: Advice) -> list[dict[str, Any]]:
     """GPUs with unknown links or network position, with the fix for one of the nodes."""
     lacking = {
         "links": sum(gpu.nvlink is None for gpu in cluster.whole),

@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.capacity import demand as capacity_demand
 from gpuwatch.capacity.demand import DAYS
 from gpuwatch.capacity.free_state import Cluster, clusters, instants
-from gpuwatch.capacity.make_room import Names, blocking, hosts, listed_moves
+from gpuwatch.capacity.make_room import Names, blocking, every_host, listed_moves, moves_to
 from gpuwatch.capacity.waiting_requests import waits
 from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -20,6 +20,7 @@ from gpuwatch.hardware.mig_plan import repartition
 from gpuwatch.hardware.mig_profiles import GEOMETRIES
 from gpuwatch.hardware.shares import model_key
 from gpuwatch.store.database import Store
+from gpuwatch.topology.taints import TaintedNodes, untainted
 
 SHAPES_MAX = 8
 """Shapes that are planned for where none is named: the most frequent of those that find no place."""
@@ -56,9 +57,12 @@ def plans(
         places = sorted(
             {(gpu.pool, gpu.model) for gpu in one.whole}, key=lambda place: (place[0] or "", place[1] or "")
         )
+        tainted = TaintedNodes(store, one.name).at(one.as_of_us)
+        groups, names = every_host(store, one.name, one.as_of_us - 1)
         for pool, model in places[:PLACES_MAX]:
-            groups, names = hosts(store, one.name, one.as_of_us - 1, pool, None if model is None else [model])
-            group = groups[0] if groups else []
+            group = groups.get((pool, model or ""), [])
+            open_ = untainted([host.name for host in group], tainted)
+            group = [host for host in group if host.name in open_]
             found = [_item(group, names, members, gpus) for members, gpus in shapes]
             head = {"cluster": one.name, "as_of": rfc3339(one.as_of_us), "pool": pool, "gpu_model": model}
             items += [head | row for row in found if row is not None and (wanted is not None or not row["placeable"])]
@@ -96,6 +100,8 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
         return None
     placeable = bool(fits([host.free for host in group], [gpus] * members))
     found = plan(group, gpus, members)
+    moved = None if found is None else moves_to(found, group, names, gpus, members)
+    unmoved = [move | {"to": None} for move in listed_moves(found, names)]
     return {
         "shape": str(gpus) if members == 1 else f"{members}x{gpus}",
         "free_gpus": sum(host.free for host in group),
@@ -103,7 +109,10 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
         "possible": found is not None,
         "exact": None if found is None else found.exact,
         "moved_gpus": None if found is None else found.gpus,
-        "moves": listed_moves(found, names),
+        "moves": unmoved if moved is None else moved["moves"],
+        "at_once": None if moved is None else moved["at_once"],
+        "places": [] if moved is None else moved["places"],
+        "drained": [] if moved is None else moved["drained"],
         "blockers": [{"job": job, "gpus": held, "free_gpus": free} for job, held, free in blocking([group], names)],
     }
 

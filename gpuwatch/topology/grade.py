@@ -88,6 +88,7 @@ REASONS = {
     "links": "the links inside its node are not known",
     "domain": "the NVLink domain of some of its nodes is not known",
     "network": "the network between its nodes is not known",
+    "scope": "what was free at its start depends on other teams, which this token may not see",
 }
 """Why a gang has no grade."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -87,8 +87,8 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
     """The placement of a job by its runs (cluster, job_id, run_id); None where no device of them is known.
 
     For a requeued job the newest start counts; for one that grew, shrank or moved, the largest set that it held at one
-    time. It is graded on the topology of that instant. With `named` False only its own containers are named, for team-scoped
-    callers.
+    time. It is graded on the topology of that instant. With `named` False it is not graded, for team-scoped callers: what
+    was free depends on others.
     """
     with store.view("asked_run", runs):
         rows = store.rows("topology/placement/gang", limit=DEVICES_MAX)
@@ -102,7 +102,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         "gpus": len(devices),
         "gpu_model": next(iter(models)) if len(models) == 1 else None,
     }
-    reason = _no_gang(rows, gpus, models)
+    reason = no_gang(rows, gpus, models)
     if reason is not None:
         missing = [{"what": "which devices it held", "fix": MAPPING}] if reason == "estimated" else []
         return result | {"why": _sentence(REASONS[reason]), "missing": missing}
@@ -111,15 +111,13 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
     if unplaced := [gpu for gpu in gpus if gpu not in around.places]:
         missing = [{"what": f"the node of {len(unplaced)} of its GPUs", "fix": HOSTNAME}]
         return result | {"why": _sentence(REASONS["nodes"]), "missing": missing}
-    pools = sorted({row["pool"] or "" for row in rows})
-    alike = store.rows("topology/placement/alike", cluster=cluster, at_us=at_us, model=model, pools=pools)
-    nodes = {gpu: node.name for gpu, place in around.places.items() if (node := place.container("node")) is not None}
-    barred = TaintedNodes(store, cluster).barred({nodes[gpu] for gpu in gpus if gpu in nodes}, at_us)
-    found = _graded(around, gpus, [row for row in alike if nodes.get(row["gpu"]) not in barred], model)
+    found = graded(store, cluster, around, rows, gpus, model)
+    if not named:
+        found = replace(found, best=None, grade=None, slowdown=None, reason="scope")
     traffic = _traffic(store, cluster, rows[0], devices, model)
     return result | {
         "grade": found.grade,
-        "why": _why(found, at_us, named),
+        "why": _why(found, at_us),
         "kind": found.where.kind,
         "name": found.where.name,
         "worst_level": found.worst,
@@ -127,7 +125,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         "mean_gb_per_s": found.mean_gb_per_s,
         "levels": [{"level": level, "share": share} for level, share in found.levels.items()],
         "crossed": asdict(found.spread),
-        "best": _best(found, around, model, named),
+        "best": _best(found, around, model),
         "slowdown": _slowdown(found, traffic),
         "traffic": traffic,
         "missing": _missing(store, cluster, found, seats(around, gpus, model).values(), traffic, advice),
@@ -156,12 +154,17 @@ def with_cost(
     return placement | {"slowdown": slow | {"currency": next(iter(currencies)) if whole else None}}
 
 
-def _graded(around: Graph, gpus: list[str], alike: Iterable[Row], model: str) -> Placement:
-    free = {row["gpu"]: row["free"] for row in alike}
+def graded(store: Store, cluster: str, around: Graph, rows: list[Row], gpus: list[str], model: str) -> Placement:
+    """The placement of a gang, all of whose GPUs are in `around`, among the GPUs that were free at its start."""
+    at_us, pools = rows[0]["at_us"], sorted({row["pool"] or "" for row in rows})
+    alike = store.rows("topology/placement/alike", cluster=cluster, at_us=at_us, model=model, pools=pools)
+    nodes = {gpu: node.name for gpu, place in around.places.items() if (node := place.container("node")) is not None}
+    barred = TaintedNodes(store, cluster).barred({nodes[gpu] for gpu in gpus if gpu in nodes}, at_us)
+    free = {row["gpu"]: row["free"] for row in alike if nodes.get(row["gpu"]) not in barred}
     return grade_placement(around, gpus, [gpu for gpu, is_free in free.items() if is_free], free.keys(), model)
 
 
-def _no_gang(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:
+def no_gang(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:
     """Why these devices are not a gang that can be graded."""
     if any(row["gi"] >= 0 or not row["whole"] for row in rows):
         return "slices"
@@ -174,7 +177,7 @@ def _no_gang(rows: list[Row], gpus: list[str], models: set[str | None]) -> str |
     return "apart" if rows[0]["last_us"] - rows[0]["first_us"] > GANG_US else None
 
 
-def _why(found: Placement, at_us: int, named: bool) -> str:
+def _why(found: Placement, at_us: int) -> str:
     """One or two sentences: what it spans, and what was available."""
     if found.reason is not None:
         return _sentence(REASONS[found.reason])
@@ -183,7 +186,7 @@ def _why(found: Placement, at_us: int, named: bool) -> str:
         return f"{here}: nothing nearer was free."
     clock = datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%H:%M")
     place = found.best.where
-    name = f" ({place.name})" if named and place.name else ""
+    name = f" ({place.name})" if place.name else ""
     kind = place_words(place, found.spread.nvlink_domains is not None)
     there = (
         f"{kind}{name} with {found.best.free} free GPUs {'were' if kind[:1].isdigit() else 'was'} there at {clock} UTC"
@@ -218,12 +221,12 @@ def _count(count: int, word: str) -> str:
     return f"{count} {word if count == 1 else many}"
 
 
-def _best(found: Placement, around: Graph, model: str, named: bool) -> Row | None:
+def _best(found: Placement, around: Graph, model: str) -> Row | None:
     if found.best is None:
         return None
     return {
         "kind": found.best.where.kind,
-        "name": found.best.where.name if named or found.best.where == found.where else None,
+        "name": found.best.where.name,
         "gb_per_s": found.best.gb_per_s,
         "free_gpus": found.best.free,
         "crossed": asdict(spread(seats(around, found.best.gpus, model).values())),

@@ -1,6 +1,6 @@
 -- A row is a node of one model at an instant, the whole GPUs of it that are free, and a run that holds some of them (NULL:
 -- none is held), with how many, whether others may take its place, and whether it stays where it is: a server that declares
--- it is latency-critical, and all on a node that no scheduler takes jobs for.
+-- it is latency-critical, a part of a gang on several nodes, and all on a node that no scheduler takes jobs for.
 with standing as (
     select
         coalesce(d.node, d.gpu) as place,
@@ -14,13 +14,13 @@ with standing as (
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
     where s.cluster = $cluster and s.start_us <= $at_us and s.end_us > $at_us
         and d.gi < 0 and d.kind is null
-        and d.pool is not distinct from $pool
+        and ($every_pool or d.pool is not distinct from $pool)
         and coalesce(list_contains($models::varchar[], d.model), $models is null)
 ),
 place_size as (
-    select place, model, any_value(pool) as pool, count(*) filter (where free) as free
+    select place, model, pool, count(*) filter (where free) as free
     from standing
-    group by place, model
+    group by place, model, pool
 ),
 -- Scheduler records of each node before the instant.
 node_record as (
@@ -34,15 +34,26 @@ closed as (
     from node_record
     where state <> 'up'
 ),
+-- Pods of one job that started together, or one run: a part of it cannot move alone.
+gang as (
+    select r.job_id
+    from segment s
+    join device d on d.device_id = s.device_id and d.cluster = s.cluster
+    join run r on r.run_id = s.run_id and r.cluster = s.cluster
+    where s.cluster = $cluster and s.start_us <= $at_us and s.end_us > $at_us
+    group by r.job_id
+    having count(distinct coalesce(d.node, d.gpu)) > 1 and max(r.start_us) - min(r.start_us) <= 600000000
+),
 held as (
-    select place, model, run_id, count(*) as gpus
+    select place, model, pool, run_id, count(*) as gpus
     from standing
     where run_id is not null and whole
-    group by place, model, run_id
+    group by place, model, pool, run_id
 )
 select
     n.place,
     n.model,
+    n.pool,
     n.free,
     h.run_id,
     h.gpus,
@@ -50,6 +61,7 @@ select
     coalesce(regexp_matches(lower(concat_ws(' ', r.qos, r.queue)), 'preempt|spot|scaveng|standby|best-?effort'), false)
         as preemptible,
     n.place in (select node from closed)
+    or coalesce(r.job_id in (select job_id from gang), false)
     or coalesce(
         lower(coalesce(r.labels ->> '$."latency-critical"', r.labels ->> '$."gpuwatch.io/latency-critical"')) = 'true'
         or lower(coalesce(r.labels ->> '$."gpuwatch.io/workload-class"', r.labels ->> '$."workload-class"'))
@@ -57,6 +69,6 @@ select
         false
     ) as stays
 from place_size n
-left join held h using (place, model)
+left join held h on h.place = n.place and h.model = n.model and h.pool is not distinct from n.pool
 left join run r on r.run_id = h.run_id and r.cluster = $cluster
-order by n.place, n.model, h.gpus, r.job_id, h.run_id;
+order by n.place, n.model, n.pool, h.gpus, r.job_id, h.run_id;

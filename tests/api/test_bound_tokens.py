@@ -64,6 +64,8 @@ OWN: dict[str, list[str]] = {
     "name": [CLOSED],
     "policy": ["allocated", "showback", "pay-for-use"],
     "shape": ["2"],
+    "job": ["9001", "9003"],
+    "node": ["rednode", "mixnode"],
     "aggregate": ["team", "namespace,pod", "node", "all"],
     "step": ["1h"],
     "accumulate": ["true"],
@@ -77,7 +79,8 @@ FOREIGN: dict[str, list[str]] = {
     "cluster": ["c9"],
     "pool": ["bluepool", "tealpool", "none-such"],
     "queue": ["bluequeue", "tealqueue"],
-    "job": ["9001", "800b", "801t"],
+    "job": ["800b", "801t"],
+    "node": ["bluenode", "tealnode"],
     "q": ["boris", "tanja", "blue"],
     "cursor": ["WyJ4Il0"],
     "window": ["nonsense"],
@@ -174,6 +177,7 @@ USEFUL = [
         "chargeback", "ledger", "slices", "jobs", "jobs/{job_id}", "findings", "findings/{key}", "reclaim", "queues",
         "workloads", "fleet", "budgets", "periods", "periods/{name}", "reports/weekly", "charges/{charge}/explain",
         "inbox", "decisions/spot", "decisions/right-sizing", "detectors", "policies", "rates", "teams",
+        "topology/map", "topology/job", "topology/node", "capacity/pending",
     )
 ] + ["GET /allocation", "POST /api/v1/policies/what-if", "POST /api/v1/detectors/{rule}/backtest"]  # fmt: skip
 """Routes that a bound token is answered."""

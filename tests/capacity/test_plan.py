@@ -53,7 +53,8 @@ def test_the_shape_that_was_asked_for_and_finds_no_place_is_planned(split: World
     assert ("4", False, True, True, 1, 6) == tuple(
         one[name] for name in ("shape", "placeable", "possible", "exact", "moved_gpus", "free_gpus")
     )
-    assert [{"job": "n1-0", "node": "n1", "gpus": 1, "preemptible": False}] == one["moves"]
+    assert [{"job": "n1-0", "node": "n1", "gpus": 1, "preemptible": False, "to": "n2"}] == one["moves"]
+    assert (["n1"], ["n1"], False) == (one["places"], one["drained"], one["at_once"])
     assert [("n1-0", 1, 3), ("n2-0", 1, 3)] == [(b["job"], b["gpus"], b["free_gpus"]) for b in one["blockers"]]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
+from tests.dashboards import fake_map
 from tests.dashboards.fake_money import error
 from tests.dashboards.fake_names import ENDLESS, HOSTILE, NOW, Json, at
 
@@ -272,6 +273,18 @@ def install(app: FastAPI) -> None:
     @app.get("/api/v1/capacity/plan")
     def plans() -> Json:
         return PLANS
+
+    @app.get("/api/v1/capacity/place")
+    def place() -> Json:
+        return fake_map.PLACED
+
+    @app.get("/api/v1/capacity/pending")
+    def pending() -> Json:
+        return listing(fake_map.PENDING)
+
+    @app.get("/api/v1/topology/map")
+    def drawn() -> Json:
+        return fake_map.fleet([]) if app.state.mode == "empty" else fake_map.fleet()
 
     @app.get("/api/v1/capacity/history")
     def went() -> Json:

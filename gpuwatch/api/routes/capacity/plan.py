@@ -26,6 +26,7 @@ class Move(Shape):
     node: str
     gpus: int
     preemptible: bool
+    to: str | None
 
 
 class Blocker(Shape):
@@ -46,6 +47,9 @@ class ShapePlan(Shape):
     exact: bool | None
     moved_gpus: int | None
     moves: list[Move]
+    at_once: bool | None
+    places: list[str]
+    drained: list[str]
     blockers: list[Blocker]
 
 
@@ -83,6 +87,7 @@ class FreeThen(Shape):
     rate: Ratio
     largest_gang: int
     slots: dict[str, float]
+    gangs: dict[str, float]
     requests: int | None
 
 
@@ -125,7 +130,9 @@ def capacity_plan(
     """The cheapest moves that make a shape fit single nodes of a pool: fewest GPUs first, then preemptible jobs.
     Without `shape`: requested shapes of the last `days` that do not fit. `exact` false: the search stopped early, so a
     cheaper plan may exist. Nothing is moved. `repartition` proposes MIG layouts for unallocated GPUs that serve the
-    demand of the last week (held and waiting) better, with the share served before and after.
+    demand of the last week (held and waiting) better, with the share served before and after. Moves are in an order that works:
+    each job goes whole onto GPUs that are free by then (`to`), and `places` are the nodes that the shape gets. Jobs on several nodes
+    and nodes with taints of their own are left alone.
     """
     from gpuwatch.capacity.plan import plans
 
@@ -151,7 +158,8 @@ def capacity_history(
     cursor: CursorText = None,
 ) -> Response:
     """By step, cluster, pool and model with free capacity: average free and stranded GPUs, the largest gang that fitted
-    one node, and average slots of 1, 2, 4 and 8 GPUs on single nodes. `requests` null: without known requests, nothing
+    one node, average slots of 1, 2, 4 and 8 GPUs on single nodes, and average gangs of 2x8 and 4x8 GPUs that fitted at the start
+    of an hour. `requests` null: without known requests, nothing
     counts as stranded.
     """
     from gpuwatch.capacity.history import history

@@ -1,0 +1,83 @@
+"""Capacity page: requests that wait, why, and what would let each start."""
+
+from __future__ import annotations
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.shell.query import Query, job_link
+
+MAX_ROWS = 12
+MAX_WORDS = 300
+
+
+def queue(data: Row | None, query: Query, bound: bool = False) -> Component:
+    """Waiting requests, the longest wait first; with what would let them start, unless the caller sees its own only."""
+    if data is None:
+        return parts.card("The queue could not be loaded")
+    items: list[Row] = data.get("items") or []
+    if not items:
+        return parts.card("No request is waiting", note="As last reported by the schedulers")
+    columns = [
+        parts.Column("Request"),
+        parts.Column("GPUs", "r narrow-hide"),
+        parts.Column("Waits", "r narrow-hide"),
+        parts.Column("Why, and what would let it start", "wide"),
+    ]
+    body = [
+        [
+            request(item, query),
+            parts.num(str(item.get("shape") or item.get("gpus") or formats.MISSING)),
+            parts.num(formats.duration(item.get("wait_seconds"))),
+            reason(item, query),
+        ]
+        for item in items[:MAX_ROWS]
+    ]
+    more = len(items) - MAX_ROWS
+    least = "At least " if data.get("next") else ""
+    return parts.card(
+        f"{least}{title(items, bound)}",
+        parts.table(columns, body, label="Waiting requests"),
+        html.P(f"and {more} more", className="soft") if more > 0 else None,
+        note="The longest wait first, as last reported by the schedulers",
+    )
+
+
+def title(items: list[Row], bound: bool) -> str:
+    """How many wait, and how many of them for GPUs."""
+    count = len(items)
+    words = f"{count:,} request{'s' if count != 1 else ''} wait{'s' if count == 1 else ''}"
+    if bound:
+        return words
+    gpus = sum(1 for item in items if item.get("waits_for") == "gpus")
+    return f"{words}, {gpus:,} of them for GPUs near one another"
+
+
+def request(item: Row, query: Query) -> Component:
+    """The job, its team and its queue."""
+    name = str(item.get("job") or item.get("name") or "")
+    shown: Component = html.Span(formats.clip(name, 40), title=name, className="strong")
+    if item.get("job"):
+        shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), name), "title", name)
+    under = [formats.owner(item.get("team")), str(item.get("queue") or "")]
+    return html.Div(
+        [shown, html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small")]
+    )
+
+
+def reason(item: Row, query: Query) -> Component:
+    """The scheduler's reason, then what would end the wait."""
+    why = str(item.get("why") or item.get("reason") or "no reason reported")
+    lines = [html.Div(formats.clip(why[:1].upper() + why[1:], MAX_WORDS), className="soft small")]
+    start: Row = item.get("start") or {}
+    if start.get("words"):
+        lines.append(html.Div(formats.clip(start["words"], MAX_WORDS)))
+    elif item.get("waits_for") == "other":
+        lines.append(html.Div("Free GPUs would not start it."))
+    best: Row = start.get("best") or {}
+    if best.get("shape"):
+        link = query.link(shape=str(best["shape"]), within=None, of_pool=best.get("pool"), model=best.get("gpu_model"))
+        lines.append(html.Div(parts.link("Show on the map", link, "why"), className="small"))
+    return html.Div(lines)

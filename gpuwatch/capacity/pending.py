@@ -1,0 +1,107 @@
+"""Requests that wait now: why, and what would let each start: GET /capacity/pending."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from gpuwatch.capacity.free_state import clusters, instants
+from gpuwatch.capacity.placing import Places, Request
+from gpuwatch.capacity.simulator import idle_gpus
+from gpuwatch.capacity.waiting_requests import Wait, waits
+from gpuwatch.capacity.waits import for_room
+from gpuwatch.capacity.workloads import WAITING, workloads
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+PLANNED_MAX = 20
+"""Requests of a cluster for which a start is planned: those that wait longest."""
+SHOWN = ("cluster", "scheduler", "kind", "name", "namespace", "job", "team", "user", "queue", "state", "reason", "why", "gpus", "profile", "pods", "submitted_at", "wait_seconds", "observed_at")  # fmt: skip
+NO_POOL = "Which pools its queue may use is not known, so no start is planned."
+
+Row = dict[str, Any]
+
+
+def pending(
+    store: Store,
+    state: State,
+    at_us: int,
+    teams: Collection[str] | None = None,
+    *,
+    cluster: str | None = None,
+    exact: bool = False,
+    findings: Iterable[Mapping[str, Any]] = (),
+) -> Row:
+    """The longest waiting first. `waits_for`: `gpus` where free GPUs near one another would end the wait, `other` for
+    quota, turns or what no node offers, `unknown`; `start` for the first that wait for GPUs.
+
+    With `teams` only their requests, without `waits_for` and `start`: both depend on what others hold.
+    """
+    bound = teams is not None
+    found = [
+        {name: row[name] for name in (*SHOWN, "message")} | {"shape": None, "waits_for": None, "start": None}
+        for row in workloads(store, state, at_us, teams, cluster=cluster, states=WAITING, bound=bound)
+    ]
+    messages = {id(row): row.pop("message") for row in found}
+    if bound:
+        return {"at": rfc3339(at_us), "items": found, "unknown": {}}
+    ends, unknown = instants(store, at_us, cluster, exact)
+    idle = idle_gpus(findings)
+    for one in clusters(store, ends):
+        mine = [row for row in found if row["cluster"] == one.name]
+        if not mine:
+            continue
+        at_gpus = {wait.job_id: wait for wait in waits(store, one.name, one.as_of_us - 1, one.as_of_us)}
+        places, planned = Places(store, one, idle.get(one.name)), 0
+        for row in mine:
+            wait = at_gpus.get(row["job"])
+            short = True if wait is not None else for_room(row["reason"], messages[id(row)])
+            row["waits_for"] = "unknown" if short is None else "gpus" if short else "other"
+            if wait is None:
+                row["start"] = {"words": NO_POOL, "best": None} if short else None
+                continue
+            row["shape"] = wait.shape
+            if wait.profile is None and planned < PLANNED_MAX:
+                planned += 1
+                row["start"] = start(places, wait)
+    return {"at": rfc3339(at_us), "items": found, "unknown": dict(sorted(unknown.items()))}
+
+
+def start(places: Places, wait: Wait) -> Row:
+    """What would let a request start: the best pool that it may use, and a sentence."""
+    request = Request(wait.members, wait.gpus, "any", wait.models, wait.pools, wait.places)
+    tried = places.tried(request)
+    if not tried:
+        return {"words": "No pool has GPUs of a model that it takes, on nodes that it may use.", "best": None}
+    return {"words": words(tried[0]), "best": tried[0]}
+
+
+def words(row: Row) -> str:
+    """What would let it start, in one sentence."""
+    if row["fits"]:
+        nodes = [place["node"] for place in row["places"]]
+        return f"It fits now on {_listed(nodes)}; the scheduler has not started it yet."
+    options = []
+    if row["plan"] is not None:
+        moves = row["plan"]["moves"]
+        options.append(
+            f"{_count(len(moves), 'job')} with {_count(row['plan']['moved_gpus'], 'GPU')} moved to other nodes"
+        )
+    if row["reclaim"]:
+        gpus = sum(len(one["gpus"]) for one in row["reclaim"])
+        options.append(
+            f"{_count(gpus, 'idle GPU')} of {_listed(sorted({one['team'] for one in row['reclaim']}))} {'was' if gpus == 1 else 'were'} released"
+        )
+    if options:
+        return f"{row['why']} It could start if {' or if '.join(options)}."
+    return f"{row['why']} No moves help, and too few held GPUs are idle."
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

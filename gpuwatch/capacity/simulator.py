@@ -1,0 +1,75 @@
+"""Where a request would be placed now, or why not: GET /capacity/place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuwatch.capacity.demand import named_models
+from gpuwatch.capacity.free_state import clusters, instants
+from gpuwatch.capacity.notes import places_lacking
+from gpuwatch.capacity.placing import Places, Request, Within
+from gpuwatch.capacity.plan import parsed
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.output.fix_hints import Advice
+from gpuwatch.store.database import Store
+from gpuwatch.topology.gaps import SERVED
+
+IDLE = "idle-hoarding"
+"""The rule whose open findings name GPUs that could be reclaimed."""
+
+Row = dict[str, Any]
+
+
+def place(
+    store: Store,
+    at_us: int,
+    shape: str,
+    *,
+    within: Within = "any",
+    cluster: str | None = None,
+    pool: str | None = None,
+    gpu_model: str | None = None,
+    exact: bool = False,
+    findings: Iterable[Mapping[str, Any]] = (),
+    advice: Advice = SERVED,
+) -> Row:
+    """The answer of GET /capacity/place: the shape on each pool and model, where it fits first.
+
+    `gpu_model` is a model or a word for several (`h100`). `findings`: open ones of idle GPUs, which could be reclaimed. Raises UsageError
+    for a shape that is none.
+    """
+    members, gpus = parsed(shape)
+    ends, unknown = instants(store, at_us, cluster, exact)
+    idle = idle_gpus(findings)
+    items: list[Row] = []
+    missing: list[Row] = []
+    for one in clusters(store, ends):
+        models = named_models(gpu_model, {gpu.model for gpu in one.gpus if gpu.model is not None})
+        request = Request(members, gpus, within, models, None if pool is None else [pool])
+        items += Places(store, one, idle.get(one.name)).tried(request)
+        missing += [{"cluster": one.name, **note} for note in places_lacking(store, one, advice)]
+    items.sort(key=lambda row: (not row["fits"], row["plan"] is None and not row["reclaim"]))
+    return {
+        "at": rfc3339(at_us),
+        "shape": Request(members, gpus).shape,
+        "within": within,
+        "fits": any(row["fits"] for row in items) or (None if any(row["fits"] is None for row in items) else False),
+        "items": items,
+        "missing": missing,
+        "unknown": dict(sorted(unknown.items())),
+    }
+
+
+def idle_gpus(findings: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Row]]:
+    """Whole GPUs that are held idle, by cluster and name, with who holds them and the finding."""
+    found: dict[str, dict[str, Row]] = {}
+    for one in findings:
+        if one["detector"] != IDLE:
+            continue
+        subject = one["subject"]
+        row = {"team": one["team"], "job": subject["id"] if subject["kind"] == "job" else None, "finding": one["key"]}
+        for device in one["devices"]:
+            if "/" not in device:
+                found.setdefault(one["cluster"], {})[device] = row
+    return found
