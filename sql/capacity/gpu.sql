@@ -18,11 +18,17 @@ with standing as (
 ),
 -- A GPU that only its scheduler knows is there, and free, as long as the scheduler lists its node as up.
 node_record as (
-    select cluster, scheduler, node, observed_us, state
+    -- Not the first of a window: DuckDB 1.5 fails at it here. A struct keeps the state of the newest record where it is NULL.
+    select
+        cluster,
+        scheduler,
+        node,
+        max(n.observed_us) as observed_us,
+        arg_max({'state': n.state}, coalesce(n.observed_us, -1)).state as state
     from node n
     join cluster_end e using (cluster)
     where coalesce(n.observed_us <= e.at_us, true)
-    qualify row_number() over (partition by cluster, scheduler, node order by observed_us desc nulls last) = 1
+    group by all
 ),
 listed as (
     select t.cluster, t.node, bool_and(coalesce(t.state = 'up', true)) as up

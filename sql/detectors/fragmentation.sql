@@ -137,7 +137,7 @@ claimed as (
     from claim_part
     where us >= 1
     group by pool, hour_us
-),
+)
 select
     'pool' as subject_kind,
     coalesce(f.pool, $cluster) as subject_id,

@@ -53,7 +53,7 @@ node_idle as (
 spread_run as (
     select run_id
     from job_chain
-    where labels ->> '$.spread' = 'estimated' or labels ->> '$.placement' = 'estimated'
+    where (labels ->> '$.spread') = 'estimated' or (labels ->> '$.placement') = 'estimated'
 ),
 proven as (
     select device_id, start_us, end_us, true as sure from idle_run

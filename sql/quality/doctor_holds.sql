@@ -12,7 +12,7 @@ select
     coalesce(d.node, '?') as node,
     coalesce(sum(s.end_us - greatest(s.start_us, $since_us)) filter (where s.estimated), 0)::bigint as estimated_us,
     list_sort(list(distinct
-        case when r.labels ->> '$.placement' = 'estimated' then 'trace' else r.scheduler end
+        case when (r.labels ->> '$.placement') = 'estimated' then 'trace' else r.scheduler end
     ) filter (where s.estimated)) as estimated_by,
     coalesce(sum(s.end_us - greatest(s.start_us, $since_us)) filter (where s.conflict), 0)::bigint as conflict_us,
     sum(s.end_us - greatest(s.start_us, $since_us))::bigint as held_us,

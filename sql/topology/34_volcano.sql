@@ -42,8 +42,8 @@ matched as (
         case e.one.operator
             when 'In' then coalesce(list_contains(e.one.values, l.labels ->> e.one.key), false)
             when 'NotIn' then not coalesce(list_contains(e.one.values, l.labels ->> e.one.key), false)
-            when 'Exists' then l.labels ->> e.one.key is not null
-            else l.labels ->> e.one.key is null
+            when 'Exists' then (l.labels ->> e.one.key) is not null
+            else (l.labels ->> e.one.key) is null
         end
     )
 )
