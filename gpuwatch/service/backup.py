@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,9 @@ def _prepare(target: Path) -> None:
     target.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     close_to_others(target)
     for leftover in target.glob(f"*{PARTIAL}*"):
-        leftover.unlink()
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
     with tempfile.TemporaryFile(dir=target):
         pass  # checks that it is writable before anything is copied

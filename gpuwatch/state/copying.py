@@ -46,7 +46,7 @@ def save(source: State, path: Path) -> None:
     if not source.on_server:
         source.copy_to(path)
         return
-    with TemporaryDirectory(prefix="state-", dir=path.parent) as aside, State.open(aside) as target:
+    with TemporaryDirectory(suffix=".partial", dir=path.parent) as aside, State.open(aside) as target:
         fill(source, target)
         target.copy_to(path)
 

@@ -98,7 +98,7 @@ class State:
                 raise StoreError(
                     f"state: no driver for {url.drivername}; name a PostgreSQL database or a data directory"
                 )
-            engine = sa.create_engine(url)
+            engine = sa.create_engine(url, hide_parameters=True)
             sa.event.listen(engine, "connect", set_pragmas)
             sa.event.listen(engine, "begin", begin)
             state = cls(engine, url.database or "")

@@ -63,6 +63,7 @@ class Server:
         try:
             engine = sa.create_engine(
                 url,
+                hide_parameters=True,
                 pool_pre_ping=True,
                 pool_size=CONNECTIONS,
                 max_overflow=MORE_CONNECTIONS,

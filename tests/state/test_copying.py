@@ -126,6 +126,11 @@ def test_a_backup_has_the_state_of_a_server(data: Path, tmp_path: Path, postgres
         with Store.open(directory) as store, open_state_of(store, directory, server=server) as state:
             assert expected == contents(state)
     assert not (tmp_path / "one" / FILE).exists()
+    assert [] == [path.name for path in (tmp_path / "copy").iterdir() if path.is_dir()]
+    third = Server(postgres.url(postgres.new(empty=True)))
+    restore(tmp_path / "copy", data, 0, Parts(store=False, server=third))
+    with Store.open(data) as store, open_state_of(store, data, server=third) as state:
+        assert expected == contents(state)
 
 
 def test_a_store_is_not_restored_beside_a_state_of_another_time(data: Path, tmp_path: Path, postgres: Postgres) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state import SCHEMA, State, core
@@ -213,6 +216,20 @@ def test_an_empty_database_in_place_of_the_state_stays_empty(postgres: Postgres,
     with pytest.raises(StateMissing):
         State.open(postgres.url(database), create=False)
     assert [] == postgres.sql("select tablename from pg_tables where schemaname = 'public'", database)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_logged_error_has_no_values(engine: str, tmp_path: Path, url: str) -> None:
+    """A traceback would show what was to be stored, for example the address of a channel."""
+    secret = uuid4().hex
+    with State.open(tmp_path if engine == "sqlite" else url) as state:
+        statement = sa.text("insert into setting (name, value, other) values (:name, :value, 1)")
+        with pytest.raises(StoreError) as caught, state.transaction(write=True) as connection:
+            connection.execute(statement, {"name": "a", "value": secret})
+
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "insert into setting" in shown
+    assert secret not in shown
 
 
 def test_many_versions_of_a_list_are_read_back(url: str) -> None:
