@@ -87,7 +87,7 @@ class State:
         Raises StoreError: not writable, not a database, no driver, unreachable, or written by a newer gpuwatch, and
         StateMissing if it is absent or empty and `create` is not set.
         """
-        if not isinstance(where, Server) and os.fspath(where).startswith("postgresql"):
+        if not isinstance(where, Server) and os.fspath(where).startswith(("postgresql://", "postgresql+")):
             where = Server(os.fspath(where))
         if isinstance(where, Server):
             state = cls(where.engine(), where.name)

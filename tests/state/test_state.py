@@ -131,6 +131,14 @@ def test_what_is_stored_is_there_after_opening_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.sqlite_only
+def test_a_directory_may_be_named_like_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    State.open("postgresql").close()
+
+    assert (tmp_path / "postgresql" / FILE).exists()
+
+
+@pytest.mark.sqlite_only
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     State.open(tmp_path).close()
 
