@@ -149,10 +149,10 @@ def cause_money(cause: Row) -> Component:
 def check(value: str, label: str) -> Component:
     """The checkbox of a row."""
     option = {"label": html.Span(f"Select {formats.clip(label, 120)}", className="unseen"), "value": value}
-    return dcc.Checklist(id={"pick": value[:200]}, options=[option], value=[], className="pick")
+    return dcc.Checklist(id={"pick": value[:200]}, options=[option], value=[], className="tick")
 
 
 def everything() -> Component:
     """The checkbox that selects all rows shown."""
     option = {"label": html.Span("Select all shown", className="unseen"), "value": "all"}
-    return dcc.Checklist(id="pick-all", options=[option], value=[], className="pick")
+    return dcc.Checklist(id="pick-all", options=[option], value=[], className="tick")

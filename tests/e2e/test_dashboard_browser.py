@@ -266,20 +266,33 @@ def test_selected_findings_are_judged_at_once(real: tuple[str, Api], tab: Open) 
     page = opened.open("/ui/findings?state=all")
     form = page.locator(".bulk")
     expect(form).to_be_hidden(timeout=PATIENCE_MS)
-    page.locator("thead .pick input").check()
-    expect(page.locator("tbody .pick input:checked")).to_have_count(2, timeout=PATIENCE_MS)
+    page.locator("thead .tick input").check()
+    expect(page.locator("tbody .tick input:checked")).to_have_count(2, timeout=PATIENCE_MS)
     form.get_by_role("button", name="Acknowledge").click()
     expect(page.locator("#message")).to_contain_text("Enter a reason", timeout=PATIENCE_MS)
     form.get_by_label("Reason").fill("checked with both teams")
     form.get_by_role("button", name="Correct").click()
     expect(page.locator("#message")).to_contain_text("Correct 2 findings: done", timeout=PATIENCE_MS)
-    expect(page.locator("tbody .pick input:checked")).to_have_count(0, timeout=PATIENCE_MS)
+    expect(page.locator("tbody .tick input:checked")).to_have_count(0, timeout=PATIENCE_MS)
 
     items = page.request.get(f"{base}/api/v1/findings").json()["items"]
     assert ["true_positive"] * 2 == [item["verdict"] for item in items]
     page.locator("tbody tr").first.locator("td").nth(5).click(force=True)  # the row's link lies over the cell
     page.wait_for_url(re.compile("/ui/findings/."), timeout=PATIENCE_MS)
     expect(page.locator(".history")).to_contain_text("checked with both teams", timeout=PATIENCE_MS)
+    assert [] == opened.problems
+
+
+def test_a_gpu_opens_from_the_fleet_with_who_held_it(real: tuple[str, Api], tab: Open) -> None:
+    opened = tab(real[0])
+    page = opened.open("/ui/fleet?window=2026-11-02T00:00:00Z,2026-11-03T00:00:00Z")
+    page.get_by_role("link", name="Health").click()
+    expect(page.locator("#page")).to_contain_text("XIDs, row remaps", timeout=PATIENCE_MS)
+    page.locator("tbody tr", has_text="rednode").locator("td").nth(3).click(force=True)
+    page.wait_for_url(re.compile("/ui/fleet/GPU-red"), timeout=PATIENCE_MS)
+    opened.shown()
+
+    expect(page.locator("#page")).to_contain_text("Who held it", timeout=PATIENCE_MS)
     assert [] == opened.problems
 
 

@@ -1,0 +1,93 @@
+"""Fleet: every GPU over time, and its driver, faults and age."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.components import formats, gpu_facts, heat_map, parts
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import Scheme
+
+PAGE_SIZE = 200
+DEFAULT = "gr_engine_ratio"
+
+
+async def load(api: Api, query: Query) -> Row:
+    """One page of GPUs with one measure."""
+    return await api.get(
+        "gpus",
+        window=query.window,
+        measure=measure_of(query),
+        cluster=query.get("cluster"),
+        pool=query.get("pool"),
+        q=query.get("q"),
+        limit=PAGE_SIZE,
+        cursor=query.get("cursor"),
+    )
+
+
+def measure_of(query: Query) -> str:
+    """The measure in the URL."""
+    chosen = query.get("measure", DEFAULT)
+    return chosen if chosen in heat_map.MEASURES else DEFAULT
+
+
+@page("/fleet", "Fleet", load, icon="fleet", order=3, filters=("window", "cluster", "pool", "q"))
+def layout(data: Row, query: Query, scheme: Scheme) -> Component:
+    """Headline numbers, the heat map and the table of GPUs."""
+    items: list[Row] = data.get("items") or []
+    if not items:
+        return html.Div([parts.heading("Fleet"), nothing(query)])
+    chosen = measure_of(query)
+    choices = [
+        (measure.word, query.link(measure=None if name == DEFAULT else name), name == chosen)
+        for name, measure in heat_map.MEASURES.items()
+    ]
+    figure = heat_map.figure(data, scheme)
+    drawn = parts.graph(figure, {"height": f"{heat_map.height(items)}px"}) if figure else None
+    window: Row = data.get("window") or {}
+    note = f"{formats.span(window.get('start'), window.get('end'))}; {hint(chosen)}"
+    return html.Div(
+        [
+            parts.heading("Fleet", f"{len(items)}{'+' if data.get('next') or query.get('cursor') else ''} GPUs"),
+            parts.headlines(numbers(items)),
+            parts.picks(choices, "Measure"),
+            parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
+            parts.pager(data, query),
+            html.Div(parts.card("GPUs", gpu_facts.table(items, query), note="A row opens the GPU"), className="opens"),
+        ]
+    )
+
+
+def hint(measure: str) -> str:
+    """How to read the colours."""
+    if measure == "health":
+        return "orange: an XID or a pending row remap; red: an uncorrected memory error; empty: not read"
+    return "pale grey: free; dark grey: held, not measured; empty: no records"
+
+
+def numbers(items: list[Row]) -> list[parts.Headline]:
+    """Drivers and faults of the GPUs shown."""
+    drivers = Counter(str(item["driver"]) for item in items if item.get("driver"))
+    most = ", ".join(f"{name} on {count}" for name, count in drivers.most_common(2))
+    counts = [
+        ("Drivers", len(drivers), most or "No source names a driver"),
+        ("GPUs with an XID", sum(bool(item.get("xids")) for item in items), "in this window"),
+        ("Memory errors", sum(bool(item.get("ecc_dbe_count")) for item in items), "GPUs with uncorrected errors"),
+        ("Rows remapped", sum(bool(item.get("remapped_uncorrectable_rows")) for item in items), "GPUs"),
+        ("Narrow PCIe", sum(gpu_facts.is_narrow(item) for item in items), "GPUs with fewer lanes than they have"),
+    ]
+    return [parts.Headline(word, parts.num(f"{count:,}"), note=note) for word, count, note in counts]
+
+
+def nothing(query: Query) -> Component:
+    """No GPUs match, or none are known."""
+    if any(query.get(name) for name in ("cluster", "pool", "q")):
+        return states.empty("No GPUs match these filters", "Other GPUs may exist.")
+    return states.empty("No GPUs yet", "GPUs appear here with their first samples or scheduler records.")

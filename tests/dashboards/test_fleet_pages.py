@@ -1,0 +1,99 @@
+"""The pages of the fleet and of one GPU: faults first, free and unread look different, nothing unknown is zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.dashboards.components import gpu_facts, heat_map
+from tests.dashboards.fake_api import HOSTILE, finding
+from tests.dashboards.laid_out import answering, check_layout, links, shown, text
+
+TIMES = ["2026-11-02T00:00:00Z", "2026-11-02T01:00:00Z", "2026-11-02T02:00:00Z"]
+WINDOW = {"start": TIMES[0], "end": TIMES[2]}
+
+
+def gpu(place: int, **more: Any) -> dict[str, Any]:
+    """A GPU without faults: busy, free, then held without a reading."""
+    return {
+        "cluster": "sim", "node": "n1", "pool": "batch", "model": "NVIDIA H100", "gpu": f"GPU-{place:08x}-a",
+        "gpu_index": place, "driver": "550.90", "first_at": TIMES[0], "last_at": TIMES[2], "slices": 0, "xids": [],
+        "ecc_dbe_count": None, "row_remap_pending": None, "row_remap_failed": None,
+        "remapped_uncorrectable_rows": None, "gpu_temp_max_celsius": None, "pcie_lanes": 16, "pcie_lanes_max": 16,
+        "values": [0.9, None, None], "held": [1.0, 0.0, 1.0], **more,
+    }  # fmt: skip
+
+
+def fleet(*items: dict[str, Any], measure: str = "gr_engine_ratio") -> dict[str, Any]:
+    """An answer of GET /gpus."""
+    return {"items": list(items), "measure": measure, "step_s": 3600, "times": TIMES, "window": WINDOW, "next": None}
+
+
+def test_free_unread_and_unknown_steps_differ() -> None:
+    item = gpu(0, values=[0.9, None, None, None], held=[1.0, 0.0, 1.0, None])
+
+    assert [None, heat_map.FREE, heat_map.UNREAD, None] == heat_map.ground(item, item["values"])
+
+
+def test_rows_with_one_name_stay_apart() -> None:
+    """Plotly merges categories of one name."""
+    assert ["a", "a (2)", "b", "a (3)"] == heat_map.unique(["a", "a", "b", "a"])
+    figure = heat_map.figure(fleet(gpu(0), gpu(0, gpu="GPU-other")), "light")
+
+    assert figure is not None
+    assert ["n1 · 0", "n1 · 0 (2)"] == figure["data"][1]["y"]
+
+
+@pytest.mark.parametrize("measure", list(heat_map.MEASURES))
+def test_every_measure_is_drawn_in_light_and_dark(measure: str) -> None:
+    for scheme in ("light", "dark"):
+        figure = heat_map.figure(fleet(gpu(0), measure=measure), scheme)  # type: ignore[arg-type]
+        assert figure is not None
+        assert [[0.9, None, None]] == figure["data"][1]["z"]
+
+
+def test_gpus_with_faults_are_first_and_are_counted() -> None:
+    broken = gpu(2, xids=[48], ecc_dbe_count=1, row_remap_pending=1, remapped_uncorrectable_rows=7, pcie_lanes=8)
+    page = shown("/fleet", source=answering({"gpus": fleet(gpu(0), gpu(1, driver="535.1"), broken)}))
+    said = text(page)
+
+    assert "3 GPUs" in said and "XID 48" in said and "pending" in said
+    rows = [href for href in links(page) if "/ui/fleet/GPU-" in href]
+    assert ["/ui/fleet/GPU-00000002-a?in=sim", "/ui/fleet/GPU-00000000-a?in=sim"] == rows[:2]
+    check_layout(page)
+
+
+def test_what_no_source_reads_is_not_none() -> None:
+    assert "none" == text(gpu_facts.xids(gpu(0)))
+    assert "–" == text(gpu_facts.xids(gpu(0, xids=None)))
+    assert "–" == text(gpu_facts.count(None))
+    assert not gpu_facts.is_narrow(gpu(0, pcie_lanes=None))
+
+
+def test_an_empty_fleet_says_so() -> None:
+    assert "No GPUs yet" in text(shown("/fleet", source=answering({"gpus": fleet()})))
+    assert "No GPUs match" in text(shown("/fleet?q=x", source=answering({"gpus": fleet()})))
+
+
+def test_a_gpu_shows_its_owners_and_findings() -> None:
+    owner = {"started_at": TIMES[0], "ended_at": TIMES[1], "slice": None, "profile": None, "job": "42", "name": HOSTILE,
+             "user": "bob", "team": "nlp"}  # fmt: skip
+    answer = {
+        "gpu": gpu(3), "times": TIMES, "step_s": 3600, "window": WINDOW, "owners": [owner], "findings": [finding(0)],
+        "values": {"gr_engine_ratio": [0.9, None, None], "power_watts": [None, None, None]},
+    }  # fmt: skip
+    page = shown("/fleet/GPU-00000003-a", source=answering({"gpus/GPU-00000003-a": answer}))
+    said = text(page)
+
+    assert "How the GPU was used" in said and "Mean power" not in said
+    assert "Findings (1)" in said and "16 of 16" in said
+    assert "/ui/jobs/42?in=sim" in links(page)
+    check_layout(page)
+
+
+def test_a_gpu_without_readings_says_so() -> None:
+    answer = {"gpu": gpu(3), "times": TIMES, "values": {}, "owners": [], "findings": [], "window": WINDOW}
+    said = text(shown("/fleet/GPU-x", source=answering({"gpus/GPU-x": answer})))
+
+    assert "Nothing was read" in said and "Nobody held" in said and "No rule found anything" in said
