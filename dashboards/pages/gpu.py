@@ -51,7 +51,7 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
 def facts(gpu: Row) -> Component:
     """Where the GPU is, and its faults."""
     lanes = f"{gpu.get('pcie_lanes')} of {gpu.get('pcie_lanes_max')}" if gpu.get("pcie_lanes_max") else formats.MISSING
-    rows = [
+    rows: list[tuple[str, parts.Node]] = [
         ("Node", formats.clip(gpu.get("node") or formats.MISSING, 40)),
         ("Index", formats.MISSING if gpu.get("gpu_index") is None else str(gpu["gpu_index"])),
         ("Model", formats.clip(gpu.get("model") or formats.MISSING, 40)),
