@@ -64,6 +64,8 @@ class Slice:
     """What its share is measured by: dominant, compute, memory or sm; empty if unknown."""
     split: str = ""
     """How it was split among several owners; empty if it had one."""
+    memory_used: Decimal | None = None
+    """Mean used part (0..1) of its memory while allocated and measured."""
 
     @property
     def state(self) -> str:
@@ -140,7 +142,8 @@ def one(rows: Sequence[Row]) -> Slice:
         held_s=sum(by_owner.values(), Decimal(0)),
         free_s=sum((seconds(row, "device_seconds") for row in free), Decimal(0)),
         idle_s=formats.total(row.get("idle_seconds") for row in held),
-        busy=busy_of(held),
+        busy=mean_of(held, "gr_engine_ratio"),
+        memory_used=mean_of(held, "fb_used_ratio"),
         cost=formats.total(row.get("cost") for row in held),
         currency=text(last, "currency"),
         method=distinct(rows, "share_method"),
@@ -163,11 +166,11 @@ def owner_of(row: Row) -> str:
     return str(row.get("team") or row.get("user") or "__unallocated__")
 
 
-def busy_of(rows: Iterable[Row]) -> Decimal | None:
-    """Mean engine-busy ratio of the measured tenancies, weighted by time."""
+def mean_of(rows: Iterable[Row], name: str) -> Decimal | None:
+    """Mean ratio of the measured tenancies, weighted by time."""
     top = bottom = Decimal(0)
     for row in rows:
-        ratio = formats.number((row.get("utilisation") or {}).get("gr_engine_ratio"))
+        ratio = formats.number((row.get("utilisation") or {}).get(name))
         if ratio is not None:
             length = seconds(row, "device_seconds")
             top, bottom = top + ratio * length, bottom + length

@@ -58,9 +58,16 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
             parts.heading("Fleet", f"{len(items)}{'+' if data.get('next') or query.get('cursor') else ''} GPUs"),
             parts.headlines(numbers(items)),
             parts.picks(choices, "Measure"),
-            parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
+            html.Div(
+                [
+                    parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
+                    html.Div(
+                        parts.card("GPUs", gpu_facts.table(items, query), note="A row opens the GPU"), className="opens"
+                    ),
+                ],
+                className="column",
+            ),
             parts.pager(data, query),
-            html.Div(parts.card("GPUs", gpu_facts.table(items, query), note="A row opens the GPU"), className="opens"),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""MIG: each GPU drawn as 8 memory columns by 7 compute rows, with its slices and the remainder."""
+"""MIG: the compute and memory of each GPU as bars of its slices, with their owners, use and the remainder."""
 
 from __future__ import annotations
 
@@ -22,14 +22,6 @@ MAX_PAGES = 10
 
 
 SORTS = {"idle": "Most idle first", "node": "By node"}
-FILLS = {
-    "used": "Used",
-    "low": "Barely used",
-    "idle": "Held idle",
-    "unmeasured": "Not measured",
-    "free": "Free slice",
-    "rest": "Remainder",
-}
 
 
 @dataclass(frozen=True)
@@ -68,6 +60,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     shown, links = parts.numbered(gpus, GPUS_A_PAGE, query)
     choices = [(word, query.link(sort=name, page=None), sort == name) for name, word in SORTS.items()]
     count = sum(len(of) for of in held.values())
+    owners = mig_drawing.colours([part for of in held.values() for part in of])
     return html.Div(
         [
             parts.heading(
@@ -75,9 +68,11 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
                 [f"{len(data.gpus)} GPUs, {count} slices {query.window_words}", *counted(held)],
             ),
             numbers(data, [part for of in held.values() for part in of]),
-            key(),
+            mig_drawing.key(owners),
             parts.picks(choices, "Order"),
-            html.Div([gpu_card(gpu, held.get(str(gpu.get("gpu")), []), query) for gpu in shown], className="gpus"),
+            html.Div(
+                [gpu_card(gpu, held.get(str(gpu.get("gpu")), []), owners, query) for gpu in shown], className="gpus"
+            ),
             links,
             states.advice("There are more slices than shown here. Filter by cluster or team.") if data.cut else None,
         ]
@@ -162,24 +157,13 @@ def remainder(rest: Fraction | None) -> Component | None:
     )
 
 
-def key() -> Component:
-    """The legend of the drawings."""
-    fills = [(f"m-{name}", word) for name, word in FILLS.items()]
-    fills.append(("m-used pale", "Pale: blocked, because a slice uses the memory"))
-    return html.Div(
-        [html.Span([html.Span(className=f"dot {name}"), word], className="bucket") for name, word in fills],
-        className="legend",
-    )
-
-
-def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
+def gpu_card(gpu: Row, slices: list[Slice], owners: dict[str, int], query: Query) -> Component:
     """One GPU: the drawing and the list of its slices."""
     ident, model = str(gpu.get("gpu")), str(gpu.get("gpu_model") or "").removeprefix("NVIDIA ")
     if gpu.get("node_only"):
-        return node_card(ident, model, slices, query)
+        return node_card(ident, model, slices, owners, query)
     newest = {str(name) for name in gpu.get("slices") or []}
     now = [part for part in slices if part.ident in newest] if newest else slices
-    placed = [part for part in now if part.placement is not None]
     gone = len(slices) - len(now)
     older = html.P(f"and {gone} slice{'s' if gone > 1 else ''} from earlier layouts", className="soft small")
     rest = slice_use.share(gpu.get("remainder_share"))
@@ -188,20 +172,19 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
         [
             html.Header(
                 [
-                    html.H2(formats.clip(f"{gpu.get('node')} · {formats.device(ident)}", 44), title=ident),
+                    html.H2(
+                        parts.link(
+                            formats.clip(f"{gpu.get('node')} · {formats.device(ident)}", 44),
+                            query.link(f"/mig/{ident}"),
+                            title=ident,
+                        )
+                    ),
                     html.Div(f"{formats.clip(model, 30)}, {over}", className="note"),
                 ]
             ),
-            *(
-                [mig_drawing.drawing(now, ident, rest)]
-                if len(placed) == len(now)
-                else [
-                    mig_drawing.sizes(now, rest),
-                    html.P("Drawn by size; no source reports their positions", className="soft small"),
-                ]
-            ),
+            mig_drawing.drawing(now, ident, model, owners, rest),
             html.Ul(
-                [names(), *(line(part, query) for part in now), remainder(rest)],
+                [names(), *(line(part, owners, query) for part in now), remainder(rest)],
                 className="tenants",
             ),
             older if gone else None,
@@ -210,7 +193,7 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
     )
 
 
-def node_card(node: str, model: str, slices: list[Slice], query: Query) -> Component:
+def node_card(node: str, model: str, slices: list[Slice], owners: dict[str, int], query: Query) -> Component:
     """The slices of a node that only a scheduler reports."""
     words = (
         f"{formats.clip(model, 30)}, {len(slices)} slices, not measured"
@@ -221,7 +204,7 @@ def node_card(node: str, model: str, slices: list[Slice], query: Query) -> Compo
         [
             html.Header([html.H2(formats.clip(node, 44), title=node), html.Div(words, className="note")]),
             html.P("No exporter reports these slices: which GPU each is on is not known", className="soft small"),
-            html.Ul([names(), *(line(part, query) for part in slices)], className="tenants"),
+            html.Ul([names(), *(line(part, owners, query) for part in slices)], className="tenants"),
         ],
         className="card gpu",
     )
@@ -233,8 +216,8 @@ def names() -> Component:
     return html.Li([html.Span(), *(html.Span(word) for word in columns)], className="soft small")
 
 
-def line(part: Slice, query: Query) -> Component:
-    """A slice in the list below the drawing."""
+def line(part: Slice, owners: dict[str, int], query: Query) -> Component:
+    """A slice in the list below the drawing; a red dot marks one that was mostly idle while held."""
     owner = formats.clip(mig_drawing.short_owner(part.owner), 22) if part.owner else "free"
     label = f"{owner} and {part.others} more" if part.others else owner
     name = (
@@ -246,8 +229,8 @@ def line(part: Slice, query: Query) -> Component:
     cost = parts.money(part.cost, part.currency) if part.owner else html.Span()
     return html.Li(
         [
-            html.Span(className=f"dot m-{part.state}"),
-            html.Span(formats.clip(part.profile, 14), className="mono one-line"),
+            html.Span(className=f"dot {mig_drawing.dot(part, owners)}"),
+            parts.link(formats.clip(part.profile, 14), query.link(f"/mig/{part.ident}"), "mono one-line", part.ident),
             name,
             use,
             cost,

@@ -409,29 +409,60 @@ def test_what_was_avoidable_of_a_job(buckets: dict[str, str], lost: Decimal | No
     assert (None if lost is None else lost * 8) == found.cost
 
 
-def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
+def bars_of(gpu: int, rest: Fraction) -> list[list[tuple[str, str]]]:
+    """(width, class) of the blocks of the compute and the memory bar of a MIG GPU."""
     data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = slice_use.slices(data.rows)[data.gpus[1]["gpu"]]
-    drawn = mig_drawing.drawing(held, "GPU", Fraction(1, 7)).children[1].children
-    places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
-
-    assert [("1 / span 4", "1 / -1"), ("5 / span 2", "1 / -1"), ("7 / span 1", "1 / -1")] == [
-        place[:2] for place in places[:3]
-    ]
-    assert all(place[2].endswith(" pale") for place in places[:3])
-    assert ("1 / -1", "1 / 2", "slice m-rest") == places[3]
-    assert [("1 / span 4", "5 / span 3"), ("5 / span 2", "3 / span 2"), ("7 / span 1", "2 / span 1")] == [
-        place[:2] for place in places[4:7]
-    ]
-    assert [("8", "1 / -1", "slice m-rest")] == places[7:]
+    held = slice_use.slices(data.rows)[data.gpus[gpu]["gpu"]]
+    drawn = mig_drawing.drawing(held, "GPU", "A100-SXM4-80GB", mig_drawing.colours(held), rest)
+    return [[(block.style["width"], block.className) for block in row.children[1].children] for row in drawn.children]
 
 
-def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:
-    data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = slice_use.slices(data.rows)[data.gpus[0]["gpu"]]
-    drawn = mig_drawing.drawing(held, "GPU", Fraction(0)).children[1].children
+def test_a_mig_gpu_is_a_bar_of_compute_and_a_bar_of_memory() -> None:
+    """3g, 2g and 1g slices: 3, 2 and 1 of seven, and 4, 2 and 1 of eight."""
+    compute, memory = bars_of(1, Fraction(1, 7))
 
-    assert ["slice m-spare"] == [cell.className for cell in drawn if "span" not in cell.style["gridColumn"]]
+    assert ["42.86%", "28.57%", "14.29%", "14.29%"] == [width for width, _ in compute]
+    assert ["50.00%", "25.00%", "12.50%", "12.50%"] == [width for width, _ in memory]
+    assert "mig-block rest" == compute[-1][1] == memory[-1][1]
+
+
+def test_seven_small_slices_fill_the_compute_and_leave_memory_that_nothing_can_use() -> None:
+    compute, memory = bars_of(0, Fraction(0))
+
+    assert ["14.29%"] * 7 == [width for width, _ in compute]
+    assert ("12.50%", "mig-block spare") == memory[-1]
+
+
+@pytest.mark.parametrize(
+    ("profile", "model", "expected"),
+    [
+        pytest.param("1g.10gb", "A100-SXM4-80GB", (Fraction(1, 7), Fraction(1, 8)), id="the smallest"),
+        pytest.param("1g.20gb", "A100-SXM4-80GB", (Fraction(1, 7), Fraction(2, 8)), id="one with double memory"),
+        pytest.param("3g.71gb", "H200", (Fraction(3, 7), Fraction(4, 8)), id="a model without its memory in its name"),
+        pytest.param("odd", "H200", (Fraction(1, 4), Fraction(1, 4)), id="a name that is no profile: its share"),
+    ],
+)
+def test_the_size_of_a_slice_without_a_position(profile: str, model: str, expected: tuple[Fraction, Fraction]) -> None:
+    part = slice_use.one([{"slice": "s", "gpu": "g", "profile": profile, "share": "1/4"}])
+
+    assert expected == (mig_drawing.compute_share(part), mig_drawing.memory_share(part, model))
+
+
+def test_many_owners_share_the_last_colour() -> None:
+    rows = [{"slice": str(n), "gpu": "g", "team": f"t{n}", "job": "j", "device_seconds": 100 - n} for n in range(9)]
+    found = mig_drawing.colours([slice_use.one([row]) for row in rows])
+
+    assert [0, 1, 2, 3, 4, 5, 6, 7, 7] == [found[f"t{n}"] for n in range(9)]
+
+
+def test_a_slice_has_a_page_with_who_held_it() -> None:
+    row = next(row for row in fake_api.slices()["items"] if row["job"])
+    page = shown(f"/mig/{row['slice']}")
+    said = text(page)
+
+    assert "Who held it" in said and formats.clip(row["job"], 40) in said
+    assert "No slices in this window" in text(shown("/mig/GPU-none-such"))
+    check_layout(page)
 
 
 def test_readers_may_not_exempt() -> None:
@@ -531,12 +562,3 @@ def test_slices_that_no_exporter_reports_stand_under_their_node() -> None:
     assert "which GPU each is on is not known" in said
     assert "0 of 2" in said
     assert "None" not in said
-
-
-def test_slices_whose_place_nobody_knows_are_drawn_by_size() -> None:
-    """Side by side by their share, with what is left over."""
-    parts_ = slice_use.slices([row for row in fake_api.slices()["items"] if row["placement"] is None])
-    drawn = mig_drawing.sizes(next(iter(parts_.values())), Fraction(1, 7)).children
-
-    assert ["100.00%", "14.29%"] == [piece.style["width"] for piece in drawn]
-    assert "slice m-rest" == drawn[-1].className
