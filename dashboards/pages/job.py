@@ -6,7 +6,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, formats, ledger_math, parts
+from gpuwatch.dashboards.components import figures, finding_cards, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.pages.finding import fact
@@ -19,6 +19,7 @@ from gpuwatch.dashboards.shell.theme import BUCKET, Scheme
 MAX_RUNS = 20
 MAX_MISSING = 3
 MAX_WHY = 400
+PLACEMENT_RULE = "topology-blind-placement"
 MAX_DEVICES = 64
 FEW = 8
 
@@ -145,20 +146,27 @@ def placement(data: Row) -> Component | None:
         fact("Farthest pair", formats.clip(found.get("worst_level"), 24)),
         fact("Slowest link", parts.num(f"{speed:.0f} GB/s" if speed is not None else formats.MISSING)),
     ]
-    note = None
-    if slow:
-        lost = f"{formats.percent(slow['lost_ratio_low'])} to {formats.percent(slow['lost_ratio_high'])}"
-        rows.append(fact("Work lost", parts.num(lost)))
-        shares = f"{100 * slow['exposed_ratio_low']:.1f} to {100 * slow['exposed_ratio_high']:.1f} %"
-        note = (
-            f"Estimate, assuming {shares} of each step waits on the network even with the best placement (not measured)"
-        )
+    more, note = estimate(slow, data.get("findings") or []) if slow else ([], None)
+    rows += more
     lacking = [
         states.fix(str(one.get("fix")), f"Missing: {one.get('what')}. ")
         for one in (found.get("missing") or [])[:MAX_MISSING]
     ]
     why = html.P(formats.sentence(formats.clip(str(found.get("why") or "").removeprefix("Not graded: "), MAX_WHY)))
     return parts.card(title, why, html.Div(rows, className="keyfacts"), *lacking, note=note)
+
+
+def estimate(slow: Row, findings: list[Row]) -> tuple[list[Component], str]:
+    """The work lost and how that is known: the numbers of the finding about this placement, if there is one."""
+    about = next((item for item in findings if item.get("detector") == PLACEMENT_RULE), None)
+    if about is not None:
+        facts = finding_cards.placement_facts(about.get("evidence") or {})
+        return [fact(word, shown) for word, shown in facts], "From the finding about this placement"
+    lost = f"{formats.percent(slow['lost_ratio_low'])} to {formats.percent(slow['lost_ratio_high'])}"
+    shares = f"{100 * slow['exposed_ratio_low']:.1f} to {100 * slow['exposed_ratio_high']:.1f} %"
+    return [fact("Work lost", parts.num(lost))], (
+        f"Estimate, assuming {shares} of each step waits on the network even with the best placement (not measured)"
+    )
 
 
 def runs(data: Row) -> Component | None:

@@ -72,3 +72,15 @@ def test_the_card_says_it(told: dict[str, Any], expected: list[str]) -> None:
     said = text(placement({"placement": told}))
 
     assert [] == [words for words in expected if words not in said]
+
+
+def test_the_numbers_are_those_of_the_finding() -> None:
+    evidence = {
+        "lost_gpu_hours_low": 4.474, "lost_gpu_hours_high": 12.919, "exposed_ratio_low": 0.019,
+        "exposed_ratio_high": 0.111,
+    }  # fmt: skip
+    about = {"detector": "topology-blind-placement", "evidence": evidence}
+    said = text(placement({"placement": FAR, "findings": [{"detector": "idle-hoarding"}, about]}))
+
+    assert "4.5 to 12.9 GPU-h" in said and "1.9 % to 11 %" in said
+    assert "42" not in said and "not measured" not in said
