@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from dash import html
@@ -55,7 +55,7 @@ def drawing(slices: list[Slice], ident: str, model: str, owners: Mapping[str, in
     )
 
 
-def bar(sized: list[tuple[Slice, Fraction, object]], owners: Mapping[str, int], lost: str) -> Component:
+def bar(sized: Sequence[tuple[Slice, Fraction, object]], owners: Mapping[str, int], lost: str) -> Component:
     """Slices side by side, then what is in no slice. Slices that overlap on paper shrink to fit."""
     whole = max(sum((size for _, size, _ in sized), Fraction(0)), Fraction(1))
     blocks = [block(part, size / whole, used, owners) for part, size, used in sized]
