@@ -1,4 +1,4 @@
-"""Rebuilds Kubernetes objects (pods, nodes, quotas) from series of kube-state-metrics.
+"""Rebuilds Kubernetes objects (pods, nodes, quotas, namespaces) from series of kube-state-metrics.
 
 The objects go through the same code as those of an API server, so that the same rules apply to owners, counts, starts
 and ends.
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.collectors.kubernetes.nodes import CORDON_TAINT
+from gpuwatch.collectors.kubernetes.quota import TEAM_LABEL
 from gpuwatch.collectors.prometheus.ksm_names import kubernetes_labels, resource_name
 from gpuwatch.collectors.shared.json_fields import Object
 from gpuwatch.core.clock import rfc3339
@@ -20,6 +21,8 @@ PHASES = ("Pending", "Unknown", "Running", "Failed", "Succeeded")
 ENDED = ("Failed", "Succeeded")
 INIT = "kube_pod_init_container_resource"
 NO_OWNER = ("", "<none>")
+TEAM_SERIES_LABEL = "label_gpuwatch_io_team"
+"""The namespace label TEAM_LABEL as kube-state-metrics writes it."""
 _LAST_S = 253_402_300_799
 
 Fact = tuple[dict[str, str], float]
@@ -237,6 +240,24 @@ def quota_objects(facts: Sequence[Fact]) -> list[Object]:
             "status": status,
         }
         for (namespace, name), status in sorted(found.items())
+    ]
+
+
+def namespace_objects(seen: Sequence[SeriesSpan]) -> list[Object]:
+    """Namespace objects with their team, of the newest series of kube_namespace_labels of each."""
+    teams = {
+        one.labels.get("namespace", ""): one.labels.get(TEAM_SERIES_LABEL, "")
+        for one in sorted(seen, key=lambda one: (one.last_us, one.labels.get(TEAM_SERIES_LABEL, "")))
+    }
+    return [
+        {
+            "kind": "Namespace",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "uid": name, "labels": {TEAM_LABEL: team}},
+            "status": {"phase": "Active"},
+        }
+        for name, team in sorted(teams.items())
+        if name and team
     ]
 
 

@@ -16,8 +16,10 @@ from gpuwatch.collectors.prometheus.chunking import QueryRunner
 from gpuwatch.collectors.prometheus.ksm_names import RESOURCES
 from gpuwatch.collectors.prometheus.ksm_objects import (
     ENDED,
+    TEAM_SERIES_LABEL,
     Fact,
     Pod,
+    namespace_objects,
     node_object,
     phase_of,
     pod_object,
@@ -50,6 +52,8 @@ LIMITS = ("kube_pod_container_resource_limits", "kube_pod_init_container_resourc
 BY_SCHEDULER = ("kube_pod_resource_request", "kube_pod_resource_limit")
 CAPACITY = ("kube_node_status_capacity", "kube_node_status_allocatable")
 QUOTA = ("kube_resourcequota",)
+NAMESPACE = ("kube_namespace_labels",)
+"""Read for the team of a namespace; kube-state-metrics has labels only where --metric-labels-allowlist names them."""
 POD_FACTS = (
     "kube_pod_info",
     "kube_pod_owner",
@@ -123,6 +127,9 @@ class SchedulerRecords:
         if QUOTA[0] in self._metrics:
             quotas = window.facts(QUOTA, f'resource=~"(?:requests.|limits.)?(?:{RESOURCES})"')
             for item in quota_objects(quotas):
+                self._take(reader, item, rejects)
+        if self._metrics:
+            for item in namespace_objects(window.spans(NAMESPACE, f'{TEAM_SERIES_LABEL}!=""')):
                 self._take(reader, item, rejects)
         for reason, _, name in reader.finish():
             rejects.add(reason, self.name, 0, name)

@@ -52,7 +52,7 @@ def shapes(
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="T", help="Time (RFC 3339); default: now.")] = None,
     days: Annotated[
-        int, typer.Option("--days", min=DAYS_LEAST, max=DAYS_MOST, help="Days of requests to consider.")
+        int, typer.Option("--days", metavar="D", min=DAYS_LEAST, max=DAYS_MOST, help="Days of requests to consider.")
     ] = DAYS_MOST,
     plan: Annotated[
         str | None,

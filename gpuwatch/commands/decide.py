@@ -38,7 +38,7 @@ decide = typer.Typer(
 WindowAsked = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 TeamOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only jobs of these teams.")]
 HeadroomOption = Annotated[
-    str | None, typer.Option("--headroom", help="Headroom on top of measured use; default 0.10.")
+    str | None, typer.Option("--headroom", metavar="SHARE", help="Headroom on top of measured use; default 0.10.")
 ]
 
 OWN = ("cluster", "pool", "gpu_model", "gpus", "utilisation", "owned_price", "cloud_price", "break_even_utilisation")
@@ -80,7 +80,11 @@ def own_vs_cloud(
     window: WindowAsked = "30d",
     cloud_price: Annotated[
         str | None,
-        typer.Option("--cloud-price", help="Cloud price per GPU-hour; default: the on-demand rate of the rate card."),
+        typer.Option(
+            "--cloud-price",
+            metavar="PRICE",
+            help="Cloud price per GPU-hour; default: the on-demand rate of the rate card.",
+        ),
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -100,10 +104,13 @@ def spot(
     team: TeamOption = None,
     discount: Annotated[
         str | None,
-        typer.Option("--spot-discount", help="Spot discount, 0..1; default: from the rate card's spot rates."),
+        typer.Option(
+            "--spot-discount", metavar="SHARE", help="Spot discount, 0..1; default: from the rate card's spot rates."
+        ),
     ] = None,
     interruptions: Annotated[
-        str | None, typer.Option("--interruptions-an-hour", help="Spot interruptions per hour; default 0.05.")
+        str | None,
+        typer.Option("--interruptions-an-hour", metavar="N", help="Spot interruptions per hour; default 0.05."),
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,

@@ -1,8 +1,11 @@
-"""An example of every command, shown at the end of its help."""
+"""The help of every command: an example at its end, and arguments by their names."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperCommand
 
 EXAMPLES = {
     "demo": "--no-serve",
@@ -44,6 +47,8 @@ EXAMPLES = {
     "decide spot": "--window 30d --team vision",
     "decide right-sizing": "--window 30d --team vision",
     "decide consolidate": "--cluster c1 --pool train --pool batch",
+    "decide place": "--gpus 16 --model H100 --data-gb 4000@c1 --cloud name=aws,price=6.88,gpus_a_node=8",
+    "checkpoint": "--params 70e9 --gpus 512 --write-gbps 50",
     "rates show": "--format json",
     "rates set": "rates.csv",
     "rates fx": "fx.csv --currency EUR",
@@ -56,6 +61,7 @@ EXAMPLES = {
     "period reopen": '2026-W47 --reason "rates of pool b were wrong"',
     "period sign": '2026-W47 --name "Ada Byron, FinOps"',
     "period verify": "2026-W47",
+    "state copy": "postgresql+psycopg://gpuwatch@db.example.com/gpuwatch --data gpuwatch-data",
     "token create": "--scope read --team vision --expires 90d",
     "token list": "--format json",
     "token revoke": "tok-1",
@@ -63,10 +69,21 @@ EXAMPLES = {
 """Arguments by command."""
 
 
+class Command(TyperCommand):
+    """A command whose help shows an argument's name (`ID`) without the type that Typer puts behind it (`ID <str>`)."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda **_: ""  # type: ignore[method-assign, union-attr]
+
+
 def add_examples(app: typer.Typer, before: str = "") -> None:
     """Puts the example of each command below its help."""
     for command in app.registered_commands:
         name = f"{before}{command.name}"
+        command.cls = Command
         if name in EXAMPLES:
             command.epilog = f"Example: gpuwatch {name} {EXAMPLES[name]}"
     for group in app.registered_groups:

@@ -86,7 +86,12 @@ def findings(
                 hints.doubt_teams([team], team_names(store, state))
         items = [f.as_dict() for f in found]
     if choose(form, sys.stdout.isatty()) == "table":
-        items = [item | {"subject": item["subject"]["id"], "wasted_cost": _wasted(item)} for item in items]
+        items = [
+            item
+            | {"subject": item["subject"]["id"], "wasted_cost": _wasted(item)}
+            | {"team": f"{item['team']} (inferred)" if item["inferred"] else item["team"]}
+            for item in items
+        ]
     foot = [] if items else ["No findings."]
     show(Listing(FIELDS, items, shown=FINDING_SHOWN, foot=foot, spare=["key"]), form)
 

@@ -47,6 +47,8 @@ class Finding:
     nodes: list[str]
     suppressed_by: str | None
     resolved_reason: str | None
+    inferred: bool = False
+    """Whether its team is named by an account or namespace, because no ownership rule decides."""
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as JSON has it."""
@@ -189,4 +191,5 @@ def _finding(row: dict[str, Any], price: Price) -> Finding:
         nodes=list(row["nodes"] or []),
         suppressed_by=None,
         resolved_reason=row["resolved_reason"],
+        inferred=row["inferred"],
     )

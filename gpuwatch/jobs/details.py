@@ -18,6 +18,7 @@ def run_row(run: Row, amount: JobAmount | None) -> Row:
         "state": run["state"],
         "team": run["team"],
         "team_why": run["team_why"],
+        "inferred": run["inferred"],
         "user": run["user_name"],
         "declared": run["declared"],
         "submitted_at": None if run["submit_us"] is None else rfc3339(run["submit_us"]),

@@ -223,7 +223,7 @@ def _identity(runs: Sequence[Row]) -> Row:
     ends = [run["end_us"] for run in runs]
     return {
         "id": newest["job_id"],
-        **{name: newest[name] for name in ("cluster", "name", "team")},
+        **{name: newest[name] for name in ("cluster", "name", "team", "inferred")},
         "user": newest["user_name"],
         **{name: newest[name] for name in ("account", "queue", "namespace", "scheduler", "state")},
         "submitted_at": rfc3339(min(submitted)) if submitted else None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+from gpuwatch.core.words import duration
 from gpuwatch.output import render as files
 from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
 
@@ -16,6 +18,10 @@ PIPED_WIDTH = 160
 
 WORD_MAX = 100
 """Longest word that a table never breaks; the longest word people copy is a SHA-256 with 64 characters."""
+
+_DURATIONS = {"seconds": 1, "minutes": 60, "hours": 3600}
+_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(?::\d{2}(?:\.\d+)?)Z")
+"""To the minute; JSON and CSV have it exactly."""
 
 _NUMBERS = (
     "gpu_hours", "gpu_seconds", "cost", "cost_exact", "wasted_cost", "percent", "USD", "EUR", "files", "records",
@@ -28,7 +34,7 @@ def as_text(listing: Listing, form: str, width: int) -> str:
 
 
 def as_table(listing: Listing, width: int) -> str:
-    """A table of `width` characters for people, with numbers aligned right.
+    """A table of `width` characters for people, with numbers aligned right, and durations and times as people say them.
 
     Lines break only between words, so that numbers, ids and digests can be copied. If the words alone are too wide,
     columns in `spare` are dropped and listed below; a table that is still too wide exceeds `width`.
@@ -41,11 +47,12 @@ def as_table(listing: Listing, width: int) -> str:
     cells = {name: [visible(_word(name, item.get(name))) for item in rows] for name in listing.shown or listing.columns}
     left_out = _drop_spare(cells, listing.spare, width)
     widths = _widths([(_title(name), column) for name, column in cells.items()], width - _edges(cells))
+    spans = [name for name in cells if _unit(name) is not None]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, wide in zip(cells, widths, strict=True):
         table.add_column(
             _title(name),
-            justify="right" if name in (*_NUMBERS, *listing.right) else "left",
+            justify="right" if name in (*_NUMBERS, *spans, *listing.right) else "left",
             width=wide,
             overflow="fold",
         )
@@ -106,10 +113,20 @@ def terminal_width(stream: TextIO) -> int:
 
 def _title(name: str) -> str:
     words = {"gpu_hours": "GPU-hours", "gpu_seconds": "GPU-seconds"}
-    return words.get(name, name.replace("_", " "))
+    unit = _unit(name)
+    return words.get(name, name.removesuffix(f"_{unit}").replace("_", " "))
+
+
+def _unit(name: str) -> str | None:
+    """The unit of a column of durations; amounts of GPU time have their unit in their title."""
+    unit = name.rpartition("_")[2]
+    return unit if unit in _DURATIONS and "gpu" not in name.split("_") and name != unit else None
 
 
 def _word(name: str, value: object) -> str:
+    unit = _unit(name)
+    if unit is not None and isinstance(value, int | float) and not isinstance(value, bool):
+        return duration(value * _DURATIONS[unit])
     text = _cell(value)
     return BUCKET_WORDS.get(text, text) if name == "bucket" else text
 
@@ -117,6 +134,10 @@ def _word(name: str, value: object) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, dict) and value.keys() == {"start", "end"}:
+        return f"{_cell(value['start'])} to {_cell(value['end'])}"
+    if isinstance(value, str) and (time := _TIME.fullmatch(value)):
+        return f"{time[1]} {time[2]} UTC"
     if isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)
     return str(value)

@@ -162,7 +162,8 @@ def _team_row(one: Json, currency: str | None, field: str, largest: Fraction) ->
     ratio = None if one["avoidable_ratio"] is None else Fraction(str(one["avoidable_ratio"]))
     shown = _money(one["avoidable_cost"], currency) if field == "avoidable_cost" else _hours(one["avoidable_gpu_hours"])
     share = "not measured" if ratio is None else report_text.percent(ratio)
-    return row([owner_name(one["team"]), bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
+    name = owner_name(one["team"]) + (" (inferred)" if one["inferred"] else "")
+    return row([name, bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
 
 
 def _money(cost: str | None, currency: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ from gpuwatch.audit.figures import hours_text, money_text
 from gpuwatch.audit.plan import most_expensive, needs_action
 from gpuwatch.audit.scorecard import scorecard
 from gpuwatch.billing import chargeback
+from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.records import GroupMeasures
 from gpuwatch.core.clock import Window
 from gpuwatch.rates.list_prices import list_prices
@@ -58,7 +59,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     found = chargeback.ledger(store, state, facts["window"], ("team",))
     groups = _by_detector(facts["findings"])
     card["actions"] = [action | _about(groups.get(action["id"], [])) for action in card["actions"]]
-    teams = [_team(one, found.currency) for one in found.groups]
+    inferred = inferred_teams(store, facts["window"], ("team",))
+    teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: -Fraction(one[field] or 0))
     return card | {"teams": teams}
@@ -98,7 +100,7 @@ def _names(teams: Mapping[str, Fraction]) -> str:
     return ", ".join(names) + (f" and {more} more" if more else "")
 
 
-def _team(one: GroupMeasures, currency: str | None) -> Json:
+def _team(one: GroupMeasures, currency: str | None, inferred: Collection[str]) -> Json:
     """A team's row: what it held, and what was avoidable of that. None: not measured, or without a price."""
     found = one.measures
     kinds = (found.working, found.avoidable, found.free, found.not_measured, found.out_of_service)
@@ -106,6 +108,7 @@ def _team(one: GroupMeasures, currency: str | None) -> Json:
     costs = [kind.cost_in(currency) for kind in known if kind.gpu_seconds]
     return {
         "team": one.group["team"],
+        "inferred": one.group["team"] in inferred,
         "gpu_hours": hours_text(sum((Fraction(kind.gpu_seconds or 0) for kind in known), Fraction(0)) / 3600),
         "cost": money_text(None if None in costs else sum((cost for cost in costs if cost is not None), start=0)),
         "avoidable_gpu_hours": None

@@ -17,6 +17,14 @@ select
     coalesce(f.subject_name, r.name, f.subject_id) as name,
     r.user_name,
     coalesce(f.team, t.team, case when f.run_id is null then '__platform__' else '__unallocated__' end) as team,
+    -- Named by the account or namespace of its run. A finding about a team is, if no rule decides any run of that team.
+    coalesce(
+        case
+            when f.team is null then t.inferred
+            else (select bool_and(coalesce(o.inferred, false)) from run_team o where o.team = f.team and o.cluster = f.cluster)
+        end,
+        false
+    ) as inferred,
     f.subject_kind = 'job' and coalesce(
         (select bool_and(e.ended) from run e where e.cluster = f.cluster and e.job_id = f.subject_id and e.scheduler = r.scheduler),
         false

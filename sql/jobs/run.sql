@@ -1,7 +1,7 @@
 -- A row is a run of some jobs that touches the window: its words, its team, and the devices it held. common: at some time
 -- it held all of them at once.
 with asked as (
-    select r.*, coalesce(t.team, '__unallocated__') as team, t.team_why
+    select r.*, coalesce(t.team, '__unallocated__') as team, t.team_why, coalesce(t.inferred, false) as inferred
     from run r
     join asked_job j on j.cluster = r.cluster and j.job_id = r.job_id
     left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
@@ -34,6 +34,7 @@ select
     a.ended and coalesce(a.end_estimated, false) as end_estimated,
     a.team,
     a.team_why,
+    a.inferred,
     z.devices,
     z.common
 from asked a

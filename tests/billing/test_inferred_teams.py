@@ -11,10 +11,14 @@ import pytest
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.listings import chargeback_listing, ledger_listing
+from gpuwatch.billing.opencost.allocation import allocations
+from gpuwatch.billing.opencost.query import parse_query
+from gpuwatch.billing.opencost.response import allocation_answer
 from gpuwatch.collectors.kubernetes.files import parse_objects
 from gpuwatch.collectors.shared.records import table_batches
-from gpuwatch.core.clock import Window
+from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.core.model import Rejects, Source
+from gpuwatch.jobs.listing import jobs
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.output.render import render
 from gpuwatch.output.terminal import as_table
@@ -94,6 +98,19 @@ def test_namespaces_name_teams_and_say_so_everywhere(fleet: tuple[World, State])
     assert "without an ownership rule: lab, vision" in as_table(charged, 160)
     assert "40.0 % of held time has no team" in owners.what
     assert "40.0 % has a team that its account or namespace names (inferred): vision, lab" in owners.what
+
+
+def test_jobs_and_opencost_mark_inferred_teams(fleet: tuple[World, State]) -> None:
+    world, state = fleet
+    found = {(job["team"], job["inferred"]) for job in jobs(world.store, state, WINDOW)["items"]}
+    query = parse_query(
+        {"window": f"{rfc3339(WINDOW.start_us)},{rfc3339(WINDOW.end_us)}", "aggregate": "team"}, us(HOUR)
+    )
+    (sets,) = allocation_answer(allocations(world.store, query, None, us(HOUR)))["data"]
+    marks = {name: item["x_gpuwatch"]["teamInferred"] for name, item in sets.items()}
+
+    assert {("physics", False), ("lab", True), ("vision", True), ("__unallocated__", False)} == found
+    assert {"physics": False, "lab": True, "vision": True}.items() <= marks.items()
 
 
 def test_focus_has_a_tag_in_both_columns_of_tags(fleet: tuple[World, State], tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_the_price_follows_the_rates(world: World, usd: str, cost: str) -> None:
 
 def test_the_largest_loss_comes_first(world: World) -> None:
     found = findings_read.read(world.store, detectors=[RULE])
+    assert {("vision", True), ("ml", True)} == {(one.team, one.inferred) for one in found}
     lost = [float(one.evidence["lost_cost"] or one.evidence["lost_gpu_hours"]) for one in found]
 
     assert len(MUST_FIRE) == len(lost)

@@ -84,3 +84,24 @@ def test_a_table_that_fits_leaves_nothing_out_and_breaks_between_words() -> None
 def test_a_narrow_table_leaves_out_what_matters_least_and_says_so() -> None:
     assert "Columns not shown: by, why; --format json has all." == as_text(WIDE, "table", 100).splitlines()[-1]
     assert "several" in as_text(WIDE, "csv", 100)
+
+
+def test_a_table_has_durations_and_times_as_people_say_them_and_json_the_exact_ones() -> None:
+    row = {
+        "wait_seconds": 5400.5,
+        "idle_minutes": None,
+        "longest_run_hours": 50,
+        "gpu_hours": 50,
+        "started_at": "2026-11-21T02:08:29.123456Z",
+        "window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-08T00:00:00Z"},
+        "digest": "2026-11-21T02:08:29Z and more",
+    }
+    listing = Listing(tuple(row), [row])
+    table = " ".join(as_text(listing, "table", 300).split())
+
+    for words in ("wait", "1 h 30 min", "longest run", "2 days 2 h", "GPU-hours", "50", "2026-11-21 02:08 UTC"):
+        assert words in table
+    assert "2026-11-01 00:00 UTC to 2026-11-08 00:00 UTC" in table
+    assert "2026-11-21T02:08:29Z and more" in table
+    assert "wait seconds" not in table
+    assert [row] == json.loads(as_text(listing, "json", 300))["items"]

@@ -90,6 +90,7 @@ def pod_series() -> list[Series]:
 
     found = [series("kube_node_status_capacity", 8, node="n1", resource="nvidia_com_gpu", unit="integer")]
     found.append(series("kube_node_labels", 1, node="n1", label_nvidia_com_gpu_product="NVIDIA-H100-80GB-HBM3"))
+    found.append(series("kube_namespace_labels", 1, namespace="lab", label_gpuwatch_io_team="physics"))
     ready = {"node": "n1", "condition": "Ready", "status": "true"}
     found.append(series("kube_node_status_condition", 1, **ready))
     found.append(
@@ -375,7 +376,7 @@ def test_kube_state_metrics_become_scheduler_records(servers: Callable[..., str]
         nodes = store.sql(
             "select distinct state, since_us // 1000000 - $t0, gpu_model, devices from node order by 1 desc, 2", t0=T0_S
         )
-        queues = store.sql("select distinct kind, namespace, name, quota_max, used from queue")
+        queues = store.sql("select distinct kind, namespace, name, quota_max, used, detail from queue order by kind")
 
     assert [
         ("ksm", "lab/fit", "Job/lab/fit", "u-done", "n1", 2, -20, 1000, "Succeeded", "q1"),
@@ -386,7 +387,10 @@ def test_kube_state_metrics_become_scheduler_records(servers: Callable[..., str]
         ("up", None, "NVIDIA-H100-80GB-HBM3", '{"":8}'),
         ("drain", 3600, "NVIDIA-H100-80GB-HBM3", '{"":8}'),
     ] == [node for node in nodes if node[0] != "drain" or node[1] is not None]
-    assert [("resource_quota", "lab", "gpus", '{"":8}', '{"":3}')] == queues
+    assert [
+        ("namespace", "lab", "lab", None, None, '{"team":"physics"}'),
+        ("resource_quota", "lab", "gpus", '{"":8}', '{"":3}', None),
+    ] == queues
 
 
 def test_a_server_that_is_not_there_is_exit_code_3(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.opencost.idle_share import Part, divide_idle, divide_shared
 from gpuwatch.billing.opencost.query import Query
 from gpuwatch.billing.opencost.subject import WORDS, Subject, Subjects, name_of
@@ -96,6 +97,8 @@ class Allocations:
     pools: Mapping[tuple[int, tuple[str, str | None]], int]
     """Amount of each pool, idle and all, by the number of its set."""
     warning: str | None
+    inferred_teams: frozenset[str] = frozenset()
+    """Teams named by an account or namespace, because no ownership rule decides."""
 
 
 def allocations(store: Store, query: Query, teams: Collection[str] | None, now_us: int) -> Allocations:
@@ -155,6 +158,7 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
         devices={row["device_id"]: _device(row) for row in devices},
         pools=pools,
         warning=warning,
+        inferred_teams=inferred_teams(store, query.window, sorted(words)),
     )
 
 

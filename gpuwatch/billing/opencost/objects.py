@@ -182,6 +182,7 @@ class RowObjects:
         return {
             "currency": self._found.currency,
             "team": row.subject.team,
+            "teamInferred": None if row.subject.team is None else row.subject.team in self._found.inferred_teams,
             "migProfile": _only(d.profile or "" for d in known) or None,
             "gpuModel": _only(d.model or "" for d in known) or None,
             "gpuDevices": len(uuids),

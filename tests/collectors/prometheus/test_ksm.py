@@ -20,6 +20,7 @@ from gpuwatch.collectors.prometheus.ksm_objects import (
     Facts,
     Pod,
     SeriesSpan,
+    namespace_objects,
     node_object,
     pod_object,
     pods_of,
@@ -250,6 +251,19 @@ def test_a_quota_by_what_was_told() -> None:
     [row] = reader.tables["queue"]
 
     assert ("resource_quota", "g", '{"":8}', '{"":3}') == tuple(row[n] for n in ("kind", "name", "quota_max", "used"))
+
+
+def test_the_team_of_a_namespace_is_its_newest_label() -> None:
+    def seen(namespace: str, team: str, last: int) -> SeriesSpan:
+        return SeriesSpan({"namespace": namespace, "label_gpuwatch_io_team": team}, 1.0, T0 * S, (T0 + last) * S)
+
+    reader = ObjectReader(T0 * S)
+    found = namespace_objects([seen("lab", "new", 60), seen("lab", "old", 30), seen("", "x", 9), seen("cv", "", 9)])
+    for item in found:
+        reader.take(item)
+    rows = [(row["kind"], row["name"], row["state"], row["detail"]) for row in reader.tables["queue"]]
+
+    assert [("namespace", "lab", "Active", '{"team":"new"}')] == rows
 
 
 def test_only_news_is_written_and_one_sign_of_life() -> None:

@@ -37,6 +37,8 @@ class Job(Shape):
     cluster: str
     name: str | None
     team: str
+    inferred: bool
+    """Whether its account or namespace names the team, because no ownership rule decides."""
     user: str | None
     account: str | None
     queue: str | None

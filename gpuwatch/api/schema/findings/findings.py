@@ -43,6 +43,7 @@ class Finding(Shape):
     suppressed_by: str | None
     resolved_reason: str | None
     """Why it is over; `records changed` and `rule_changed` take it back: it was no waste."""
+    inferred: bool = Field(description="Whether its account or namespace names the team, because no rule decides.")
 
 
 class ListedFinding(Finding):
