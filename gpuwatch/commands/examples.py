@@ -74,9 +74,10 @@ class Command(TyperCommand):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        parameter: Any
         for parameter in self.params:
             if parameter.param_type_name == "argument":
-                parameter.display_type_rich = lambda **_: ""  # type: ignore[method-assign, union-attr]
+                parameter.display_type_rich = lambda **_: ""
 
 
 def add_examples(app: typer.Typer, before: str = "") -> None:

@@ -26,6 +26,13 @@ attempt as (
     from failed_span
     group by chain, run_id, failed_us
 ),
+-- Jobs whose SM_ACTIVE was read: only then would the pauses of checkpoints have been seen.
+seen as (
+    select distinct f.chain
+    from (select distinct chain, run_id, device_id from failed_span) f
+    join workload_hour w on w.cluster = $cluster and w.run_id = f.run_id and w.device_id = f.device_id
+    where w.sm_active_ratio is not null
+),
 total as (
     select
         chain,
@@ -45,7 +52,12 @@ select
     t.start_us,
     t.end_us,
     t.end_us >= $known_until_us - $recent_us as still,
-    case when t.has_successor then 0.4 when r.reason = 'time limit' then 0.7 else 0.9 end as confidence,
+    case
+        when t.has_successor then 0.4
+        when t.checkpoint_minutes is null and t.chain not in (select chain from seen) then 0.6
+        when r.reason = 'time limit' then 0.7
+        else 0.9
+    end as confidence,
     t.device_ids,
     map {
         'lost_gpu_hours': r.lost_gpu_hours,

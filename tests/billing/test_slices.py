@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.slices import packing, slices
 from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.ledger.totals import scale_of
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn, priced, rate
 from tests.ledger.test_ledger_properties import few_seeds, steady
@@ -306,6 +307,19 @@ def test_an_unmeasured_slice_has_owner_and_cost_but_no_gpu_and_no_use() -> None:
         i["slice"] for i in slices(world.store, state, HOURS, ["a"])["items"]
     ]
     assert [] == slices(world.store, state, HOURS, ["c"])["items"]
+
+
+def test_a_bill_is_compared_with_the_share_of_unmeasured_slices_and_not_with_gpus() -> None:
+    """Of the dark node two GPUs and seven slices of 1/7, which are three GPUs, for the whole day that the window touches."""
+    world, _ = unmeasured()
+    scale = scale_of(world.store, HOURS)
+    owned = world.store.rows(
+        "billing/reconcile/owned", start_us=HOURS.start_us, end_us=HOURS.end_us, scale=scale.shares, places=scale.places
+    )
+    hours = {row["node"]: Fraction(int(row["units"]), scale.shares * HOUR * 10**6) for row in owned}
+
+    assert 3 * 24 == hours["dark"]
+    assert [] == [row for row in owned if "gpus" in row]
 
 
 @pytest.mark.parametrize("window", [HOURS, Window(us(0), us(26 * HOUR)), Window(us(-17 * HOUR), us(31 * HOUR))])

@@ -13,13 +13,26 @@ from gpuwatch.detectors.failed_work import FAILED_WORK
 from gpuwatch.findings import read as findings_read
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from tests.worlds.detectors import H100, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.detectors import (
+    H100,
+    PAGE_HEADINGS,
+    WORK,
+    Level,
+    World,
+    page_headings,
+    page_rows,
+    printed_thresholds,
+    us,
+    without,
+)
 from tests.worlds.subjects import granted_s, said
 
 RULE = "failed-work"
 HOUR = 60.0
 DAY = 24 * HOUR
 SAVES = {"gpuwatch.io/checkpoint-minutes": "20"}
+
+BLIND = without(WORK, "sm_active_ratio", "sm_occupancy_ratio")
 
 Scene = Callable[[World, str], object]
 
@@ -32,12 +45,13 @@ def runs(
     job_name: str | None = None,
     labels: Mapping[str, str] | None = None,
     queue: str = "gpu",
+    readings: Level = WORK,
 ) -> None:
     """Runs of a Slurm job on one node: (state, start, end) in minutes. The GPUs are sampled every ten hours."""
     first, last = min(start for _, start, _ in ends), max(end for _, _, end in ends)
     uuids = [f"{name}-{gpu}" for gpu in range(gpus)]
     for uuid in uuids:
-        world.gpu(uuid, (last - first, WORK), start=first, node=name, step_s=36_000)
+        world.gpu(uuid, (last - first, readings), start=first, node=name, step_s=36_000)
     for number, (state, start, end) in enumerate(ends):
         world.claim(
             scheduler="slurm", kind="sacct", job_id=name, run_key=f"{name}@{number}", node=name, device_count=gpus,
@@ -101,7 +115,17 @@ MUST_FIRE: dict[str, tuple[Scene, float, str, float]] = {
     # the case, GPU-hours that are lost, the reason, the confidence
     "eight GPUs for forty hours": (lambda w, n: runs(w, n, ("FAILED", 0, 40 * HOUR)), 320, "failed", 0.9),
     "a node that failed": (lambda w, n: runs(w, n, ("NODE_FAIL", 0, 40 * HOUR)), 320, "node failure", 0.9),
-    "out of memory": (lambda w, n: runs(w, n, ("OUT_OF_MEMORY", 0, 2 * HOUR)), 16, "out of memory", 0.9),
+    "a job whose SM_ACTIVE is not read, and whose pauses would not be seen": (
+        lambda w, n: runs(w, n, ("FAILED", 0, 40 * HOUR), readings=BLIND), 320, "failed", 0.6
+    ),
+    "declared checkpoints of a job whose SM_ACTIVE is not read": (
+        lambda w, n: runs(
+            w, n, ("FAILED", 0, 40 * HOUR), labels={"gpuwatch.io/checkpoint-minutes": "240"}, readings=BLIND
+        ),
+        16, "failed", 0.9,
+    ),
+    # Sampled every ten hours, so SM_ACTIVE of a run of two hours is not known.
+    "out of memory": (lambda w, n: runs(w, n, ("OUT_OF_MEMORY", 0, 2 * HOUR)), 16, "out of memory", 0.6),
     "a time limit": (lambda w, n: runs(w, n, ("TIMEOUT", 0, 40 * HOUR)), 320, "time limit", 0.7),
     "a time limit, and a run of the same name after it": (
         lambda w, n: runs(w, n, ("TIMEOUT", 0, 24 * HOUR), ("COMPLETED", 24 * HOUR + 5, 40 * HOUR), job_name=n),
@@ -117,7 +141,7 @@ MUST_FIRE: dict[str, tuple[Scene, float, str, float]] = {
         lambda w, n: runs(
             w, n, ("FAILED", 0, HOUR), ("NODE_FAIL", HOUR + 5, 3 * HOUR), ("COMPLETED", 3 * HOUR + 5, 40 * HOUR)
         ),
-        8 + 8 * 115 / 60, "node failure", 0.9,
+        8 + 8 * 115 / 60, "node failure", 0.6,
     ),
     "a pod out of memory takes its gang with it": (
         lambda w, n: pods(w, n, ("OOMKilled", 0, 10 * HOUR), ("Deleted", 0, 10 * HOUR + 1)), 80, "out of memory", 0.9,

@@ -25,7 +25,6 @@ priced as (
         p.cluster,
         d.node,
         d.model,
-        d.gpu,
         r.pricing,
         r.currency,
         r.usd_per_gpu_hour,
@@ -45,7 +44,6 @@ select
     model,
     pricing,
     currency,
-    count(distinct gpu) as gpus,
     sum(units)::varchar as units,
     sum(
         units
