@@ -82,7 +82,8 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 
 def headline(fact: Row) -> parts.Headline:
     """One number with its basis."""
-    return parts.Headline(fact["title"], parts.num(value(fact)), note=BASIS.get(fact["basis"], ""))
+    short = value(fact).partition(" (")[0]
+    return parts.Headline(fact["title"], parts.num(short), note=BASIS.get(fact["basis"], ""))
 
 
 def value(fact: Row) -> str:
@@ -92,12 +93,22 @@ def value(fact: Row) -> str:
 
 def numbers(facts: dict[str, Row]) -> Component:
     """Every number, and where it comes from."""
-    columns = [parts.Column("", "wide"), parts.Column("Value", "r"), parts.Column("From"), parts.Column("How")]
+    columns = [
+        parts.Column("", "wide"),
+        parts.Column("Value", "r"),
+        parts.Column("From", "narrow-hide"),
+        parts.Column("How", "narrow-hide"),
+    ]
     rows = [
-        [fact["title"], parts.num(value(fact)), basis(fact), formats.clip(fact["source"], 300)]
-        for fact in facts.values()
+        [named(fact), parts.num(value(fact)), basis(fact), formats.clip(fact["source"], 300)] for fact in facts.values()
     ]
     return parts.card("Every number and its source", parts.table(columns, rows, label="Numbers"))
+
+
+def named(fact: Row) -> Component:
+    """The name of a number; on a phone its source is below."""
+    below = f"{BASIS.get(fact['basis'], '')}: {formats.clip(fact['source'], 300)}"
+    return html.Div([fact["title"], html.Div(below, className="soft small narrow-only")])
 
 
 def basis(fact: Row) -> Component:

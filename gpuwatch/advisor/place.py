@@ -23,6 +23,7 @@ from gpuwatch.rates import in_force
 from gpuwatch.rates.fx import Fx
 from gpuwatch.rates.matching import resolve
 from gpuwatch.rates.models import model_tokens
+from gpuwatch.rules.rule import count
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -151,18 +152,25 @@ def _bandwidth(model: str | None, level: Level, free: Free) -> float | None:
 def _wait(one: Candidate, history: Mapping[str, Any] | None, queued: int, wanted: int) -> None:
     if (one.free_gpus or 0) >= wanted and not queued:
         one.wait_seconds = 0.0
-        one.reasons.append(f"{one.free_gpus} GPUs are free and nothing waits in this cluster")
+        one.reasons.append(f"{_free(one)} and nothing waits in this cluster")
         return
-    crowd = f"{one.free_gpus} GPUs are free, {queued} requests wait in this cluster"
+    crowd = f"{_free(one)}, {count(queued, 'request')} {'waits' if queued == 1 else 'wait'} in this cluster"
     if history is None or history["runs"] < RUNS_MIN:
         runs = 0 if history is None else history["runs"]
-        one.unknown.append(f"{crowd}; the wait is unknown: only {runs} runs of about {wanted} GPUs started here")
+        one.unknown.append(
+            f"{crowd}; the wait is unknown: only {count(runs, 'run')} of about {count(wanted, 'GPU')} started here"
+        )
         return
     one.wait_seconds = round(history["mean_seconds"], 1)
     one.reasons.append(
-        f"{crowd}; {history['runs']} runs of about {wanted} GPUs waited {duration(history['mean_seconds'])} on average,"
+        f"{crowd}; {history['runs']} runs of about {count(wanted, 'GPU')} waited {duration(history['mean_seconds'])} on average,"
         f" {duration(history['p90_seconds'])} at the 90th percentile"
     )
+
+
+def _free(one: Candidate) -> str:
+    gpus = one.free_gpus or 0
+    return f"{count(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} free"
 
 
 def _price(one: Candidate, gpus: Sequence[Gpu], fx: Fx, currency: str, at_us: int) -> None:

@@ -187,10 +187,7 @@ def show_places(found: dict[str, Any], form: str | None) -> None:
         for item in found["items"]
     ]
     foot = ["No GPUs of this model are known, and no cloud was named."] if not people else []
-    foot += [
-        f"Score: {note}." if place == 0 else f"{note[:1].upper()}{note[1:]}."
-        for place, note in enumerate(found["notes"])
-    ]
+    foot += [f"{note[:1].upper()}{note[1:]}." for note in found["notes"]]
     columns = list(found["items"][0]) if people else list(PLACE)
     extra = {name: value for name, value in found.items() if name != "items"}
     right = ("score", "wait", "data")

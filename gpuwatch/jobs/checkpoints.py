@@ -12,6 +12,7 @@ from gpuwatch.advisor.inputs import money
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.core.words import duration, size
 from gpuwatch.jobs.checkpoint_inputs import Fleet, Question, Row, read_fleet
+from gpuwatch.rules.rule import count
 from gpuwatch.store.database import Store
 
 RESTART_MINUTES = Decimal(10)
@@ -144,7 +145,7 @@ def _rate(question: Question, fleet: Fleet) -> tuple[float, Fact]:
 
 def _write_fact(question: Question, write: float | None) -> Fact:
     if write is None:
-        return Fact("write_seconds", None, "seconds", "unknown", UNKNOWN, "give the write bandwidth (--write-gbps)")
+        return Fact("write_seconds", None, "seconds", "unknown", UNKNOWN, "give the write bandwidth")
     given = float(question.write_gbps or 0)
     source = f"size / {given:g} GB/s ({given * 8:g} Gbit/s)"
     return Fact("write_seconds", write, "seconds", duration(write), FORMULA, source)
@@ -187,7 +188,7 @@ def _interval_facts(question: Question, fleet: Fleet, whole: float, write: float
 def _stall_source(background: Decimal | None) -> tuple[str, str]:
     if background is None:
         return FORMULA, "GPUs wait for the whole write"
-    return GIVEN, "background_seconds: GPUs wait for the copy, the write runs in the background"
+    return GIVEN, "GPUs wait for the copy, the write runs in the background"
 
 
 def _meets(ratio: float, share: Decimal) -> str:
@@ -215,7 +216,7 @@ def _needed(question: Question, whole: float, interval: float | None, mttf: floa
 
 
 def _unknown_plan() -> list[Fact]:
-    source = "needs the write bandwidth (--write-gbps) or the stall (--background-seconds)"
+    source = "needs the write bandwidth, or how long GPUs wait for each checkpoint"
     units = {"interval_young_seconds": "seconds", "interval_daly_seconds": "seconds"}
     names = (*units, "stall_ratio", "lost_ratio")
     return [Fact(name, None, units.get(name, "ratio"), "unknown", UNKNOWN, source) for name in names]
@@ -227,7 +228,7 @@ def _monthly(question: Question, fleet: Fleet, plan: formulas.Plan) -> list[Fact
     given = question.gpu_price
     price = fleet.price if given is None else Fraction(given)
     if price is None:
-        source = "no price of one currency for these GPUs: give one (--gpu-price), or add rates"
+        source = "no price of one currency for these GPUs: give the price of a GPU-hour, name a model, or add rates"
         return [Fact(name, None, "money", "unknown", UNKNOWN, source) for name in names]
     currency = fleet.currency if given is None else None
     basis = MEASURED if given is None else GIVEN
@@ -247,14 +248,15 @@ def _today(fleet: Fleet) -> list[Fact]:
         return [Fact(name, None, "money", "unknown", UNKNOWN, "the fleet's ledger has nothing in this window")]
     factor = Fraction(HOURS_A_MONTH) / Fraction(fleet.hours)
     seconds = sum(row["gpu_seconds"] for row in fleet.stalls)
-    found = f"{len(fleet.stalls)} jobs with checkpoint stalls"
+    found = count(len(fleet.stalls), "checkpoint stall")
     hours = float(seconds / 3600 * factor)
     unit, how = "GPU-hours", f"{found}, seen in {duration(fleet.hours * 3600)}, per month of {HOURS_A_MONTH} h"
     facts = [Fact("fleet_stall_gpu_hours_a_month", hours, unit, f"{hours:,.1f} GPU-hours", MEASURED, how)]
     unpriced = sum(row["cost"] is None for row in fleet.stalls)
     if unpriced or not fleet.stalls:
         why = f"{unpriced} of them have no price" if unpriced else "no checkpoint stall was found in this window"
-        return [*facts, Fact(name, None, "money", "unknown" if unpriced else "none found", UNKNOWN, why)]
+        text, basis = ("unknown", UNKNOWN) if unpriced else ("none found", MEASURED)
+        return [*facts, Fact(name, None, "money", text, basis, why)]
     for currency in sorted({row["currency"] for row in fleet.stalls}):
         total = sum((Fraction(r["cost"]) for r in fleet.stalls if r["currency"] == currency), Fraction(0)) * factor
         text = f"{Decimal(money(total) or 0):,.2f} {currency}"

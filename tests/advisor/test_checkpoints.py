@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.advisor.checkpointing import (
@@ -38,6 +38,7 @@ from tests.worlds.world import BUSY, HOUR, Gpu, World, claim, minutes, node, sam
 
 MINUTE = 60.0
 Facts = dict[str, dict[str, Any]]
+calm = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def facts(found: dict[str, Any]) -> Facts:
@@ -78,6 +79,7 @@ def test_young_s_interval_is_the_square_root_of_twice_the_product() -> None:
     assert 50.0 == daly(100.0, 50.0)  # a stall of twice the time to failure: save all the time
 
 
+@calm
 @given(st.floats(1, 3600), st.floats(1.5, 4.5), st.floats(0, 3600))
 def test_no_interval_of_a_sweep_loses_less_than_daly_s(stall: float, power: float, restart: float) -> None:
     mttf = stall * 10**power
@@ -86,6 +88,7 @@ def test_no_interval_of_a_sweep_loses_less_than_daly_s(stall: float, power: floa
     assert best <= min(sweep) * 1.002  # Daly's series is within 0.2 % of the exact optimum for stalls below M / 30
 
 
+@calm
 @given(st.floats(1, 1e4), st.floats(1, 1e6), st.floats(1e3, 1e8))
 def test_a_loss_is_a_share_and_not_below_the_stalls(stall: float, interval: float, mttf: float) -> None:
     lost = expected_loss(stall, interval, mttf)
@@ -96,6 +99,7 @@ def test_a_job_that_fails_before_it_can_save_makes_no_progress() -> None:
     assert 1.0 == expected_loss(3600, 3600, 1.0)
 
 
+@calm
 @given(st.floats(1e6, 1e15), st.floats(0.001, 0.5), st.floats(60, 1e5))
 def test_the_needed_bandwidth_gives_the_chosen_share(whole: float, share: float, interval: float) -> None:
     given_interval = needed_bytes_per_second(whole, share, interval, 1e6)

@@ -32,7 +32,7 @@ def test_each_number_has_its_source_and_the_jobs_that_stall_are_listed() -> None
 
     check_layout(layout)
     words = text(layout)
-    assert "Checkpoint size 980 GB Formula 70,000,000,000 parameters x 14 bytes" in words
+    assert "980 GB Formula 70,000,000,000 parameters x 14 bytes" in words
     assert "Guess Llama 3 405B training" in words
     assert "1 job of this fleet wait for checkpoints" not in words
     assert "1 job of this fleet waits for checkpoints" in words
@@ -46,7 +46,7 @@ def test_what_is_unknown_is_marked_and_not_zero() -> None:
     check_layout(layout)
     words = text(layout)
     assert "An example: a model of 70 billion parameters on 512 GPUs." in words
-    assert "Share of time in checkpoints – Unknown needs the write bandwidth" in words.replace("—", "–")
+    assert "– Unknown needs the write bandwidth, or how long GPUs wait" in words.replace("—", "–")
     assert "No checkpoint stall was found in this window" in words
 
 
