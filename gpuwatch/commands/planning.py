@@ -20,6 +20,7 @@ from gpuwatch.commands.shared import (
     opened,
     show,
     window_of,
+    with_state,
 )
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
@@ -118,6 +119,7 @@ Listed = list[str] | None
 
 
 @decide.command("place")
+@with_state
 def place(
     context: typer.Context,
     gpus: Annotated[str, typer.Option("--gpus", metavar="N", help="GPUs of the job.")],

@@ -78,6 +78,7 @@ def test_a_job_says_who_and_what(made: tuple[World, State]) -> None:
         "cluster": "c1",
         "name": "notebook",
         "team": "search",
+        "inferred": False,
         "user": "ann",
         "account": "red",
         "queue": None,

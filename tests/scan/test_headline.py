@@ -27,6 +27,7 @@ SOURCE = Source("a Prometheus server", "", (), (("Open the dashboard", "gpuwatch
 def team(name: str, avoidable: str | None, cost: str = "1500.00") -> dict[str, Any]:
     return {
         "team": name,
+        "inferred": name == "guessed",
         "gpu_hours": "500.000",
         "cost": cost,
         "avoidable_gpu_hours": None if avoidable is None else "200.000",
@@ -113,3 +114,12 @@ def test_names_of_users_are_text_in_the_page() -> None:
     assert "<script>" not in html
     assert "<i>" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_a_team_that_its_namespace_names_is_marked() -> None:
+    from gpuwatch.report.html.page import page
+
+    html = page(document(card([team("guessed", "1.00"), team("ruled", "2.00")]), SOURCE))
+
+    assert "guessed (inferred)" in html
+    assert "ruled (inferred)" not in html
