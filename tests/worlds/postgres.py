@@ -83,7 +83,7 @@ class Postgres:
     def new(self, empty: bool = False) -> str:
         """The name of a new database: empty, or with an empty state that has an id of its own."""
         name = f"state_{next(self._names)}"
-        self.sql(f"create database {name}" + ("" if empty else f" template {TEMPLATE} strategy file_copy"))
+        self.sql(f"create database {name}" + ("" if empty else f" template {TEMPLATE}"))
         if not empty:
             self.sql(f"update setting set value = '{uuid4().hex}' where name = 'state_id'", name)
         return name
