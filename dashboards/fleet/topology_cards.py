@@ -257,6 +257,7 @@ def leaves(fleet: Row, query: Query) -> Component:
         parts.table(columns, body, label="Leaf switches"),
         more,
         note="Open a leaf switch for its nodes",
+        name="late",
     )
 
 

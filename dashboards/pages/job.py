@@ -13,7 +13,7 @@ from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.pages.jobs import state_tag
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
-from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.query import Query, address
 from gpuwatch.dashboards.shell.theme import BUCKET, Scheme
 
 MAX_RUNS = 20
@@ -153,7 +153,9 @@ def placement(data: Row) -> Component | None:
         for one in (found.get("missing") or [])[:MAX_MISSING]
     ]
     why = html.P(formats.sentence(formats.clip(str(found.get("why") or "").removeprefix("Not graded: "), MAX_WHY)))
-    return parts.card(title, why, html.Div(rows, className="keyfacts"), *lacking, note=note)
+    where = {"job": str(data["id"]), "in": str(data.get("cluster") or "")} if data.get("id") else None
+    shown = html.P(parts.link("Show it on the map", address("/topology", where), "why")) if where else None
+    return parts.card(title, why, html.Div(rows, className="keyfacts"), *lacking, shown, note=note)
 
 
 def estimate(slow: Row, findings: list[Row]) -> tuple[list[Component], str]:

@@ -120,7 +120,7 @@ def map_card(data: Data, query: Query, scheme: Scheme, colour: str) -> Component
         "",
         focus,
     )
-    title = headline(fleet)
+    title = faults(fleet) if colour == "health" else headline(fleet)
     more = fleet.get("more_nodes")
     note = "Drag to move, + and − or Ctrl and the wheel to zoom, click a node for its links"
     return parts.card(
@@ -150,6 +150,13 @@ def headline(fleet: Row) -> str:
     part = "all" if counts["stranded"] == free else f"{counts['stranded']:,}"
     stranded = f", {part} of them stranded" if counts["stranded"] else ""
     return f"{counts.total():,} GPUs on {len(nodes):,} nodes{below}: {free:,} free{stranded}"
+
+
+def faults(fleet: Row) -> str:
+    """How many GPUs have an open finding about hardware, links or driver."""
+    every = [fault for node in fleet.get("nodes") or [] for fault in node["fault"]]
+    some = sum(fault is not None for fault in every)
+    return f"{some:,} of {len(every):,} GPUs have an open finding about hardware, links or driver"
 
 
 def overlay(data: Data) -> tuple[list[Mark], str]:

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.fleet import capacity_history, capacity_place, colours
 from gpuwatch.dashboards.fleet.colours import COLOURS
 from gpuwatch.dashboards.fleet.drawing import Style, drawing, places_of, small
+from gpuwatch.dashboards.fleet.finding_map import finding_map
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_map
 from tests.dashboards.fake_map import fleet, node
@@ -95,6 +97,10 @@ def test_a_node_shows_its_gpus_links_and_what_they_touch() -> None:
     assert "4 of its 8 GPUs inside" in words
     assert {"/ui/jobs/4711?in=c1", "/ui/team/search", "/ui/findings/idle-1"} <= set(links(layout))
     assert KEY == spec(layout)["selected"]
+
+
+def test_health_counts_the_faults() -> None:
+    assert "1 of 20 GPUs have an open finding about hardware, links or driver" in text(topology("?colour=health"))
 
 
 def test_without_gpus_the_reason_is_shown() -> None:
@@ -207,3 +213,22 @@ def test_how_often_a_shape_fitted() -> None:
     assert "fitted 50 % of the time with free GPUs" in text(capacity_history.slots({"items": rows}, "light", Query()))
     assert capacity_history.slots({"items": []}, "light", Query()) is None
     assert "never fitted" in text(capacity_history.slots({"items": rows[:1]}, "light", Query()))
+
+
+def test_a_finding_about_places_has_a_small_drawing() -> None:
+    found = {
+        "key": "k",
+        "detector": "straggler",
+        "cluster": "c1",
+        "nodes": ["n1"],
+        "devices": ["GPU-n2-1", "GPU-n1-0/GI-3"],
+    }
+    drawn = finding_map(fleet(), found, Query(), "dark")
+    check_layout(html.Div([drawn]))
+    sent = spec(drawn)
+
+    assert [["n1", "n2"]] == [[one["n"] for one in group["nodes"]] for group in sent["groups"]]
+    assert {KEY: [0], "c1\u001fn2": [1]} == sent["marks"][0]["at"]
+    for other in ({"detector": "idle-hoarding"}, {"ended_at": "2026-11-21T12:00:00Z"}, {"cluster": "c9"}):
+        assert finding_map(fleet(), found | other, Query(), "light") is None
+    assert finding_map(None, found, Query(), "light") is None
