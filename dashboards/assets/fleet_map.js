@@ -476,7 +476,7 @@
     const found = this.under(x, y);
     if (!found || !found.node || !this.spec.link) { return; }
     const names = found.node.data.k.split("\u001f");
-    const to = this.spec.link.replace("NODE", encodeURIComponent(names[1])).replace("CLUSTER", encodeURIComponent(names[0]));
+    const to = this.spec.link.replace("__NODE__", encodeURIComponent(names[1])).replace("__CLUSTER__", encodeURIComponent(names[0]));
     // The same as a click on a link of Dash, without scrolling to the top.
     window.history.pushState({}, "", to);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));

@@ -38,7 +38,7 @@ class Style:
     marks: Sequence[Mark] = ()
     selected: tuple[str, str] | None = None
     link: str = ""
-    """Where a click on a node leads; the words CLUSTER and NODE are replaced."""
+    """Where a click on a node leads; `__CLUSTER__` and `__NODE__` are replaced."""
     only: Callable[[Row], bool] | None = None
     """The nodes to draw; None: all."""
     height: str = ""

@@ -34,7 +34,7 @@ def finding_map(fleet: Row | None, finding: Row, query: Query, scheme: Scheme) -
     cluster = str(finding.get("cluster"))
     nodes = list(dict.fromkeys([*(str(one) for one in finding.get("nodes") or []), *(node for _, node in marked)]))
     marks = [Mark("GPUs of this finding", marked)] if marked else []
-    link = query.link("/topology", node="NODE", colour=colour, **{"in": "CLUSTER"})
+    link = query.link("/topology", node="__NODE__", colour=colour, **{"in": "__CLUSTER__"})
     style = Style(colour, scheme, marks, None, link, None, "short" if len(nodes) > 4 else "tiny")
     drawn = small(
         fleet, f"finding {finding.get('key')}", "The nodes of this finding", nodes[:MAX_NODES], cluster, style

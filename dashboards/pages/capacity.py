@@ -120,7 +120,7 @@ def free_map(data: Data, query: Query, scheme: Scheme) -> Component | None:
         return None
     fleet: Row = data.fleet or {}
     shape = capacity_place.asked(query)["shape"]
-    link = query.link("/topology", node="NODE", colour="free", **{"in": "CLUSTER"})
+    link = query.link("/topology", node="__NODE__", colour="free", **{"in": "__CLUSTER__"})
     marks = capacity_place.marks(fleet, data.placed)
     focus = (
         f"{query.get('of_pool')} {query.get('model')} {shape}"

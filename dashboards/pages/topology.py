@@ -109,7 +109,7 @@ def map_card(data: Data, query: Query, scheme: Scheme, colour: str) -> Component
     teams: list[str] = fleet.get("teams") or []
     number = teams.index(team) if team in teams else None
     marks, focus = overlay(data)
-    base = query.link(job=None, node="NODE", **{"in": "CLUSTER"})
+    base = query.link(job=None, node="__NODE__", **{"in": "__CLUSTER__"})
     style = Style(
         colour,
         scheme,

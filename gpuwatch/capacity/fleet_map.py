@@ -143,7 +143,7 @@ def _gpu(devices: Sequence[Mapping[str, Any]], more: Row | None, whole: bool) ->
     """One GPU of its row, or of those of its slices. `whole`: the caller sees the whole fleet."""
     row = {
         **devices[0],
-        **(more or dict.fromkeys((*BUCKETS, "gpu_index", "pcie", "numa", "job_id", "celsius", "team"))),
+        **(more or dict.fromkeys((*BUCKETS, "gpu_index", "pci_bus_id", "pcie", "numa", "job_id", "celsius", "team"))),
     }
     row["jobs"] = (more or {}).get("jobs") or 0
     return row | {"state": _state(devices, row, whole)}

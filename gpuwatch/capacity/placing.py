@@ -229,16 +229,16 @@ def _why(nodes: Sequence[FreeNode], request: Request, known: bool) -> str:
     if largest < request.gpus:
         return f"No node has {request.gpus} GPUs; the largest has {largest}."
     if free < need:
-        return f"It needs {need} GPUs, and {free} {'is' if free == 1 else 'are'} free."
+        return f"It needs {need:,} GPUs, and {free:,} {'is' if free == 1 else 'are'} free."
     if request.members == 1:
         most = max(len(node.free) for node in nodes)
-        return f"{free} GPUs are free, but at most {most} on one node."
+        return f"{free:,} GPUs are free, but at most {most} on one node."
     ready = [node for node in nodes if len(node.free) >= request.gpus]
-    have = f"{len(ready)} node{' has' if len(ready) == 1 else 's have'} {request.gpus} free GPUs"
+    have = f"{len(ready) or 'No'} node{'s have' if len(ready) > 1 else ' has'} {request.gpus} free GPUs"
     if len(ready) < request.members:
         return f"{have}, and {request.members} are needed."
     most = max((len(some) for some in _by_domain(ready, request).values()), default=0)
-    return f"{have}, but at most {most} in one {DOMAIN_WORDS[request.within]}."
+    return f"{have}, but at most {most} {'below' if request.within == 'leaf' else 'in'} one {DOMAIN_WORDS[request.within]}."
 
 
 def _sum(nodes: Iterable[FreeNode], lacks: Mapping[str, int]) -> int:

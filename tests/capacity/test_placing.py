@@ -121,7 +121,11 @@ def test_a_gang_below_one_leaf_is_placed_there(fleet: World) -> None:
 
     assert 1 == len({where["leaf"] for where in found["places"]})
     assert (False, "It needs 16 GPUs, and 12 are free.") == (one(fleet, "4x4")["fits"], one(fleet, "4x4")["why"])
-    assert "4 nodes have 3 free GPUs, but at most 2 in one leaf switch." == one(fleet, "3x3", within="leaf")["why"]
+    assert "4 nodes have 3 free GPUs, but at most 2 below one leaf switch." == one(fleet, "3x3", within="leaf")["why"]
+
+
+def test_no_node_with_room_is_said_in_words(fleet: World) -> None:
+    assert "No node has 4 free GPUs, and 2 are needed." == one(fleet, "2x4")["why"]
 
 
 def test_moves_for_a_gang_below_one_leaf_leave_it_together(fleet: World) -> None:
