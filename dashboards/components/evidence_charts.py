@@ -77,7 +77,7 @@ def members(series: Row, spec: Spec, finding: Row, scheme: Scheme) -> Chart | No
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": formats.clip(name, 60),
+                "name": figures.literal(formats.clip(name, 60)),
                 "x": list(found.get("times") or []),
                 "y": list(item.get("values") or []),
                 "connectgaps": False,
@@ -199,7 +199,7 @@ def over_time(
         value = limit_of(column, name, evidence) if column in names else None
         if value is not None:
             shown = f"{value:.0%}" if as_ratio else f"{value:,.3g}"
-            shape, note = across(value, f"{filled(label, evidence)} {shown}", ink)
+            shape, note = across(value, figures.literal(f"{filled(label, evidence)} {shown}"), ink)
             shapes, notes = [*shapes, shape], [*notes, note]
     axis: Figure = {"tickformat": ".0%", "range": [-0.01, 1.04]} if as_ratio else {}
     return {

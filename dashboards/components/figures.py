@@ -44,6 +44,11 @@ def line_word(column: str) -> str:
     return LINES.get(column, column.removesuffix(RATIO).replace("_", " "))
 
 
+def literal(text: str) -> str:
+    """A name from outside for a figure: Plotly would read its tags, links among them, as markup."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
 def layout(scheme: Scheme, **changes: Any) -> Figure:
     """Axes, fonts and colours shared by all figures."""
     ink = INK[scheme]

@@ -57,7 +57,8 @@ def height(items: list[Row]) -> int:
 def label(item: Row) -> str:
     """`gpu-h100-01 · 3`."""
     index = item.get("gpu_index")
-    return f"{formats.clip(item.get('node') or formats.device(str(item.get('gpu'))), 28)} · {'?' if index is None else index}"
+    name = formats.clip(item.get("node") or formats.device(str(item.get("gpu"))), 28)
+    return f"{figures.literal(name)} · {'?' if index is None else index}"
 
 
 def figure(found: Row, scheme: Scheme) -> Figure | None:

@@ -110,21 +110,21 @@ def timeline(rows: list[Row], scheme: Scheme) -> tuple[Figure, int]:
         if start is None or end is None:
             continue
         one = slice_use.one([row])
-        name = mig_drawing.short_owner(one.owner) if one.owner else "free"
+        name = figures.literal(formats.clip(mig_drawing.short_owner(one.owner), 40)) if one.owner else "free"
         colour = palette[owners[one.owner] % len(palette)] if one.owner else BUCKET["schedulable"].colour(scheme)
         bars.append(
             {
                 "type": "bar",
                 "orientation": "h",
-                "y": [f"GI-{row.get('gi')} {row.get('profile') or ''}".strip()],
+                "y": [figures.literal(f"GI-{row.get('gi')} {row.get('profile') or ''}".strip())],
                 "base": [str(row.get("start"))],
                 "x": [(end - start).total_seconds() * 1000],
                 "width": 0.7,
                 "marker": {"color": colour, "line": {"width": 1, "color": ink.ground}},
-                "text": [formats.clip(name, 24)],
+                "text": [name],
                 "textposition": "inside",
                 "insidetextanchor": "start",
-                "hovertemplate": f"{formats.clip(name, 60)}<br>{formats.span(row.get('start'), row.get('end'))}<extra></extra>",
+                "hovertemplate": f"{name}<br>{formats.span(row.get('start'), row.get('end'))}<extra></extra>",
             }
         )
     lines = len({bar["y"][0] for bar in bars})

@@ -45,6 +45,14 @@ def test_rows_with_one_name_stay_apart() -> None:
     assert ["n1 · 0", "n1 · 0 (2)"] == figure["data"][1]["y"]
 
 
+def test_a_name_is_no_markup_of_a_figure() -> None:
+    """Plotly draws links that stand in a name."""
+    figure = heat_map.figure(fleet(gpu(0, node='<a href="https://x.org">n</a>')), "light")
+
+    assert figure is not None
+    assert [] == [name for name in figure["data"][1]["y"] if "<" in name]
+
+
 @pytest.mark.parametrize("measure", list(heat_map.MEASURES))
 def test_every_measure_is_drawn_in_light_and_dark(measure: str) -> None:
     for scheme in ("light", "dark"):
