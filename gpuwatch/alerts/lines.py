@@ -16,6 +16,8 @@ MAX_DIGEST = 10
 ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze"}
 """What owners can do: each links to the page that asks for a reason first."""
 
+NO_MONEY = (alerts_text.NO_COST, "cost unknown")
+"""A line leaves these out."""
 _EVENTS = ("opened", "worsened", "resolved")
 
 
@@ -40,8 +42,10 @@ def line_parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
     what = show(alerts_text.what(alert.event, finding, alert.previous_severity, alert.earlier))
     amount = alerts_text.cost_so_far(finding) if alert.event == "resolved" else alerts_text.a_day(finding)
     subject, owner = alerts_text.subject(finding), alerts_text.owner(finding)
-    parts = [f"{show(finding.get('title'))}: {show(subject)}", *([] if owner == subject else [show(owner)])]
-    parts += [show(amount)] if alerts_text.claims_waste(finding) else []
+    place = " ".join(part for part in (alerts_text.where(finding), alerts_text.signs(finding)) if part)
+    parts = [f"{show(finding.get('title'))}: {show(subject)}{show(place) and f' {show(place)}'}"]
+    parts += [] if owner == subject else [show(owner)]
+    parts += [show(amount)] if alerts_text.claims_waste(finding) and amount not in NO_MONEY else []
     return what, " · ".join(parts)
 
 
@@ -60,7 +64,8 @@ def _total(alerts: Sequence[Alert]) -> list[str]:
     wasteful = [finding for finding in opened if alerts_text.claims_waste(finding)]
     if not wasteful:
         return [] if opened else ["nothing open"]
-    return [_money_a_day([(alerts_text.cost_a_day(finding), finding.get("currency")) for finding in wasteful])]
+    amount = _money_a_day([(alerts_text.cost_a_day(finding), finding.get("currency")) for finding in wasteful])
+    return [] if amount in NO_MONEY else [amount]
 
 
 def _money_a_day(amounts: Sequence[tuple[Decimal | None, str | None]]) -> str:

@@ -124,16 +124,36 @@ def owner(finding: Json) -> str:
 
 
 def subject(finding: Json) -> str:
-    """`job 4711 (train-llm)`, `GPU GPU-1f0c…`, `node n1`, `pool a100`."""
+    """`job 4711 (train-llm)`, `GPU`, `node n1`, `pool a100`; never a UUID: `where` has the node of a GPU."""
     about = finding.get("subject")
     if not isinstance(about, Mapping):
         return "unknown subject"
     name, identity = about.get("name"), str(about.get("id"))
-    repeated = not name or identity == name or identity.endswith(f"/{name}")
     kind = str(about.get("kind"))
+    if kind in _KINDS:
+        return _KINDS[kind]
     if kind == "team" and identity in _OWNERS:
         return _OWNERS[identity]
-    return f"{_KINDS.get(kind, kind)} {identity}" + ("" if repeated else f" ({name})")
+    repeated = not name or identity == name or identity.endswith(f"/{name}")
+    return f"{kind} {identity}" + ("" if repeated else f" ({name})")
+
+
+def where(finding: Json) -> str:
+    """`on gpu-node-0042`, `on n1 and 3 more nodes`; empty for a node or a pool, which is a place itself."""
+    nodes = [str(node) for node in finding.get("nodes") or []]
+    about = finding.get("subject")
+    kind = about.get("kind") if isinstance(about, Mapping) else None
+    if not nodes or kind not in ("job", *_KINDS):
+        return ""
+    more = len(nodes) - 1
+    return f"on {nodes[0]}" + (f" and {more} more node{'s' * (more > 1)}" if more else "")
+
+
+def signs(finding: Json) -> str:
+    """`(XID 79 (fallen off the bus))`: how a broken GPU shows; empty for other findings."""
+    items = finding.get("evidence")
+    found = items.get("signs") if isinstance(items, Mapping) else None
+    return f"({found})" if isinstance(found, str) and found else ""
 
 
 def common(finding: Json, by: Sequence[str]) -> list[str]:

@@ -193,27 +193,21 @@ def statuses(
     return sorted(found, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
-def for_report(store: Store, state: State, window: Window, team: str | None) -> dict[str, Any] | None:
+def for_report(store: Store, state: State, window: Window, team: str | None) -> Status | None:
     """The budget of a team (None: the fleet) for the month, else the week, in which a window ends; None without one."""
     wanted = FLEET if team is None else team
     mine = [budget for budget in load_budgets(state) if budget.team == wanted]
     for period in PERIODS:
         of_period = [budget for budget in mine if budget.period == period]
         for status in statuses(store, state, window.end_us, budgets=of_period, ended=True):
-            forecast = status.forecast
-            return {
-                "period": status.name,
-                "amount": status.budget.amount,
-                "spent": status.spent,
-                "currency": status.budget.currency,
-                "forecast": None if forecast is None else forecast.amount,
-                "forecast_low": None if forecast is None else forecast.low,
-                "forecast_high": None if forecast is None else forecast.high,
-                "level_change": None
-                if forecast is None or forecast.change is None
-                else forecast.change.sentence(status.budget.currency),
-            }
+            return status
     return None
+
+
+def month_of_fleet(store: Store, state: State, window: Window, currency: str) -> Status:
+    """The fleet's month in which a window ends, with its forecast; its budget is none that anybody set."""
+    none_set = Budget(FLEET, "month", Decimal(1), currency)
+    return statuses(store, state, window.end_us, budgets=[none_set], ended=True)[0]
 
 
 def period_name(period: str, at_us: int) -> str:

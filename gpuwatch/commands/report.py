@@ -43,7 +43,8 @@ def weekly(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/WEEK/.")],
     data: DataOption = DEFAULT_DATA,
     week: Annotated[
-        str | None, typer.Option("--week", metavar="2026-W47", help="An ISO week; default: the last complete one.")
+        str | None,
+        typer.Option("--week", metavar="2026-W47", help="An ISO week; default: the last with 6 full days of data."),
     ] = None,
     team: Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")] = None,
     formats: Annotated[
@@ -58,8 +59,51 @@ def weekly(
     form: FormatOption = None,
 ) -> None:
     """Write the weekly report files of the fleet and each team."""
+    _write(context, out, data, week, team, formats, paper, config, form)
+
+
+@report.command("monthly")
+def monthly(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/MONTH/.")],
+    data: DataOption = DEFAULT_DATA,
+    month: Annotated[
+        str | None,
+        typer.Option("--month", metavar="2026-11", help="A calendar month; default: the last one that ended."),
+    ] = None,
+    team: Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")] = None,
+    formats: Annotated[
+        str | None,
+        typer.Option("--formats", metavar="F,...", help=f"{', '.join(format_names())}; default: all."),
+    ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Write the same files for a calendar month."""
+    from gpuwatch.core.clock import from_us, parse_window
+
+    begun = from_us(parse_window("lastmonth", now_us(context)).start_us)
+    _write(context, out, data, month or f"{begun:%Y-%m}", team, formats, paper, config, form)
+
+
+def _write(
+    context: typer.Context,
+    out: Path,
+    data: Path,
+    period: str | None,
+    team: list[str] | None,
+    formats: str | None,
+    paper: str | None,
+    config: Path | None,
+    form: str | None,
+) -> None:
     from gpuwatch.billing.chargeback import price_all
-    from gpuwatch.report.files import last_week, write
+    from gpuwatch.report.files import write
+    from gpuwatch.report.week_facts import default_week
     from gpuwatch.report.weekly import weekly as make
     from gpuwatch.report.zip_file import unzipped
 
@@ -69,7 +113,7 @@ def weekly(
         raise UsageError(f"--paper {paper}: use a4 or letter")
     at_us, teams = now_us(context), list(dict.fromkeys(team)) if team else None
     if (note := lockfile.find(data)) is not None:
-        question = {"week": week, "format": "zip", "formats": ",".join(wanted), "paper": paper}
+        question = {"week": period, "format": "zip", "formats": ",".join(wanted), "paper": paper}
         each: list[str | None] = [None] if teams is None else [*teams]
         route = "/api/v1/reports/weekly"
         answers = [remote.get(note, route, {**question, "team": name}) for name in each]
@@ -80,7 +124,7 @@ def weekly(
             files = make(
                 store,
                 state,
-                week or last_week(at_us),
+                period or default_week(store, at_us),
                 teams,
                 at_us,
                 formats=wanted,

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, NOT_MEASURED
 from gpuwatch.output.listing import BUCKET_WORDS
-from gpuwatch.report import corrections, cost_bridge, data_quality, tables, top_waste
+from gpuwatch.report import actions, corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
-from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
-from gpuwatch.report.facts import HOUR_S, UNOWNED, Amount, Facts, added
+from gpuwatch.report.document import (
+    TOTAL,
+    Bar,
+    Cell,
+    Chart,
+    Column,
+    Document,
+    Numbers,
+    Pillar,
+    Row,
+    Section,
+    Table,
+    Text,
+    row,
+)
+from gpuwatch.report.facts import HOUR_S, UNOWNED, Amount, Facts, Past, added
 from gpuwatch.report.headlines import (
     avoidable_amount,
     avoidable_ratio,
@@ -18,10 +34,10 @@ from gpuwatch.report.headlines import (
     headlines,
     listed_buckets,
     trend,
-    working_ratio,
 )
 from gpuwatch.report.html.markup import name
 
+WEEK_HOURS = 168
 USE_BUCKETS = tuple(name for name in HELD_BUCKETS if name != NOT_MEASURED)
 """What measurements show of the held time."""
 
@@ -29,11 +45,13 @@ USE_BUCKETS = tuple(name for name in HELD_BUCKETS if name != NOT_MEASURED)
 def document(facts: Facts) -> Document:
     """The whole report."""
     sections = [
+        actions.actions(facts),
+        _trend_section(facts),
         _where(facts),
-        top_waste.wastes(facts),
-        tables.slices(facts),
-        top_waste.waited(facts) if not facts.bound else None,
         tables.payers(facts),
+        top_waste.wastes(facts),
+        top_waste.waited(facts) if not facts.bound else None,
+        tables.slices(facts),
         tables.models(facts),
         cost_bridge.bridge(facts),
         corrections.corrections(facts),
@@ -51,7 +69,7 @@ def document(facts: Facts) -> Document:
 
 def title(facts: Facts) -> str:
     """`Team search: GPU spend, week 2026-W47`."""
-    return f"{whose(facts)}: GPU spend, week {facts.week}"
+    return f"{whose(facts)}: GPU spend, {facts.period_word} {facts.week}"
 
 
 def whose(facts: Facts) -> str:
@@ -62,21 +80,27 @@ def whose(facts: Facts) -> str:
 
 
 def lead(facts: Facts) -> str:
-    """The opening sentence: the cost, its change from the previous week, and the working and avoidable shares."""
+    """The opening sentences: the cost and its change, what of it was avoidable, what the actions save, and the forecast."""
     who = whose(facts)
     verb = {None: "cost", UNOWNED: "costs"}.get(facts.team, "pays")
     if facts.total.costs or not facts.total.unpriced_gpu_seconds:
         cost = report_text.amount_money(facts.total, facts.currency)
-        sentence = f"{who} {verb} {cost} in week {facts.week}{trend(facts)}."
+        sentence = f"{who} {verb} {cost} in {facts.period_word} {facts.week}{trend(facts)}."
     else:
-        sentence = (
-            f"The cost of {who[0].lower()}{who[1:]} in week {facts.week} is unknown: no rate covers its GPU time."
-        )
-    working, avoidable = working_ratio(facts), avoidable_ratio(facts)
-    if working is not None and avoidable is not None:
-        of = "the GPU time paid for" if facts.team in (None, UNOWNED) else "the GPU time it held"
-        return f"{sentence} {report_text.percent(working)} of {of} was working, {report_text.percent(avoidable)} was avoidable."
-    return f"{sentence} {_mostly_unmeasured(facts)}"
+        sentence = f"The cost of {who[0].lower()}{who[1:]} in {facts.period_word} {facts.week} is unknown: no rate covers its GPU time."
+    lost, part = avoidable_amount(facts), avoidable_ratio(facts)
+    if lost is None or part is None:
+        return f"{sentence} {_mostly_unmeasured(facts)}"
+    of = "the GPU time it held" if facts.team is not None else "the GPU time"
+    sentence += (
+        f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
+    )
+    if found := actions.steps(facts):
+        worth, limit = (report_text.money(each(found), facts.currency) for each in (actions.saving, actions.most))
+        sentence += f" Acting on the findings is expected to save {worth} a month, and at most {limit} could be saved."
+    if (forecast := facts.forecast) is not None and forecast.forecast is not None:
+        sentence += f" {forecast.period} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
+    return sentence
 
 
 def _mostly_unmeasured(facts: Facts) -> str:
@@ -109,17 +133,47 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
         lines.append(f"The data covers {report_text.days(facts.covered)}, and so do all numbers.")
     if facts.compared is None:
         begin = report_text.moment(facts.books_from_us)
-        lines.append(f"No comparison with the previous week: the data begins on {begin}.")
+        lines.append(f"No comparison with the previous {facts.period_word}: the data begins on {begin}.")
     else:
         lines.append(f"Changes compare with {report_text.days(facts.compared)}.")
     if facts.closed is not None:
-        lines.append(f"The week was closed on {report_text.moment(facts.closed.at_us)} by {name(facts.closed.by)}.")
+        lines.append(
+            f"The {facts.period_word} was closed on {report_text.moment(facts.closed.at_us)} by {name(facts.closed.by)}."
+        )
         if facts.closed.forced is not None:
             lines.append(f"The closing was forced: {facts.closed.forced}.")
     if facts.budget is None:
         lines.append(budgeted(facts))
         return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
     return (Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts)), Text(budgeted(facts)))
+
+
+def _trend_section(facts: Facts) -> Section | None:
+    """The weeks as columns; None with fewer than two whose cost is known in the report's currency."""
+    known = [(past, past.cost) for past in facts.history if past.currency == facts.currency and past.cost is not None]
+    most = max((cost for _, cost in known), default=Decimal(0))
+    if len(known) < 2 or most <= 0:
+        return None
+    pillars, words = [], []
+    for past, cost in known:
+        value = report_text.money(cost, past.currency)
+        part = Fraction((past.avoidable or Decimal(0)) / most)
+        pillars.append(Pillar(past.week[5:], value, Fraction(cost / most), part, past.hours < WEEK_HOURS))
+        lost = "unknown" if past.avoidable is None else report_text.money(past.avoidable, past.currency)
+        words.append(f"{past.week}: {value}, {lost} avoidable")
+    note = "Red: avoidable. Pale: the ledger does not cover the whole week."
+    blocks = (Chart(tuple(pillars), "; ".join(words)), Text(note, "soft"))
+    return Section(_trend_title([(past, cost) for past, cost in known if past.hours >= WEEK_HOURS]), blocks)
+
+
+def _trend_title(whole: Sequence[tuple[Past, Decimal]]) -> str:
+    if len(whole) < 2:
+        return "Spend by week"
+    (first, before), (_, now) = whole[0], whole[-1]
+    change = report_text.change(now, before)
+    if not change.startswith(("▲", "▼")):
+        return f"Spend by week: the same as in {first.week}"
+    return f"Spend by week: {'up' if change[0] == '▲' else 'down'} {change[2:]} since {first.week}"
 
 
 def _where(facts: Facts) -> Section:

@@ -52,7 +52,7 @@ def quality(facts: Facts) -> Section:
     elif facts.total.gpu_seconds:
         parts.append("all of it has a price" if q.unobserved_ratio is not None else "all GPU time has a price")
     if facts.covered == facts.window:
-        parts.append("the data covers the whole week")
+        parts.append(f"the data covers the whole {facts.period_word}")
     else:
         parts.append(f"the data covers {report_text.days(facts.covered)}")
     fixes = _fixes(facts)
@@ -102,12 +102,12 @@ def terms(facts: Facts) -> dict[str, str]:
     v = facts.versions
     ends = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}"
     compared = (
-        "nothing, because the data does not cover the previous week"
+        f"nothing, because the data does not cover the previous {facts.period_word}"
         if facts.compared is None
         else f"{rfc3339(facts.compared.start_us)} to {rfc3339(facts.compared.end_us)}"
     )
     return {
-        "Window": f"{ends} (end excluded); ISO week {facts.week}; time zone UTC. Compared with {compared}.",
+        "Window": f"{ends} (end excluded); {facts.period_word} {facts.week}; time zone UTC. Compared with {compared}.",
         "Cost": "Every microsecond of every GPU has one owner and one bucket. Cost = GPU-seconds / 3600 \u00d7 the price of a "
         "GPU-hour in force for that GPU at that time. Amounts are rounded once, in the report, by largest remainder, so that "
         "rows add up to the total. Buckets show GPU time at its price: buckets + what a policy changes or passes on + "
@@ -129,8 +129,10 @@ def terms(facts: Facts) -> dict[str, str]:
         "than half of the held time was measured.",
         "Roofline efficiency": f"({_words(AT_ROOF)}) / working time: a quality of the code, never waste and never priced.",
         "Findings": "A finding's waste is GPU-seconds that no other finding claims, at their own price. Findings are "
-        "listed if they overlap the week.",
-        "Change": "This week against the same hours one week earlier; less than half a percent shows as \u201csame\u201d.",
+        "listed if they overlap the period.",
+        "Saving": "What findings wasted in the days with data, projected to 30 days, if their cause ends. “Up to” is avoidable cost that no "
+        "finding claims: an upper limit.",
+        "Change": "This period against the same hours of the one before; less than half a percent shows as \u201csame\u201d.",
         "Versions": f"Rate card {_version(v.rates)}; ownership rules {_version(v.teams)}; policies "
         f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",
         "Exact values": "The CSV, XLSX and Parquet files of this report have every number unrounded.",
@@ -170,4 +172,5 @@ def _version(number: int) -> str:
 
 
 def _words(buckets: Iterable[str]) -> str:
-    return " + ".join(BUCKET_WORDS[bucket] for bucket in BUCKET_WORDS if bucket in buckets)
+    wanted = set(buckets)
+    return " + ".join(BUCKET_WORDS[bucket] for bucket in BUCKET_WORDS if bucket in wanted)

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gpuwatch.report.headlines import Headline
-
 TOTAL, SIZE = "total", "size"
 """Kinds of bars other than buckets: the total, and the relative size of a row."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number with its label, exact value and change (empty: nothing to compare with)."""
+
+    label: str
+    value: str
+    exact: str
+    change: str
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,26 @@ class Terms:
     items: tuple[tuple[str, str], ...]
 
 
-Block = Text | Heading | Numbers | Table | Card | Notice | Terms
+@dataclass(frozen=True)
+class Pillar:
+    """A column of a chart: `height` and its lower `part` are parts of the chart's height. `pale`: not all of it is known."""
+
+    label: str
+    value: str
+    height: Fraction
+    part: Fraction
+    pale: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Columns side by side, with a sentence for those who do not see them."""
+
+    pillars: tuple[Pillar, ...]
+    words: str
+
+
+Block = Text | Heading | Numbers | Table | Card | Notice | Terms | Chart
 
 
 @dataclass(frozen=True)

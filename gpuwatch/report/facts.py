@@ -204,6 +204,17 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Past:
+    """An ISO week of the trend; None is unknown. `hours` of it are in the ledger."""
+
+    week: str
+    hours: int
+    cost: Decimal | None
+    avoidable: Decimal | None
+    currency: str | None
+
+
+@dataclass(frozen=True)
 class Versions:
     """Versions of the cards and rules, 0 for none; `method`: how MIG slices share the cost of a GPU, None if unknown."""
 
@@ -267,6 +278,15 @@ class Facts:
     """None where the week is open."""
     corrected: tuple[Correction, ...] = ()
     """The lines of `corrections`."""
+    history: tuple[Past, ...] = ()
+    forecast: Budget | None = None
+    """Of the month in which the period ends; its amount is no budget. None for a team."""
+    job_names: Mapping[tuple[str | None, str | None], str] = field(default_factory=dict)
+
+    @property
+    def period_word(self) -> str:
+        """`week` or `month`."""
+        return "week" if "-W" in self.week else "month"
 
     @property
     def currency(self) -> str | None:

@@ -22,7 +22,7 @@ SETTLE_US = 6 * HOUR_US
 SLUG_MAX = 40
 MAILED_MAX_BYTES = 20_000_000
 """Larger files are not attached to e-mails."""
-_STEM = re.compile(r"\d{4}-W\d{2}/(?:fleet|team-[a-z0-9-]+)")
+_STEM = re.compile(r"\d{4}-(?:W\d{2}|\d{2})/(?:fleet|team-[a-z0-9-]+)")
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 

@@ -1,9 +1,8 @@
-"""The numbers at the top of a report, each with its change from the previous week."""
+"""The numbers at the top of a report, each with its change from the previous period."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -11,35 +10,50 @@ from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.ledger.measures import WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
-from gpuwatch.report.facts import HOUR_S, Amount, Facts
+from gpuwatch.report.actions import most, saving, steps
+from gpuwatch.report.document import Headline
+from gpuwatch.report.facts import Amount, Budget, Facts
 
 MOST = 5
 """Headline numbers of a page."""
-PRICE_LABEL = "Per working GPU-hour"
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A number with its label, exact value and change (empty: nothing to compare with)."""
-
-    label: str
-    value: str
-    exact: str
-    change: str
 
 
 def headlines(facts: Facts) -> tuple[Headline, ...]:
-    """At most MOST numbers: cost, budget if there is one, working time, its price, avoidable time; then free time for the
-    fleet, or the time held for a team. Time that was not measured comes first where it is most of the held time.
+    """At most MOST numbers: cost, forecast, avoidable cost, expected saving and budget; then free time for the fleet, or the
+    time held for a team, and the working share. Time that was not measured comes first where it is most of the held time.
     """
-    found = [_paid(facts), *_budget(facts)]
+    found = [_paid(facts)]
     if not facts.measures.shares_known:
         found.append(_not_measured(facts))
-    found += [_working(facts), _price(facts), _avoidable(facts)]
+    found += [*_forecast(facts), _avoidable(facts), *_saving(facts), *_budget(facts)]
     found.append(_held_hours(facts) if facts.team is not None else _free(facts))
-    if not facts.measures.shares_known:
-        found = [one for one in found if one.label != PRICE_LABEL]
+    found.append(_working(facts))
     return tuple(found[:MOST])
+
+
+def _forecast(facts: Facts) -> list[Headline]:
+    """The cost of the month at its end."""
+    forecast = facts.forecast
+    if forecast is None or forecast.forecast is None:
+        return []
+    low, high = forecast.forecast_low, forecast.forecast_high
+    between = "" if low is None or high is None else f"{_money(low, forecast)} to {_money(high, forecast)}"
+    exact = f"{forecast.forecast:f} {forecast.currency}"
+    return [Headline(f"Forecast, {forecast.period}", _money(forecast.forecast, forecast), exact, between)]
+
+
+def _money(value: Decimal, budget: Budget) -> str:
+    return report_text.money(value, budget.currency)
+
+
+def _saving(facts: Facts) -> list[Headline]:
+    """What the listed actions save."""
+    found = steps(facts)
+    if not found:
+        return []
+    worth, limit = saving(found), report_text.money(most(found), facts.currency)
+    value = report_text.money(worth, facts.currency)
+    return [Headline("Expected saving a month", value, f"{float(worth):.2f}", f"at most {limit}")]
 
 
 def working_ratio(facts: Facts) -> Fraction | None:
@@ -56,17 +70,8 @@ def _share(measure: Measure) -> Fraction | None:
     return None if measure.ratio is None else Fraction(str(measure.ratio))
 
 
-def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
-    """Cost of a working GPU-hour; None where the cost or the working time is unknown or zero."""
-    measures = facts.measures_before if before else facts.measures
-    if measures is None or not measures.shares_known or not measures.working.gpu_seconds:
-        return None
-    cost = (facts.total_before or Amount()).cost_in(facts.currency) if before else facts.total.cost_in(facts.currency)
-    return None if cost is None else Fraction(cost) / (Fraction(measures.working.gpu_seconds) / HOUR_S)
-
-
 def trend(facts: Facts) -> str:
-    """`, up 3 % from the previous week`; empty where nothing can be compared."""
+    """`, up 3 % from the previous {facts.period_word}`; empty where nothing can be compared."""
     if facts.total_before is None:
         return ""
     now, before = facts.total.cost_in(facts.currency), facts.total_before.cost_in(facts.currency)
@@ -74,8 +79,8 @@ def trend(facts: Facts) -> str:
         return ""
     change = report_text.change(now, before)
     if change.startswith(("▲", "▼")):
-        return f", {'up' if change[0] == '▲' else 'down'} {change[2:]} from the previous week"
-    return ", the same as the previous week" if change == "same" else ""
+        return f", {'up' if change[0] == '▲' else 'down'} {change[2:]} from the previous {facts.period_word}"
+    return f", the same as the previous {facts.period_word}" if change == "same" else ""
 
 
 def compared_cost(facts: Facts, now: Amount, before: Amount | None) -> str:
@@ -86,7 +91,7 @@ def compared_cost(facts: Facts, now: Amount, before: Amount | None) -> str:
 
 
 def _paid(facts: Facts) -> Headline:
-    label = "Paid" if facts.team is None else "To pay"
+    label = "Spend" if facts.team is None else "To pay"
     change = compared_cost(facts, facts.total, facts.total_before)
     return Headline(label, report_text.amount_money(facts.total, facts.currency), _exact(facts.total), change)
 
@@ -153,16 +158,6 @@ def _amount(measure: Measure) -> Amount | None:
     if measure.gpu_seconds is None:
         return None
     return Amount(measure.gpu_seconds, measure.costs, measure.unpriced_gpu_seconds)
-
-
-def _price(facts: Facts) -> Headline:
-    now = price_of_work(facts)
-    before = price_of_work(facts, before=True) if facts.compared is not None else None
-    if now is None:
-        return Headline(PRICE_LABEL, report_text.MISSING, "requires a price for every hour, and working time", "")
-    return Headline(
-        PRICE_LABEL, report_text.money(now, facts.currency), f"{float(now):.6f}", report_text.change(now, before)
-    )
 
 
 def listed_buckets(facts: Facts) -> list[str]:

@@ -19,7 +19,7 @@ ORDER = ("allocated", "shared", "correction", "platform")
 """Kinds of charges in the order in which they are listed."""
 
 
-def report_facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
+def report_facts(week: Week, team: str | None, budget: Budget | None = None, forecast: Budget | None = None) -> Facts:
     """The facts of the fleet (None) or of one team, without anything about other teams."""
     charges = week.charges.of(team)
     payers = _payers(week, team, charges)
@@ -55,6 +55,9 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None) -> 
         budget=budget,
         closed=week.frozen.closing,
         corrected=week.frozen.of(team),
+        history=week.pasts.get(team, ()),
+        forecast=forecast,
+        job_names=week.job_names,
     )
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.findings.read import Finding
+from gpuwatch.report import actions
 from gpuwatch.report import text as report_text
 from gpuwatch.report.compose import budgeted, lead, title
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.headlines import headlines
-from gpuwatch.report.top_waste import owner
 
 WASTES = 5
-"""Findings in a message."""
+"""Actions in a message."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Summary:
     numbers: tuple[tuple[str, str, str], ...]
     """(label, value, change)"""
     wastes: tuple[tuple[str, str, str, str], ...]
-    """(what, owner, money, remedy)"""
+    """The actions: (what, owner, money a month, remedy)."""
     quality: str
     stem: str
 
@@ -56,16 +54,9 @@ _LISTS = ("numbers", "wastes")
 _TEXTS = ("week", "title", "window", "lead", "budget", "quality", "stem")
 
 
-def _wastes(finding: Finding) -> bool:
-    """Whether a finding claims waste, with or without a price."""
-    if finding.wasted_cost is None:
-        return Decimal(finding.wasted_gpu_seconds) > 0
-    return Decimal(finding.wasted_cost) > 0
-
-
 def summary(facts: Facts, stem: str) -> Summary:
     """The summary of a report whose files are named `stem`."""
-    listed = [f for f in facts.findings if f.state != "exempt" and _wastes(f)][:WASTES]
+    listed = [(actions.card(facts, step), actions.owner_of(facts, step)) for step in actions.steps(facts)[:WASTES]]
     measured = facts.quality.unobserved_ratio
     quality = (
         "no GPU time was held"
@@ -82,17 +73,7 @@ def summary(facts: Facts, stem: str) -> Summary:
         lead=lead(facts),
         budget=budgeted(facts),
         numbers=tuple((h.label, h.value, h.change) for h in headlines(facts)),
-        wastes=tuple(
-            (
-                f"{f.title}: {f.subject['kind']} {f.subject['id']}",
-                owner(facts, f),
-                report_text.NO_PRICE
-                if f.wasted_cost is None
-                else report_text.money(Decimal(f.wasted_cost), f.currency),
-                f.remedy,
-            )
-            for f in listed
-        ),
+        wastes=tuple((card.title, who, card.lost, card.remedy) for card, who in listed),
         quality=quality,
         stem=stem,
     )

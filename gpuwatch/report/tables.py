@@ -147,7 +147,8 @@ def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clu
     exact = payer.amount.cost_in(facts.currency)
     drawn = _bars(payer) and largest and exact is not None
     bar = Bar(SIZE, Fraction(0), Fraction(exact / largest)) if drawn and exact is not None else None
-    cells: list[Cell | str] = [_label(word, payer)]
+    called = facts.job_names.get((payer.cluster, payer.name)) if word == "job" else None
+    cells: list[Cell | str] = [_label(word, payer) if called is None else _own(word, f"{called} ({payer.name})")]
     cells += [name(payer.cluster, "")] if clusters else []
     cells += [name(payer.user) if payer.kind == "allocated" else ""] if word == "job" else []
     cells += [Cell(bar=bar), cost, report_text.count(payer.amount.gpu_hours), *_shares(payer)]

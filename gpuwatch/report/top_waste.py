@@ -10,12 +10,15 @@ from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste
 from gpuwatch.report import text as report_text
+from gpuwatch.report.actions import subject_name
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
 from gpuwatch.report.facts import UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 
-FINDINGS_SHOWN = 5
+FINDINGS_SHOWN, NODES_SHOWN = 5, 2
 WAITED_SHOWN = 10
+COST_MIN = Decimal("0.005")
+"""A finding that cost less shows no money."""
 
 
 def wastes(facts: Facts) -> Section:
@@ -24,11 +27,12 @@ def wastes(facts: Facts) -> Section:
     Findings about missing measurements are in the data files; the section on data quality has the fix.
     """
     wasteful = [f for f in facts.findings if is_waste(f.bucket)]
-    listed = [f for f in wasteful if f.state != "exempt"]
-    exempt = len(wasteful) - len(listed)
+    counted = [f for f in wasteful if f.state != "exempt"]
+    exempt = len(wasteful) - len(counted)
+    listed = [f for f in counted if f.wasted_cost is None or Decimal(f.wasted_cost) >= COST_MIN]
     notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by the owner's decision."] if exempt else []
     if not listed:
-        text = "No findings this week. Data quality, below, lists what could not be evaluated."
+        text = f"No findings this {facts.period_word}. Data quality, below, lists what could not be evaluated."
         found = "not measured" if facts.measures.measured_ratio == 0 else "none found"
         return Section(f"Largest waste: {found}", tuple(Text(t) for t in (text, *notes)))
     shown = listed[:FINDINGS_SHOWN]
@@ -36,7 +40,7 @@ def wastes(facts: Facts) -> Section:
         rest = len(listed) - len(shown)
         notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the data files.")
     count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
-    since = "Amounts count from the start of each finding, which may be before this week."
+    since = f"Amounts count from the start of each finding, which may be before this {facts.period_word}."
     blocks: list[Block] = [Text(" ".join([since, *notes]), "soft"), *(_card(facts, finding) for finding in shown)]
     return Section(f"Largest waste: {count}{_sum(facts, listed)}", tuple(blocks))
 
@@ -46,7 +50,7 @@ def waited(facts: Facts) -> Section:
     found = facts.waited
     title = "Held idle while others waited"
     if found is None:
-        text = "No scheduler reported waiting requests this week. Import sacct, or the queue's objects."
+        text = f"No scheduler reported waiting requests this {facts.period_word}. Import sacct, or the queue's objects."
         return Section(f"{title}: unknown", (Text(text),))
     if not found.amount.gpu_seconds:
         text = "No GPU was idle for a whole hour while a request of another team waited that it could have served."
@@ -120,6 +124,9 @@ def _card(facts: Facts, finding: Finding) -> Card:
         else f"{report_text.span(begun, parse_rfc3339(finding.ended_at))} UTC"
     )
     subject = f"{finding.subject['kind']} {name(finding.subject['id'])}"
+    if (called := subject_name(facts, finding)) not in subject:
+        subject += f" ({called})"
+    subject += f" on {', '.join(finding.nodes[:NODES_SHOWN])}" if finding.nodes else ""
     per_day = "" if daily is None else f", {report_text.money(daily, finding.currency)} a day"
     acted = "" if finding.state in ("open", "resolved") else f" · {finding.state}"
     return Card(

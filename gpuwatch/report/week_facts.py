@@ -21,6 +21,8 @@ from gpuwatch.ledger.measures import Measures
 from gpuwatch.report.bucket_costs import Buckets, bucket_amounts
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
+from gpuwatch.report.files import last_week
+from gpuwatch.report.history import Pasts, pasts
 from gpuwatch.report.idle_while_waiting import idle_while_waiting
 from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.slice_listing import slice_holds
@@ -29,6 +31,8 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 WEEK_US = 7 * DAY_US
+FULL_DAYS_MIN = 6
+"""Full days of data that make a week the default of a report."""
 OWN = ("allocated", "platform")
 """Kinds of charges for GPU time itself, which buckets add up to. Others are passed on, or of another period."""
 JOBS_SHOWN = 20
@@ -85,6 +89,8 @@ class Week:
     frozen: Frozen
     stale_hours: int
     versions: Versions
+    pasts: Pasts
+    job_names: Mapping[tuple[str | None, str | None], str]
 
 
 def gather(
@@ -109,7 +115,7 @@ def gather(
         raise UsageError(
             f"report: no data for {week}: the ledger {known}; choose another --week, or import and analyze"
         )
-    earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
+    earlier = _earlier(window, covered)
     compared = earlier if earlier.start_us >= books.start_us else None
     closing = frozen(state, window, teams, bound)
     week_charges = WeekCharges(store, state, window, teams, closing.whole)
@@ -118,10 +124,9 @@ def gather(
     actions = {} if now_us is None else Actions(state).current(now_us)
     by_team = _by_team_and_bucket(store, state, window, teams)
     by_user = chargeback.ledger(store, state, window, ("team", "user", "bucket"), teams=teams)
+    ends = {"start_us": window.start_us, "end_us": window.end_us}
     stale = store.sql(
-        "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
-        start_us=window.start_us,
-        end_us=window.end_us,
+        "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us", **ends
     )
     return Week(
         name=week,
@@ -147,6 +152,8 @@ def gather(
         frozen=closing,
         stale_hours=stale[0][0],
         versions=_versions(state, closing, method),
+        pasts=pasts(store, state, covered, books, teams),
+        job_names={(row["cluster"], row["job_id"]): row["name"] for row in store.rows("report/job_name", **ends)},
     )
 
 
@@ -160,10 +167,30 @@ def _versions(state: State, closing: Frozen, method: str | None) -> Versions:
 
 
 def week_window(week: str) -> Window:
-    """The span of an ISO week such as 2026-W47. Raises UsageError."""
-    if not re.fullmatch(r"\d{4}-W\d{2}", week):
-        raise UsageError(f"report: {week!r} is not an ISO week; write it as 2026-W47")
+    """The span of an ISO week such as 2026-W47, or of a month such as 2026-11. Raises UsageError."""
+    if not re.fullmatch(r"\d{4}-(W\d{2}|\d{2})", week):
+        raise UsageError(f"report: {week!r} is not an ISO week; write it as 2026-W47, or a month as 2026-11")
     return parse_window(week, 0)
+
+
+def _earlier(window: Window, covered: Window) -> Window:
+    """The same part of the period before: of the week, or of the calendar month, which may be shorter."""
+    before = parse_window("lastmonth", window.start_us).start_us
+    shift_us = window.start_us - before if window.end_us - window.start_us > WEEK_US else WEEK_US
+    return Window(covered.start_us - shift_us, min(covered.end_us - shift_us, window.start_us))
+
+
+def default_week(store: Store, now_us: int) -> str:
+    """The last ended week with at least FULL_DAYS_MIN full days of data, else the one that ended last."""
+    books, last = books_of(store), last_week(now_us)
+    week = last
+    while books is not None and week_window(week).end_us > books.start_us:
+        window = week_window(week)
+        covered = overlap(window, books)
+        if covered is not None and covered.end_us // DAY_US - -(-covered.start_us // DAY_US) >= FULL_DAYS_MIN:
+            return week
+        week = last_week(window.start_us)
+    return last
 
 
 def books_of(store: Store) -> Window | None:

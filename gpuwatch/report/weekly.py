@@ -17,7 +17,7 @@ from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.report_facts import report_facts
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.week_facts import books_of, gather, overlap, week_window
+from gpuwatch.report.week_facts import Week, books_of, gather, overlap, week_window
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -134,7 +134,8 @@ def facts_of(
             raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
     named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
     if teams is None:
-        yield report_facts(known, None, _budget(store, state, known.window, None))
+        budget = _budget(store, state, known.window, None)
+        yield report_facts(known, None, budget, _forecast(store, state, known, budget))
     for team in named:
         yield report_facts(known, team, _budget(store, state, known.window, team))
 
@@ -142,7 +143,25 @@ def facts_of(
 def _budget(store: Store, state: State, window: Window, team: str | None) -> Budget | None:
     """The budget of a team (None: the fleet) for the period in which the window ends."""
     found = budgets.for_report(store, state, window, team)
-    return None if found is None else Budget(**found)
+    return None if found is None else _of_status(found)
+
+
+def _forecast(store: Store, state: State, week: Week, budget: Budget | None) -> Budget | None:
+    """What the fleet will cost by the end of the month in which the period ends: the budget's forecast, if it has one."""
+    if budget is not None and "-W" not in budget.period:
+        return budget if budget.forecast is not None else None
+    currencies = {charge.currency for charge in week.charges.of(None) if charge.currency is not None}
+    if len(currencies) != 1:
+        return None
+    found = _of_status(budgets.month_of_fleet(store, state, week.window, currencies.pop()))
+    return found if found.forecast is not None else None
+
+
+def _of_status(status: budgets.Status) -> Budget:
+    forecast, currency = status.forecast, status.budget.currency
+    amounts = (None, None, None) if forecast is None else (forecast.amount, forecast.low, forecast.high)
+    change = None if forecast is None or forecast.change is None else forecast.change.sentence(currency)
+    return Budget(status.name, status.budget.amount, status.spent, currency, *amounts, change)
 
 
 @_uncollected()

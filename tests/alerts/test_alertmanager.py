@@ -83,7 +83,7 @@ def test_an_alert_says_all_of_it() -> None:
             "finding": "f1",
         },
         "annotations": {
-            "summary": "High · GPUs held and idle: GPU GPU-1f · team red · $480/day",
+            "summary": "High · GPUs held and idle: GPU on n1 · team red · $480/day",
             "description": "8 of 8 devices idle: 192 device-hours in 1 idle run.",
             "remedy": "Release the devices.",
             "owner": "team red",

@@ -93,7 +93,7 @@ def test_a_finding_arrives_once(state: State, clock: Clock) -> None:
             assert ["ops|f1|opened|1|high"] == receiver.keys
             assert "ops|f1|opened|1|high" in json.dumps(receiver.bodies)
             assert [
-                ":red_circle: *High* · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day"
+                ":red_circle: *High* · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day"
             ] == lines(receiver)
 
     run(story())
@@ -122,7 +122,7 @@ def test_a_program_gets_the_finding_of_the_api(state: State, clock: Clock) -> No
                     "previous_severity": None,
                     "earlier": [],
                     "link": "https://gpuwatch.example/ui/findings/f1",
-                    "text": "High · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day",
+                    "text": "High · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day",
                     "finding": finding().as_dict(),
                 }
             ] == receiver.bodies

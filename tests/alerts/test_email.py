@@ -235,7 +235,7 @@ def test_a_finding_arrives_as_text_and_as_a_page(state: State, clock: Clock) -> 
     message: Any = inbox.only()
     text, page = (message.get_body((kind,)).get_content() for kind in ("plain", "html"))
 
-    assert "High · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day" == message["Subject"]
+    assert "High · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day" == message["Subject"]
     assert message_id("ops|f1|opened|1|high", "gpuwatch@example.com") == message["Message-ID"]
     assert ("auto-generated", None) == (message["Auto-Submitted"], message["Bcc"])
     assert "Fix: Release the devices." in text
@@ -494,7 +494,7 @@ def test_a_report_goes_to_its_readers_once(state: State, clock: Clock, tmp_path:
     ] == names
     text = team.get_body(("plain",)).get_content()  # type: ignore[attr-defined]
     assert "https://gpuwatch.example/api/v1/reports/weekly?week=2026-W45&team=vision&format=pdf" in text
-    assert "Waste 1: $3.00: GPUs held and idle: job 4711 (user ann). Release the devices." in text
+    assert "Action 1: $3.00: GPUs held and idle: job 4711 (user ann). Release the devices." in text
 
 
 def test_a_report_without_readers_waits_for_them(state: State, clock: Clock) -> None:
@@ -557,7 +557,7 @@ def test_slack_gets_a_line_and_a_link(state: State, clock: Clock) -> None:
                 ":page_facing_up: *Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week.*"
                 == body["blocks"][0]["text"]["text"]
             )
-            assert ["To pay", "Held idle", "Top waste"] == [
+            assert ["To pay", "Held idle", "Action 1"] == [
                 field["text"].split("*")[1] for field in body["blocks"][1]["fields"]
             ]
             url = body["blocks"][2]["elements"][0]["url"]
@@ -649,5 +649,5 @@ def test_an_end_says_why_and_a_budget_claims_no_waste(state: State, clock: Clock
     texts = [part.get_content() for part in told if part is not None]
 
     assert "Why it ended: rule changed" in texts[0].splitlines()
-    assert "High · Budget passed: job 4711 (train-llm) · team red, alice" == texts[1].splitlines()[0]
+    assert "High · Budget passed: job 4711 (train-llm) on n1 · team red, alice" == texts[1].splitlines()[0]
     assert "Rate" not in texts[1] and "Cost" not in texts[1]

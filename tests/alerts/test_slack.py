@@ -51,7 +51,7 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
     text = {"type": "mrkdwn", "verbatim": True}
 
     assert {
-        "text": "High · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day",
+        "text": "High · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day",
         "unfurl_links": False,
         "unfurl_media": False,
         "blocks": [
@@ -59,7 +59,7 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
                 "type": "section",
                 "text": text
                 | {
-                    "text": ":red_circle: *High* · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day\n"
+                    "text": ":red_circle: *High* · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day\n"
                     "8 of 8 devices idle: 192 device-hours in 1 idle run."
                 },
             },
@@ -98,8 +98,7 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
             {
                 "type": "context",
                 "elements": [
-                    text | {"text": "idle-hoarding · confidence 90%"},
-                    text | {"text": f"key {KEY}"},
+                    text | {"text": "Confidence 90%"},
                 ],
             },
         ],
@@ -111,27 +110,27 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
     [
         pytest.param(
             replace(alert("worsened"), previous_severity="medium"),
-            "Worsened to high (was medium) · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day",
+            "Worsened to high (was medium) · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day",
             id="worsened",
         ),
         pytest.param(
             alert("resolved"),
-            "Resolved · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480 (192.0 GPU-h)",
+            "Resolved · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480 (192.0 GPU-h)",
             id="resolved, with what it cost",
         ),
         pytest.param(
             replace(alert("resolved"), earlier=("opened",)),
-            "Opened and resolved · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480 (192.0 GPU-h)",
+            "Opened and resolved · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480 (192.0 GPU-h)",
             id="opened and resolved before it was told",
         ),
         pytest.param(
             alert(wasted_cost=None, currency=None, user=None, team="__unallocated__", severity="low"),
-            "Low · GPUs held and idle: job 4711 (train-llm) · no team assigned · cost unknown",
+            "Low · GPUs held and idle: job 4711 (train-llm) on n1 · no team assigned",
             id="no price and no owner",
         ),
         pytest.param(
             alert(wasted_cost="0.00", subject={"kind": "job", "id": "ns/lab", "name": "lab"}),
-            "High · GPUs held and idle: job ns/lab · team red, alice · no cost claimed",
+            "High · GPUs held and idle: job ns/lab on n1 · team red, alice",
             id="nothing is known to be wasted",
         ),
         pytest.param(
@@ -249,7 +248,7 @@ def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
 
     assert "13 findings: 12 opened, 1 resolved · $66.00/day" == payload["text"]
     assert [f"${i}.00/day" for i in range(11, 1, -1)] == [line.split(" · ")[3] for line in sections[1:]]
-    assert [["and 3 more", "key k"]] == [
+    assert [["and 3 more"]] == [
         [element["text"] for element in block["elements"]] for block in payload["blocks"] if block["type"] == "context"
     ]
 
@@ -258,7 +257,7 @@ def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
     ("told", "expected"),
     [
         pytest.param([alert("resolved")], "1 finding: 1 resolved · nothing open", id="only an end"),
-        pytest.param([alert(wasted_cost=None)], "1 finding: 1 opened · cost unknown", id="no price"),
+        pytest.param([alert(wasted_cost=None)], "1 finding: 1 opened", id="no price"),
         pytest.param(
             [alert(), alert(key="b", wasted_cost=None)],
             "2 findings: 2 opened · $480/day and 1 without a price",
@@ -267,10 +266,10 @@ def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
         pytest.param(
             [alert(), alert(key="b", **BLIND)], "2 findings: 2 opened · $480/day", id="nothing claimed is no currency"
         ),
-        pytest.param([alert(**BLIND)], "1 finding: 1 opened · no cost claimed", id="nothing claimed at all"),
+        pytest.param([alert(**BLIND)], "1 finding: 1 opened", id="nothing claimed at all"),
         pytest.param(
             [alert(**BLIND), alert(key="b", wasted_cost=None, currency=None)],
-            "2 findings: 2 opened · cost unknown",
+            "2 findings: 2 opened",
             id="nothing claimed, and no price",
         ),
         pytest.param(
@@ -313,8 +312,8 @@ def test_evidence_is_its_first_plain_numbers() -> None:
 def test_a_finding_with_holes_still_makes_a_message(broken: dict[str, Any]) -> None:
     told = Alert("opened", "k", "", {"key": "f", **broken})
 
-    assert "cost unknown" in slack.single(told, BASE)["text"]
-    assert "cost unknown" in slack.digest([told], BASE)["text"]
+    assert "cost" not in slack.single(told, BASE)["text"]
+    assert "cost" not in slack.digest([told], BASE)["text"]
     assert "k" == webhook.payload(told, BASE)["key"]
 
 
@@ -340,7 +339,7 @@ def test_a_budget_is_no_waste() -> None:
     shown = json.dumps(slack.single(told, BASE))
 
     assert (
-        "High · Budget of 2026-11 passed: 104 % spent: job 4711 (train-llm) · team red, alice"
+        "High · Budget of 2026-11 passed: 104 % spent: job 4711 (train-llm) on n1 · team red, alice"
         == (slack.single(told, None)["text"])
     )
     assert "no cost claimed" not in shown and "GPU-h" not in shown

@@ -18,6 +18,7 @@ from gpuwatch.billing.budgets import (
     budget_of,
     for_report,
     load_budgets,
+    month_of_fleet,
     parse_budgets,
     period_name,
     replace,
@@ -188,9 +189,16 @@ def test_the_report_names_the_month_before_the_week() -> None:
     world, state = spending()
     assert for_report(world.store, state, Window(us(0), us(7 * DAY)), "a") is None
     set_(state, Budget("a", "week", Decimal(5), "USD"), Budget("a", "month", Decimal(9), "USD"))
-    told: dict[str, Any] | None = for_report(world.store, state, Window(us(0), us(7 * DAY)), "a")
-    assert told is not None
-    assert ("2026-11", Decimal(9), Decimal("168.00")) == (told["period"], told["amount"], told["spent"])
+    found = for_report(world.store, state, Window(us(0), us(7 * DAY)), "a")
+    assert found is not None
+    assert ("2026-11", Decimal(9), Decimal("168.00")) == (found.name, found.budget.amount, found.spent)
+
+
+def test_the_month_of_the_fleet_needs_no_budget() -> None:
+    world, state = spending()
+    found = month_of_fleet(world.store, state, Window(us(0), us(7 * DAY)), "USD")
+    assert "2026-11" == found.name
+    assert found.forecast is not None and found.spent is not None and found.forecast.amount > found.spent
 
 
 def test_periods_are_iso_weeks_and_months() -> None:
@@ -313,9 +321,9 @@ def test_the_report_of_a_closed_month_has_what_was_frozen() -> None:
     periods_close.close(world.store, state, "2026-11", "ada", us(40 * DAY), force=True)
     replace_rates(state, [Rate(H100, "owned", Decimal(9), us(-DAY))], "test", "test", 1)
     price_all(world.store, state)
-    told = for_report(world.store, state, Window(us(22 * DAY), us(29 * DAY)), "a")
-    assert told is not None
-    assert ("2026-11", Decimal("240.00")) == (told["period"], told["spent"])
+    found = for_report(world.store, state, Window(us(22 * DAY), us(29 * DAY)), "a")
+    assert found is not None
+    assert ("2026-11", Decimal("240.00")) == (found.name, found.spent)
 
 
 def test_a_budget_that_fails_holds_no_finding_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ def test_a_policy_is_bridged_line_by_line(fleet: Fleet) -> None:
 
 
 def test_a_message_names_only_findings_that_waste_something(fleet: Fleet) -> None:
-    """One without a price is named, one that claims nothing is not."""
+    """What claims nothing or has no price is no action: a card never shows zero."""
     told = facts(fleet)
     (one,) = told.findings
     others = [
@@ -299,9 +299,12 @@ def test_a_message_names_only_findings_that_waste_something(fleet: Fleet) -> Non
         replace(one, key="unpriced", title="Has no price", wasted_cost=None),
     ]
 
-    made = summary(replace(told, findings=(one, *others)), f"{WEEK}/fleet")
+    made = summary(replace(told, findings=(one, *others), covered=told.window), f"{WEEK}/fleet")
 
-    assert [one.title, "Has no price"] == [what.partition(":")[0] for what, *_ in made.wastes]
+    named = [what.partition(":")[0] for what, *_ in made.wastes]
+    assert one.title in named
+    assert not {"Costs nothing", "Claims nothing", "Has no price"} & set(named)
+    assert all("$0" not in money for _, _, money, _ in made.wastes)
 
 
 def test_a_summary_survives_the_outbox(fleet: Fleet) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.delivery.email_server import Mail
 from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
-from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, clean, digest_line, plain_line
+from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, NO_MONEY, clean, digest_line, plain_line
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, Template
 from gpuwatch.core.clock import from_us
@@ -87,6 +87,7 @@ def single(
     ]
     if not alerts_text.claims_waste(finding):
         facts = [fact for fact in facts if fact[0] in ("Owner", "Since", "Evidence")]
+    facts = [fact for fact in facts if fact[1] not in NO_MONEY]
     if finding.get("remedy") and alert.event != "resolved":
         facts.append(("Fix", str(finding["remedy"])))
     if alert.event == "resolved" and (reason := alerts_text.reason(finding)):
@@ -133,7 +134,7 @@ def report(
     changed = f", {paid[2]}" if paid[2] else ""
     subject = f"{summary.title}: {paid[1]}{changed}" if paid[1] else summary.title
     facts: list[tuple[str, str]] = [(label, f"{value}  {change}".strip()) for label, value, change in summary.numbers]
-    facts += [(f"Waste {n}", _waste(*waste)) for n, waste in enumerate(summary.wastes, 1)]
+    facts += [(f"Action {n}", _waste(*waste)) for n, waste in enumerate(summary.wastes, 1)]
     facts += [
         ("Budget", summary.budget.removeprefix("Budget of ")),
         ("Data quality", summary.quality),

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
-from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, MAX_PART, clean, digest_line, line_parts, plain_line
+from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, MAX_PART, NO_MONEY, clean, digest_line, line_parts, plain_line
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, MAX_VALUE, Template
 from gpuwatch.report.summary import Summary
@@ -77,9 +77,9 @@ def single(alert: Alert, base_url: str | None, template: Template = BUILT_IN) ->
     links = [("Open the finding", alerts_text.finding_url(base_url, key))]
     if event != "resolved":
         links += [(label, alerts_text.action_url(base_url, key, action)) for action, label in ACTIONS.items()]
-    notes = [f"{finding.get('detector')} · confidence {_percent(finding.get('confidence'))}"]
+    notes = [f"Confidence {_percent(finding.get('confidence'))}"]
     notes += [f"includes: {', '.join(alert.earlier)}"] if alert.earlier else []
-    return _message(plain_line(alert, template), [*blocks, *_buttons(links), _context([*notes, f"key {alert.key}"])])
+    return _message(plain_line(alert, template), [*blocks, *_buttons(links), _context(notes)])
 
 
 def _facts(alert: Alert, template: Template) -> list[Payload]:
@@ -94,7 +94,8 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
     }
     if not alerts_text.claims_waste(finding):
         facts = {name: text for name, text in facts.items() if name in ("Owner", "Since", "Evidence")}
-    fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()]
+    known = {name: text for name, text in facts.items() if text not in NO_MONEY}
+    fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in known.items()]
     return [
         _section(f"{line(alert, template)}\n{escape(finding.get('summary'), MAX_SUMMARY)}"),
         {"type": "section", "fields": fields},
@@ -125,9 +126,8 @@ def digest(
         url = alerts_text.finding_url(base_url, str(alert.finding.get("key")))
         blocks.append(_section(line(alert, template) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
     left = len(alerts) - MAX_DIGEST
-    notes = [f"and {left} more"] if left > 0 else []
     blocks += _buttons([("Open all findings", alerts_text.findings_url(base_url))])
-    return _message(title, [*blocks, _context([*notes, f"key {key}"])])
+    return _message(title, [*blocks, *([_context([f"and {left} more"])] if left > 0 else [])])
 
 
 def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
@@ -141,8 +141,10 @@ def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | No
 def report(summary: Summary, base_url: str | None, key: str) -> Payload:
     """The message about a weekly report: headline, numbers, top waste, and a link to the PDF."""
     fields = [(label, f"{value} {change}".strip()) for label, value, change in summary.numbers]
-    fields += [("Top waste", f"{money} {what} ({owner})") for what, owner, money, _ in summary.wastes[:1]]
-    notes = [summary.window, summary.budget, summary.quality, f"key {key}"]
+    fields += [
+        (f"Action {n}", f"{money}: {what} ({owner})") for n, (what, owner, money, _) in enumerate(summary.wastes, 1)
+    ]
+    notes = [summary.window, summary.budget, summary.quality]
     url = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
     return note(summary.lead, fields, ("Open the PDF", url), notes)
 

@@ -25,6 +25,9 @@ COLOURS = {
 
 HATCHED = "unobserved"
 TOTAL = "total"
+WASTE = "hoarded"
+"""The colour of what was avoidable."""
+PILLAR_PX = 96
 BAR_PX = 16
 SIZE_PX = 8
 SWATCH_PX = 12
@@ -67,6 +70,14 @@ def swatch(bucket: str) -> Html:
     return tag(
         "svg", _rect(bucket, 0, 1, SWATCH_PX), width=SWATCH_PX, height=SWATCH_PX, cls="swatch", aria_hidden="true"
     )
+
+
+def pillar(height: Number, part: Number, pale: bool) -> Html:
+    """A column of PILLAR_PX at most; its lower part is avoidable."""
+    tall, low = (round(PILLAR_PX * max(Fraction(0), min(Fraction(1), Fraction(one)))) for one in (height, part))
+    whole = tag("rect", x="12%", width="76%", y=PILLAR_PX - tall, height=tall, cls="pale" if pale else "size")
+    waste = tag("rect", x="12%", width="76%", y=PILLAR_PX - low, height=low, fill=COLOURS[WASTE][0], cls=f"b-{WASTE}")
+    return tag("svg", whole, waste if low else None, width="100%", height=PILLAR_PX, aria_hidden="true")
 
 
 def dark_rules() -> str:

@@ -8,6 +8,7 @@ from gpuwatch.report.document import (
     Block,
     Card,
     Cell,
+    Chart,
     Column,
     Document,
     Heading,
@@ -72,6 +73,12 @@ def _block(block: Block) -> Html:
             return _card(block)
         case Notice(title, points):
             return tag("div", tag("p", tag("b", title)), tag("ul", [tag("li", p) for p in points]), cls="notice")
+        case Chart(pillars, words):
+            columns = [
+                tag("li", tag("span", p.value), chart.pillar(p.height, p.part, p.pale), tag("small", p.label))
+                for p in pillars
+            ]
+            return tag("ol", columns, cls="pillars", role="img", aria_label=words)
         case Terms(terms):
             return tag("dl", [part for term, text in terms for part in (tag("dt", term), tag("dd", text))])
 

@@ -40,6 +40,11 @@ td.user{min-width:5.5em}
 svg.bar{display:block;overflow:visible}
 svg.sized{display:block}
 svg.defs{position:absolute}
+.pillars{display:grid;grid-auto-flow:column;grid-auto-columns:minmax(0,1fr);gap:2px;max-width:100%;margin:12px 0 4px;padding:0;
+list-style:none;text-align:center;font-variant-numeric:tabular-nums}
+.pillars span,.pillars small{display:block;font-size:11px;color:var(--soft);white-space:nowrap}
+.pillars svg{display:block;border-bottom:1px solid var(--whole)}
+.pale{fill:var(--line)}
 .axis{stroke:var(--line)}
 .whole{fill:var(--whole)}
 .size{fill:var(--size)}
@@ -65,6 +70,8 @@ body{padding:20px 16px 48px}
 .numbers{grid-template-columns:repeat(2,1fr)}
 .wide{display:none}
 th,td{padding:5px 4px}
+.pillars li:nth-last-child(n+3) span{visibility:hidden}
+.pillars span,.pillars small{font-size:9px}
 .fall td,.fall th{padding:3px 4px}
 .fall{table-layout:auto}
 .fall .label{width:38%}

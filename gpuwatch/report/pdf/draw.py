@@ -9,8 +9,8 @@ from reportlab.lib.colors import HexColor, white  # type: ignore[import-untyped]
 from reportlab.pdfgen.canvas import Canvas  # type: ignore[import-untyped]
 from reportlab.platypus import Flowable  # type: ignore[import-untyped]
 
-from gpuwatch.report.document import SIZE, TOTAL, Bar
-from gpuwatch.report.html.chart import COLOURS, EDGE, HATCHED, LEAST
+from gpuwatch.report.document import SIZE, TOTAL, Bar, Chart
+from gpuwatch.report.html.chart import COLOURS, EDGE, HATCHED, LEAST, WASTE
 
 INK, SOFT, LINE, PANEL = HexColor("#1C2326"), HexColor("#566067"), HexColor("#D9DEE1"), HexColor("#F5F7F8")
 WHOLE, OF_SIZE = HexColor("#566067"), HexColor("#8FA3AD")
@@ -22,6 +22,7 @@ SEVERITIES = {
     "info": HexColor("#4F6374"),
 }
 BAR_PT, SIZE_PT, SWATCH_PT = 10.0, 5.0, 7.0
+PILLAR_PT, LABEL_PT = 64.0, 11.0
 HATCH_PT = 3.0
 """Between two lines of the hatching."""
 
@@ -77,6 +78,37 @@ class BarDrawing(Flowable):  # type: ignore[misc]
             long = max(long, LEAST)
             low = min(low, 1 - long)
             rectangle(self.canv, self._bar.kind, float(low) * self._width, 0, float(long) * self._width, self._height)
+
+
+class ChartDrawing(Flowable):  # type: ignore[misc]
+    """Columns side by side, each with its value above and its name below."""
+
+    def __init__(self, chart: Chart, font: str) -> None:
+        super().__init__()
+        self._chart, self._font = chart, font
+
+    def wrap(self, width: float, height: float) -> tuple[float, float]:
+        """As wide as there is room."""
+        self._width = width
+        return width, PILLAR_PT + 2 * LABEL_PT
+
+    def draw(self) -> None:
+        """The columns on their axis; their lower part is avoidable."""
+        canvas, step = self.canv, self._width / max(len(self._chart.pillars), 1)
+        canvas.setFont(self._font, LABEL_PT - 3)
+        for number, pillar in enumerate(self._chart.pillars):
+            left, wide = (number + 0.14) * step, 0.72 * step
+            tall = PILLAR_PT * float(pillar.height)
+            canvas.setFillColor(LINE if pillar.pale else OF_SIZE)
+            canvas.rect(left, LABEL_PT, wide, tall, stroke=0, fill=1)
+            if pillar.part:
+                rectangle(canvas, WASTE, left, LABEL_PT, wide, PILLAR_PT * float(pillar.part))
+            canvas.setFillColor(SOFT)
+            canvas.drawCentredString(left + wide / 2, LABEL_PT + tall + 3, pillar.value)
+            canvas.drawCentredString(left + wide / 2, 2, pillar.label)
+        canvas.setStrokeColor(WHOLE)
+        canvas.setLineWidth(0.6)
+        canvas.line(0, LABEL_PT, self._width, LABEL_PT)
 
 
 class Swatch(Flowable):  # type: ignore[misc]

@@ -22,7 +22,17 @@ from reportlab.platypus import (  # type: ignore[import-untyped]
 )
 
 from gpuwatch.report import document as doc
-from gpuwatch.report.pdf.draw import LINE, PANEL, SEVERITIES, WHOLE, BarDrawing, Mark, NumberedCanvas, Swatch
+from gpuwatch.report.pdf.draw import (
+    LINE,
+    PANEL,
+    SEVERITIES,
+    WHOLE,
+    BarDrawing,
+    ChartDrawing,
+    Mark,
+    NumberedCanvas,
+    Swatch,
+)
 from gpuwatch.report.pdf.fonts import BOLD, REGULAR, fonts
 from gpuwatch.report.pdf.styles import CELLS, NESTED, PADDING, TIGHT, text_styles
 
@@ -131,6 +141,8 @@ class _Printer:
                 rows = [[self._text(title, "bold")], *([self._text(f"• {point}", "body")] for point in points)]
                 style = [("BOX", (0, 0), (-1, -1), 0.5, LINE), ("LINEBEFORE", (0, 0), (0, -1), 3, SEVERITIES["medium"])]
                 return [Table(rows, colWidths=[self._width], style=TableStyle([*style, *TIGHT])), Spacer(0, 4)]
+            case doc.Chart():
+                return [ChartDrawing(block, REGULAR), Spacer(0, 6)]
             case doc.Terms(items):
                 rows = [[self._text(term, "small bold"), self._text(text, "small")] for term, text in items]
                 widths = [self._width * 0.19, self._width * 0.81]
@@ -223,7 +235,7 @@ class _Printer:
             ("TOPPADDING", (0, 0), (-1, 0), 3),
             ("BOTTOMPADDING", (0, -1), (-1, -1), 4),
         ]
-        widths = [self._width * 0.78, self._width * 0.22]
+        widths = [self._width * 0.72, self._width * 0.28]
         return KeepTogether([Table(rows, colWidths=widths, style=TableStyle(style))])
 
     def _text(self, text: str, style: str) -> Flowable:

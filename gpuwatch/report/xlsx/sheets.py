@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import actions
 from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.data_quality import MEANINGS, quality, terms
 from gpuwatch.report.document import Notice, Text
@@ -15,6 +16,8 @@ from gpuwatch.report.facts import HOUR_S, Amount, Facts, added, amount_of
 
 MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
 """Kinds of numbers in a sheet; every other cell is text."""
+PIVOT_MAX = 20_000
+"""Charges of the sheet for pivot tables; one more row sums the others."""
 ROWS_MAX = 2_000
 """Jobs, slices and findings of a workbook, the most expensive; one more row sums the others. The file is for e-mail."""
 Columns = Sequence[tuple[str, str]]
@@ -24,6 +27,7 @@ Cells = Sequence[object]
 
 def sheets(facts: Facts) -> Iterator[tuple[str, Columns, Iterable[Cells]]]:
     """Title, columns and rows of each sheet."""
+    yield "Actions", _ACTIONS, _actions(facts)
     yield "Buckets", _BUCKETS, _buckets(facts)
     if facts.team is None:
         yield "Teams", (("Team", ""), *_OWNER), _teams(facts)
@@ -38,10 +42,19 @@ def sheets(facts: Facts) -> Iterator[tuple[str, Columns, Iterable[Cells]]]:
         yield "Policy bridge", _BRIDGE, _bridge(facts)
     if not facts.bound:
         yield "Idle while waiting", _WAITED, _waited(facts)
+    yield "Pivot", _PIVOT, _pivot(facts)
     yield "Data quality", (("What", ""), ("To do", "")), _quality(facts)
     yield "Method", (("Term", ""), ("Meaning", "")), [*terms(facts).items(), *_meanings()]
 
 
+_ACTIONS: Columns = (
+    ("Action", ""), ("Owner", ""), ("Cost", MONEY), ("Saving a month", MONEY), ("Currency", ""), ("Saving is", ""),
+    ("What", ""), ("To do", ""),
+)  # fmt: skip
+_PIVOT: Columns = (
+    ("Period", ""), ("Team", ""), ("User", ""), ("Cluster", ""), ("Job", ""), ("Job name", ""), ("Kind", ""),
+    ("Currency", ""), ("GPU-hours", HOURS), ("Cost", MONEY),
+)  # fmt: skip
 _PAID: Columns = (("Kind", ""), ("GPU-hours", HOURS), ("Cost", MONEY), ("Currency", ""))
 _OWNER: Columns = (*_PAID, ("Cost one week earlier", MONEY), ("Working", RATIO), ("Avoidable", RATIO))
 _BUCKETS: Columns = (
@@ -87,6 +100,35 @@ def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]
         hours = Decimal(0)
     if amount.unpriced_gpu_seconds or not amount.costs:
         yield amount.unpriced_gpu_seconds / HOUR_S, None, None
+
+
+def _actions(facts: Facts) -> Iterable[Cells]:
+    for step in actions.steps(facts)[:ROWS_MAX]:
+        card = actions.card(facts, step)
+        sure = "expected" if step.findings else "at most"
+        owner = actions.owner_of(facts, step)
+        yield (
+            card.title,
+            owner,
+            Decimal(float(step.cost)),
+            Decimal(float(step.saving)),
+            facts.currency,
+            sure,
+            card.summary,
+            card.remedy,
+        )
+
+
+def _pivot(facts: Facts) -> Iterable[Cells]:
+    """One row for each charge, every column filled: the input of a pivot table."""
+    for c in facts.charges[:PIVOT_MAX]:
+        named = facts.job_names.get((c.cluster, c.job), c.job)
+        words = (c.team, c.user, c.cluster, c.job, named, c.kind, c.currency)
+        yield facts.week, *(word or "-" for word in words), c.gpu_seconds / HOUR_S, c.cost
+    if rest := facts.charges[PIVOT_MAX:]:
+        cost = sum((c.cost for c in rest if c.cost is not None), Decimal(0))
+        hours = sum((c.gpu_seconds for c in rest), Decimal(0)) / HOUR_S
+        yield facts.week, *["-"] * 4, _more(len(rest)), "-", facts.currency or "-", hours, cost
 
 
 def _buckets(facts: Facts) -> Iterable[Cells]:

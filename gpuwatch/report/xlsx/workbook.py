@@ -20,7 +20,8 @@ _FORMATS = {MONEY: "#,##0.00", HOURS: "#,##0.000", RATIO: "0.0%", WHOLE: "#,##0"
 WIDTH_MIN, WIDTH_MAX = 9, 60
 WIDTH_ROWS = 1000
 """Rows that set the width of a column."""
-INK, PANEL = "#1C2326", "#F5F7F8"
+INK, PANEL, SIZE = "#1C2326", "#F5F7F8", "#8FA3AD"
+TREND, TREND_WEEKS_MIN = "Trend", 2
 
 _SPACES = {ord("\u00a0"): " ", ord("\u202f"): " "}
 
@@ -34,6 +35,7 @@ def book(facts: Facts) -> bytes:
     workbook.set_properties({"created": CREATED, "title": title(facts), "company": "gpuwatch"})
     writer = _Writer(workbook)
     writer.summary(facts)
+    writer.trend(facts)
     for name, columns, rows in sheets(facts):
         writer.sheet(name, columns, rows, swatches=list(BUCKET_WORDS) if name == "Buckets" else ())
     workbook.close()
@@ -83,6 +85,45 @@ class _Writer:
             line += 1
             for column, text in enumerate((headline.label, headline.value, headline.change, headline.exact)):
                 sheet.write_string(line, column, _shown(text))
+
+    def trend(self, facts: Facts) -> None:
+        """The weeks as numbers and as a chart, which the first sheet shows too."""
+        weeks = [past for past in facts.history if past.cost is not None and past.currency == facts.currency]
+        if len(weeks) < TREND_WEEKS_MIN:
+            return
+        sheet = self._book.add_worksheet(TREND)
+        for column, text in enumerate(("Week", "Cost", "Avoidable", "Other", "Currency", "Hours with data")):
+            sheet.write_string(0, column, text, self._head)
+        for line, past in enumerate(weeks, 1):
+            sheet.write_string(line, 0, past.week)
+            sheet.write_number(line, 1, float(past.cost or 0), self._number[MONEY])
+            if past.avoidable is not None:
+                sheet.write_number(line, 2, float(past.avoidable), self._number[MONEY])
+            sheet.write_number(line, 3, float((past.cost or 0) - (past.avoidable or 0)), self._number[MONEY])
+            sheet.write_string(line, 4, past.currency or "")
+            sheet.write_number(line, 5, past.hours, self._number[WHOLE])
+        sheet.set_column(0, 5, 16)
+        for place, cell in ((sheet, "H2"), (self._book.get_worksheet_by_name("Summary"), "F2")):
+            place.insert_chart(cell, self._chart(len(weeks), facts.currency or ""))
+
+    def _chart(self, weeks: int, currency: str) -> Any:
+        made = self._book.add_chart({"type": "column", "subtype": "stacked"})
+        for column, colour in ((2, chart.COLOURS[chart.WASTE][0]), (3, SIZE)):
+            made.add_series(
+                {
+                    "name": [TREND, 0, column],
+                    "categories": [TREND, 1, 0, weeks, 0],
+                    "values": [TREND, 1, column, weeks, column],
+                    "fill": {"color": colour},
+                    "gap": 60,
+                }
+            )
+        made.set_title({"name": f"Cost by week, {currency}", "name_font": {"size": 11}})
+        made.set_legend({"position": "bottom"})
+        made.set_y_axis(
+            {"num_format": "#,##0", "min": 0, "major_gridlines": {"visible": True, "line": {"color": "#D9DEE1"}}}
+        )
+        return made
 
     def sheet(self, name: str, columns: Columns, rows: Iterable[Cells], swatches: Sequence[str] = ()) -> None:
         """A sheet of records; more rows than it can hold are in the CSV, and the last one says so."""

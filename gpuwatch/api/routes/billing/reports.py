@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     FormatName = str
 else:
     FormatName = Literal[(*format_names(), "zip")]
-WEEK = r"^\d{4}-W\d{2}$"
+WEEK = r"^\d{4}-(W\d{2}|\d{2})$"
 SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """What a browser may do with a report's page: show it."""
 
@@ -46,7 +46,10 @@ router = APIRouter(prefix=PREFIX, tags=["reports"])
 def weekly(
     access: Reader,
     service: Svc,
-    week: Annotated[str | None, Query(pattern=WEEK, description="An ISO week; default: the last complete one.")] = None,
+    week: Annotated[
+        str | None,
+        Query(pattern=WEEK, description="An ISO week, or a month; default: the last week with 6 full days of data."),
+    ] = None,
     team: Name = None,
     format: Annotated[
         FormatName,
@@ -63,13 +66,14 @@ def weekly(
     `team` is optional, and nothing is reported about the requests of other teams. 404: the week has no data, or the
     team has no charges in it.
     """
-    from gpuwatch.report.files import last_week
-    from gpuwatch.report.week_facts import week_window
+    from gpuwatch.report.week_facts import default_week, week_window
     from gpuwatch.report.weekly import report_files
     from gpuwatch.report.weekly import weekly as make
 
     now_us = service.now_us()
-    week = week or last_week(now_us)
+    if week is None:
+        with service.reader() as store:
+            week = default_week(store, now_us)
     asked = _formats(formats) if format == "zip" else [format]
     if formats is not None and format != "zip":
         raise ApiError(400, "formats: only of format=zip", field="formats")

@@ -1,0 +1,218 @@
+"""What to do, with its owner and the money it is expected to save. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from gpuwatch.core.clock import DAY_US, parse_rfc3339
+from gpuwatch.findings.read import Finding
+from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, is_waste, severity_of
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import text as report_text
+from gpuwatch.report.data_quality import MEANINGS
+from gpuwatch.report.document import Block, Card, Section, Text
+from gpuwatch.report.facts import Facts
+from gpuwatch.report.first_actions import MONTH_DAYS, cost_a_day
+from gpuwatch.report.html.markup import name, owner_name
+
+STEPS_SHOWN = 5
+NAMES_SHOWN = 3
+"""Jobs and nodes that an action names."""
+PROJECTED_DAYS_MIN = 2
+"""Days of data that a month's saving needs."""
+STRANDED = "stranded"
+REMEDIES = {
+    STRANDED: "Move small jobs onto fewer nodes: the capacity page lists the moves that free whole nodes for waiting requests.",
+    "gap": "Load data ahead of the GPU and save checkpoints in the background, in the jobs with the largest gaps.",
+    "communication": "Keep the GPUs of a job on one node or one switch.",
+    "stalled": "Enlarge batches or fuse kernels; a MIG slice is enough for work this small.",
+    "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
+}
+"""What to do about avoidable time of a bucket that no finding explains."""
+COST_MIN = Fraction(1, 2)
+"""A month's saving below this many units of money is not worth an action: it would show as zero."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Findings of one rule and one team, or a bucket's cost that no finding claims: `findings` is empty then.
+
+    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket.
+    """
+
+    findings: tuple[Finding, ...]
+    cost: Fraction
+    saving: Fraction
+    bucket: str | None = None
+
+
+def steps(facts: Facts) -> list[Step]:
+    """The actions, first the largest saving; none where less than PROJECTED_DAYS_MIN days are covered. Findings that owners
+    exempted are left out.
+
+    The saving is the waste of the period's covered days, projected to 30 days. Rules that propose another size or another
+    price count what they propose, unless a finding of waste about the same subject counts already.
+    """
+    if facts.covered.end_us - facts.covered.start_us < PROJECTED_DAYS_MIN * DAY_US:
+        return []
+    groups: dict[tuple[str, str | None], list[tuple[Fraction, Fraction, Finding]]] = defaultdict(list)
+    claimed: dict[str | None, Fraction] = defaultdict(Fraction)
+    wasted = {_subject(one) for one in facts.findings if _wastes(one)}
+    for finding in facts.findings:
+        if _wastes(finding):
+            cost = _cost_within(facts, finding)
+            saving = _monthly(facts, cost)
+            claimed[finding.bucket] += cost
+        elif _subject(finding) in wasted or finding.ended_at is not None:
+            continue
+        else:
+            rate, saves = cost_a_day(finding, facts.covered.end_us, facts.currency)
+            cost, saving = Fraction(0), rate.cost * MONTH_DAYS if saves and rate.cost is not None else Fraction(0)
+        if saving > 0 and finding.state != "exempt":
+            groups[finding.detector, finding.team].append((saving, cost, finding))
+    made = [_of_findings(members) for members in groups.values()]
+    if facts.measures.shares_known:
+        made += [
+            _of_bucket(facts, bucket, claimed[bucket])
+            for bucket in REMEDIES
+            if facts.team is None or bucket != STRANDED
+        ]
+    made.sort(key=lambda step: (-step.saving, step.bucket or step.findings[0].key))
+    return [step for step in made if step.saving >= COST_MIN]
+
+
+def saving(found: Sequence[Step]) -> Fraction:
+    """What the findings are expected to save a month."""
+    return sum((step.saving for step in found if step.findings), Fraction(0))
+
+
+def most(found: Sequence[Step]) -> Fraction:
+    """What all steps could save a month at most."""
+    return sum((step.saving for step in found), Fraction(0))
+
+
+def actions(facts: Facts) -> Section | None:
+    """The top actions as cards; None where nothing avoidable has a price."""
+    found = steps(facts)
+    if not found:
+        return None
+    listed = found[:STEPS_SHOWN]
+    share = report_text.money(sum((step.saving for step in listed), Fraction(0)), facts.currency)
+    note = f"Savings project this {facts.period_word} to 30 days. “Up to”: no finding names the cause yet."
+    if left := len(found) - len(listed):
+        note += f" {left} smaller {'one is' if left == 1 else 'ones are'} not listed."
+    blocks: list[Block] = [Text(note, "soft"), *(card(facts, step) for step in listed)]
+    title = "What to change" if facts.team is not None else "What to do"
+    many = "one action" if len(listed) == 1 else f"{_COUNTS[len(listed)]} actions"
+    return Section(f"{title}: {many}, worth up to {share} a month", tuple(blocks))
+
+
+_COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
+
+
+def _of_findings(members: list[tuple[Fraction, Fraction, Finding]]) -> Step:
+    members.sort(key=lambda one: (-one[0], one[2].key))
+    worth = sum((one[0] for one in members), Fraction(0))
+    return Step(tuple(one[2] for one in members), sum((one[1] for one in members), Fraction(0)), worth)
+
+
+def _of_bucket(facts: Facts, bucket: str, claimed: Fraction) -> Step:
+    cost = facts.of(bucket).cost_in(facts.currency)
+    rest = max(Fraction(cost or 0) - claimed, Fraction(0))
+    return Step((), rest, _monthly(facts, rest), bucket)
+
+
+def _monthly(facts: Facts, cost: Fraction) -> Fraction:
+    return cost * MONTH_DAYS * DAY_US / (facts.covered.end_us - facts.covered.start_us)
+
+
+def card(facts: Facts, step: Step) -> Card:
+    """An action as a card."""
+    worth = f"{report_text.money(step.saving, facts.currency)} a month"
+    cost = f"{report_text.money(step.cost, facts.currency)} this {facts.period_word}" if step.cost else "a proposal"
+    if step.bucket is not None:
+        title = BUCKET_WORDS[step.bucket]
+        about = f"Owner: {owner_of(facts, step)} · {cost}"
+        meaning = MEANINGS[step.bucket]
+        what = f"{meaning[0].upper()}{meaning[1:]}."
+        severity = severity_of(step.cost, facts.covered.end_us - facts.covered.start_us)
+        return Card(severity, title, f"up to {worth}", what, about, REMEDIES[step.bucket])
+    first = step.findings[0]
+    worst = max((one.severity for one in step.findings), key=SEVERITY_ORDER.index)
+    count = f"{len(step.findings):,} finding{'' if len(step.findings) == 1 else 's'}"
+    return Card(
+        severity=worst,
+        title=f"{first.title}: {_names(facts, step)}",
+        lost=worth,
+        summary=first.summary,
+        about=f"Owner: {owner_of(facts, step)} · {cost} · {count}",
+        remedy=first.remedy,
+    )
+
+
+def owner_of(facts: Facts, step: Step) -> str:
+    """Whom to ask."""
+    return _holders(facts, step.bucket) if step.bucket is not None else _owners(facts, step)
+
+
+def _holders(facts: Facts, bucket: str) -> str:
+    """Who held most of a bucket: teams of the fleet, users of a team."""
+    if bucket == STRANDED:
+        return "Platform"
+    held = [
+        (payer.of(bucket).cost_in(facts.currency) or 0, payer) for payer in facts.payers if payer.kind == "allocated"
+    ]
+    held.sort(key=lambda one: (-one[0], str(one[1].name)))
+    shown = [
+        owner_name(payer.name) if facts.team is None else name(payer.name) for cost, payer in held[:NAMES_SHOWN] if cost
+    ]
+    return ", ".join(shown) or "unknown"
+
+
+def _names(facts: Facts, step: Step) -> str:
+    named = list(dict.fromkeys(subject_name(facts, one) for one in step.findings))
+    more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
+    return f"{', '.join(named[:NAMES_SHOWN])}{more}"
+
+
+def subject_name(facts: Facts, finding: Finding) -> str:
+    """A finding's subject as people call it: the job's name, the node of a GPU, the name of anything else."""
+    identity, kind = str(finding.subject["id"]), finding.subject["kind"]
+    if kind == "job":
+        known = facts.job_names.get((finding.cluster, identity))
+        return name(known or finding.subject.get("name") or identity)
+    if kind in ("gpu", "slice"):
+        where = f" on {name(finding.nodes[0])}" if finding.nodes else ""
+        return f"{'GPU' if kind == 'gpu' else 'MIG slice'}{where}"
+    return f"{kind} {name(identity)}"
+
+
+def _owners(facts: Facts, step: Step) -> str:
+    users = list(dict.fromkeys(name(one.user) for one in step.findings if one.user))
+    shown = ", ".join(users[:NAMES_SHOWN])
+    if facts.team is not None:
+        return shown or "your team"
+    return f"{owner_name(step.findings[0].team)}{f' ({shown})' if shown else ''}"
+
+
+def _wastes(finding: Finding) -> bool:
+    """Whether a finding claims waste; others propose savings."""
+    return finding.bucket is not None and is_waste(finding.bucket)
+
+
+def _subject(finding: Finding) -> tuple[str, str, str]:
+    return finding.cluster, str(finding.subject["kind"]), str(finding.subject["id"])
+
+
+def _cost_within(facts: Facts, finding: Finding) -> Fraction:
+    """The part of a finding's cost that falls into the period: evenly over the time that it lasted."""
+    if finding.wasted_cost is None or finding.currency != facts.currency:
+        return Fraction(0)
+    begun, seen = parse_rfc3339(finding.started_at), parse_rfc3339(finding.ended_at or finding.last_seen_at)
+    lasted = max(seen - begun, ELAPSED_US_MIN)
+    low, high = max(begun, facts.covered.start_us), min(begun + lasted, facts.covered.end_us)
+    return Fraction(Decimal(finding.wasted_cost)) * max(high - low, 0) / lasted

@@ -1,0 +1,122 @@
+"""Actions of a report: their order, owners and money, and what is no action."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
+from gpuwatch.findings.read import Finding
+from gpuwatch.ledger.measures import Measures
+from gpuwatch.report.actions import actions, card, most, owner_of, saving, steps
+from gpuwatch.report.compose import lead
+from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions
+from gpuwatch.report.week_facts import week_window
+
+WEEK = week_window("2026-W45")
+
+
+def finding(key: str, cost: str | None, **more: Any) -> Finding:
+    """Idle for the first day of the week."""
+    known: dict[str, Any] = {
+        "key": key, "detector": "idle-hoarding", "title": "GPUs held and idle", "severity": "medium", "state": "open",
+        "confidence": 1.0, "cluster": "c1", "subject": {"kind": "job", "id": key, "name": None}, "team": "ants",
+        "user": "ann", "started_at": rfc3339(WEEK.start_us), "ended_at": rfc3339(WEEK.start_us + DAY_US),
+        "last_seen_at": rfc3339(WEEK.start_us + DAY_US), "wasted_gpu_seconds": "3600", "wasted_cost": cost,
+        "currency": "USD", "bucket": "hoarded", "summary": "It idles.", "remedy": "Let it go.", "evidence": {},
+        "devices": [], "nodes": ["n1"], "suppressed_by": None, "resolved_reason": None,
+    }  # fmt: skip
+    return Finding(**{**known, **more})
+
+
+def facts(*findings: Finding, covered: Window = WEEK, **buckets: str) -> Facts:
+    """A week that cost 700 dollars; `buckets` cost what is given."""
+    amounts = {name: Amount(Decimal(3600), (("USD", Decimal(cost)),)) for name, cost in buckets.items()}
+    whole = Amount(Decimal(3600), (("USD", Decimal(700)),))
+    payer = Payer("ants", whole, None, amounts)
+    return Facts(
+        "2026-W45", WEEK, covered, None, None, whole, None, Amount(), amounts, None, findings, (), (payer,), (), (),
+        Quality(None, None, Decimal(0), (), 0), Versions(1, 1), WEEK.start_us, measures=Measures.nothing(),
+        job_names={("c1", "7"): "llama-pretrain"},
+    )  # fmt: skip
+
+
+def test_a_rule_and_a_team_are_one_action_with_their_names() -> None:
+    (step,) = steps(facts(finding("7", "7.00"), finding("8", "14.00")))
+    shown = card(facts(finding("7", "7.00")), step)
+
+    assert (Fraction(21), Fraction(90)) == (step.cost, step.saving)
+    assert "GPUs held and idle: 8, llama-pretrain" == shown.title
+    assert "$90.00 a month" == shown.lost.replace("\u00a0", " ")
+    assert "ants (ann)" in shown.about
+
+
+def test_only_the_part_within_the_week_counts() -> None:
+    """It began a day before the week, and lasted two days."""
+    early = finding("7", "14.00", started_at=rfc3339(WEEK.start_us - DAY_US))
+
+    assert [Fraction(7)] == [step.cost for step in steps(facts(early))]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(finding("7", None), id="no price"),
+        pytest.param(finding("7", "0.00"), id="no cost"),
+        pytest.param(finding("7", "0.05"), id="cents that show as zero"),
+        pytest.param(finding("7", "7.00", state="exempt"), id="exempt by its owner"),
+        pytest.param(finding("7", "7.00", currency="EUR"), id="another currency"),
+        pytest.param(finding("7", "7.00", bucket="unobserved"), id="not measured is no waste"),
+    ],
+)
+def test_what_saves_nothing_is_no_action(one: Finding) -> None:
+    assert [] == steps(facts(one))
+    assert actions(facts(one)) is None
+
+
+def test_a_few_hours_are_not_projected_to_a_month() -> None:
+    assert [] == steps(facts(finding("7", "7.00"), covered=Window(WEEK.start_us, WEEK.start_us + 47 * HOUR_US)))
+
+
+def test_cost_that_no_finding_claims_is_at_most_a_saving() -> None:
+    """Of 21 dollars idle, a finding explains 7; all stranded time belongs to the platform."""
+    known = facts(finding("7", "7.00"), hoarded="21.00", stranded="70.00")
+    found = steps(known)
+
+    assert [("stranded", 300), ("hoarded", 60), (None, 30)] == [(step.bucket, step.saving) for step in found]
+    assert (30, 390) == (saving(found), most(found))
+    assert ["Platform", "ants", "ants (ann)"] == [owner_of(known, step) for step in found]
+
+
+def test_a_team_is_not_asked_about_stranded_gpus() -> None:
+    assert [] == steps(replace(facts(stranded="70.00"), team="ants"))
+
+
+def test_an_exempt_finding_explains_its_cost() -> None:
+    assert [] == steps(facts(finding("7", "7.00", state="exempt"), hoarded="7.00"))
+
+
+def test_a_saving_of_a_rule_counts_unless_its_job_wastes_already() -> None:
+    proposal = finding("7", None, detector="right-sizing", bucket=None, ended_at=None, evidence={"saved_a_month": "40"})
+
+    assert [40] == [step.saving for step in steps(facts(proposal))]
+    assert ["idle-hoarding"] == [step.findings[0].detector for step in steps(facts(proposal, finding("7", "7.00")))]
+
+
+def test_at_most_five_are_listed() -> None:
+    many = [finding(str(n), "7.00", team=f"t{n}") for n in range(7)]
+    section = actions(facts(*many))
+
+    assert section is not None
+    assert 5 == len(section.blocks) - 1
+    assert "2 smaller ones are not listed." in section.blocks[0].text  # type: ignore[union-attr]
+
+
+def test_the_opening_does_not_begin_with_utilisation() -> None:
+    text = lead(facts(finding("7", "7.00"))).replace("\u00a0", " ")
+
+    assert text.startswith("The fleet cost $700 in week 2026-W45.")

@@ -1,0 +1,70 @@
+"""The period of a report: weeks, months, what they are compared with, and the default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_rfc3339, parse_window
+from gpuwatch.core.errors import UsageError
+from gpuwatch.report import week_facts
+from gpuwatch.report.files import mailed_files
+from gpuwatch.report.week_facts import _earlier, default_week, week_window
+
+NOW_US = parse_rfc3339("2026-11-25T10:00:00Z")
+MONDAY_US = parse_rfc3339("2026-11-23T00:00:00Z")
+
+
+def test_a_month_is_a_period_too() -> None:
+    november = Window(parse_rfc3339("2026-11-01T00:00:00Z"), parse_rfc3339("2026-12-01T00:00:00Z"))
+
+    assert november == week_window("2026-11")
+
+
+@pytest.mark.parametrize("text", ["2026", "2026-W4", "2026-11-01", "lastweek"])
+def test_other_windows_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="ISO week"):
+        week_window(text)
+
+
+def test_a_month_is_compared_with_the_month_before_though_it_is_longer() -> None:
+    """March has three days more than February: they are compared with February whole."""
+    march, february = parse_window("2026-03", 0), parse_window("2026-02", 0)
+
+    assert february == _earlier(march, march)
+
+
+def test_a_part_of_a_week_is_compared_with_the_same_part() -> None:
+    week = week_window("2026-W47")
+    part = Window(week.start_us + DAY_US, week.end_us - HOUR_US)
+
+    assert Window(part.start_us - 7 * DAY_US, part.end_us - 7 * DAY_US) == _earlier(week, part)
+
+
+@pytest.mark.parametrize(
+    ("begun_us", "ended_us", "expected"),
+    [
+        pytest.param(MONDAY_US - 30 * DAY_US, NOW_US, "2026-W47", id="the week that ended last"),
+        pytest.param(MONDAY_US - 7 * DAY_US + HOUR_US, NOW_US, "2026-W47", id="six full days and most of a seventh"),
+        pytest.param(
+            MONDAY_US - 5 * DAY_US, NOW_US, "2026-W47", id="no week has six: the last one, whose lack it shows"
+        ),
+        pytest.param(MONDAY_US - 30 * DAY_US, MONDAY_US - 2 * DAY_US, "2026-W46", id="the last week has five"),
+        pytest.param(MONDAY_US - 40 * DAY_US, MONDAY_US - 20 * DAY_US, "2026-W44", id="data ended weeks ago"),
+    ],
+)
+def test_the_default_is_the_last_week_with_six_full_days(
+    monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
+) -> None:
+    monkeypatch.setattr(week_facts, "books_of", lambda store: Window(begun_us, ended_us))
+    store: Any = None
+
+    assert expected == default_week(store, NOW_US)
+
+
+def test_a_monthly_report_is_mailed_too(tmp_path: Any) -> None:
+    (tmp_path / "2026-11").mkdir()
+    (tmp_path / "2026-11" / "fleet.pdf").write_bytes(b"%PDF")
+
+    assert {"pdf": b"%PDF"} == mailed_files(tmp_path, "2026-11/fleet")
