@@ -9,14 +9,14 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
-from gpuwatch.findings.read import Finding
+from gpuwatch.findings.priority import MONTH_DAYS, cost_a_day
+from gpuwatch.findings.read import Finding, facts_of
 from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, is_waste, severity_of
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
 from gpuwatch.report.facts import Facts
-from gpuwatch.report.first_actions import MONTH_DAYS, cost_a_day
 from gpuwatch.report.html.markup import name, owner_name
 
 STEPS_SHOWN = 5
@@ -70,7 +70,7 @@ def steps(facts: Facts) -> list[Step]:
         elif _subject(finding) in wasted or finding.ended_at is not None:
             continue
         else:
-            rate, saves = cost_a_day(finding, facts.covered.end_us, facts.currency)
+            rate, saves = cost_a_day(facts_of(finding), facts.covered.end_us, facts.currency)
             cost, saving = Fraction(0), rate.cost * MONTH_DAYS if saves and rate.cost is not None else Fraction(0)
         if saving > 0 and finding.state != "exempt":
             groups[finding.detector, finding.team].append((saving, cost, finding))
