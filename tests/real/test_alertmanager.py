@@ -58,14 +58,36 @@ class Manager:
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
+    yield from started(tmp_path, "  webhook_configs:\n  - {url: 'http://127.0.0.1:PORT/', send_resolved: true}\n")
+
+
+@pytest.fixture
+def pager(tmp_path: Path) -> Iterator[Manager]:
+    """It calls PagerDuty and Opsgenie as docs/act/alerts.md configures them, but at an address of this machine."""
+    block = documented_receiver().replace(
+        "routing_key_file: /etc/alertmanager/pagerduty", "routing_key: 0123, url: http://127.0.0.1:PORT/pagerduty"
+    )
+    block = block.replace(
+        "api_key_file: /etc/alertmanager/opsgenie", "api_key: 4567, api_url: http://127.0.0.1:PORT/og/"
+    )
+    yield from started(tmp_path, block)
+
+
+def documented_receiver() -> str:
+    """The lines of the receiver `on-call` in docs/act/alerts.md, without its name."""
+    text = (Path(__file__).parents[2] / "docs" / "act" / "alerts.md").read_text("utf-8")
+    return text.partition("- name: on-call\n")[2].partition("```")[0]
+
+
+def started(tmp_path: Path, receiver: str) -> Iterator[Manager]:
+    """A running Alertmanager with one receiver."""
     if shutil.which(PROGRAM) is None:
         pytest.skip(f"{PROGRAM} is not installed: apt-get install {PROGRAM}")
     port, hook_port = free_port(), free_port()
     (tmp_path / "am.yml").write_text(
         "global: {resolve_timeout: 1s}\n"
         "route: {receiver: us, group_by: ['...'], group_wait: 1s, group_interval: 1s, repeat_interval: 1h}\n"
-        "receivers:\n- name: us\n  webhook_configs:\n"
-        f"  - {{url: 'http://127.0.0.1:{hook_port}/', send_resolved: true}}\n"
+        f"receivers:\n- name: us\n{receiver.replace('PORT', str(hook_port))}"
     )
     with (tmp_path / "am.log").open("wb") as log:
         process = subprocess.Popen(
@@ -195,3 +217,27 @@ def test_it_ends_by_itself_when_nobody_pushes(manager: Manager, tmp_path: Path) 
             await wait_until_async(lambda: manager.firing() == set(), "the end of the alert")
 
     asyncio.run(asyncio.wait_for(story(), 2 * PATIENCE_S))
+
+
+def test_pagerduty_and_opsgenie_get_the_line_the_owner_and_the_fix(pager: Manager, tmp_path: Path) -> None:
+    async def story() -> None:
+        with State.open(tmp_path) as state:
+            async with hook(202, port=pager.hook_port) as receiver:
+                add_channel(state, pager.url, name="am", kind="alertmanager")
+                sender = deliverer(state, Now())
+                enqueue(state, [lately(severity="critical")], Now()())
+                assert 1 == await sender.deliver_due()
+                await wait_until_async(lambda: len(receiver.bodies) >= 2, "both were called")
+
+                by_path = dict(zip(receiver.paths, receiver.bodies, strict=False))
+                line = "Critical · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · "
+                paged = by_path["/pagerduty"]
+                assert ("trigger", "critical") == (paged["event_action"], paged["payload"]["severity"])
+                assert paged["payload"]["summary"].startswith(line)
+                assert "team red, alice" == paged["payload"]["custom_details"]["owner"]
+                assert "Release the devices." == paged["payload"]["custom_details"]["fix"]
+                call = by_path["/og/v2/alerts"]
+                assert call["message"].startswith(line)
+                assert ("P1", "red") == (call["priority"], call["details"]["team"])
+
+    asyncio.run(story())
