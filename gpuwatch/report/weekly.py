@@ -6,7 +6,7 @@ import gc
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.billing import budgets
@@ -159,9 +159,11 @@ def _forecast(store: Store, state: State, week: Week, budget: Budget | None) -> 
 
 def _of_status(status: budgets.Status) -> Budget:
     forecast, currency = status.forecast, status.budget.currency
-    amounts = (None, None, None) if forecast is None else (forecast.amount, forecast.low, forecast.high)
     change = None if forecast is None or forecast.change is None else forecast.change.sentence(currency)
-    return Budget(status.name, status.budget.amount, status.spent, currency, *amounts, change)
+    found = Budget(status.name, status.budget.amount, status.spent, currency, level_change=change)
+    if forecast is None:
+        return found
+    return replace(found, forecast=forecast.amount, forecast_low=forecast.low, forecast_high=forecast.high)
 
 
 @_uncollected()

@@ -18,6 +18,7 @@ from gpuwatch.report.document import (
     Column,
     Document,
     Heading,
+    Headline,
     Numbers,
     Row,
     Section,
@@ -27,7 +28,6 @@ from gpuwatch.report.document import (
     row,
 )
 from gpuwatch.report.facts import PLATFORM, UNOWNED
-from gpuwatch.report.headlines import Headline
 from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.report.scorecard.document import avoidable_sentence, where_section, window_text
 from gpuwatch.report.scorecard.plan import METHOD, left_out, unknown_section, worth

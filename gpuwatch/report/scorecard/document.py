@@ -21,6 +21,7 @@ from gpuwatch.report.document import (
     Column,
     Document,
     Heading,
+    Headline,
     Numbers,
     Row,
     Section,
@@ -28,7 +29,6 @@ from gpuwatch.report.document import (
     Text,
     row,
 )
-from gpuwatch.report.headlines import Headline
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.scorecard.layers import layer_section
 from gpuwatch.report.scorecard.plan import (
