@@ -20,14 +20,15 @@ MOST = 5
 
 def headlines(facts: Facts) -> tuple[Headline, ...]:
     """At most MOST numbers: cost, forecast, avoidable cost, expected saving and budget; then free time for the fleet, or the
-    time held for a team, and the working share. Time that was not measured comes first where it is most of the held time.
+    time held for a team. Time that was not measured, and the working share, come first where it is most of the held time.
     """
     found = [_paid(facts)]
     if not facts.measures.shares_known:
-        found.append(_not_measured(facts))
+        found += [_not_measured(facts), _working(facts)]
     found += [*_forecast(facts), _avoidable(facts), *_saving(facts), *_budget(facts)]
     found.append(_held_hours(facts) if facts.team is not None else _free(facts))
-    found.append(_working(facts))
+    if facts.measures.shares_known:
+        found.append(_working(facts))
     return tuple(found[:MOST])
 
 

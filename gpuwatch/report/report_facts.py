@@ -25,6 +25,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None, for
     payers = _payers(week, team, charges)
     buckets = _mine(week.buckets, team)
     bucket_sums = _sum_buckets(buckets)
+    jobs = {(charge.cluster, charge.job) for charge in charges}
     waited = None if week.waited is None else {name: rounded(one) for name, one in week.waited.items()}
     return Facts(
         week=week.name,
@@ -57,7 +58,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None, for
         corrected=week.frozen.of(team),
         history=week.pasts.get(team, ()),
         forecast=forecast,
-        job_names=week.job_names,
+        job_names={key: week.job_names[key] for key in jobs if key in week.job_names},
     )
 
 

@@ -158,6 +158,8 @@ def test_sheets_have_numbers_filters_and_a_frozen_head(files: dict[str, bytes]) 
 
     assert [
         "Summary",
+        "Trend",
+        "Actions",
         "Buckets",
         "Teams",
         "Users",
@@ -166,6 +168,7 @@ def test_sheets_have_numbers_filters_and_a_frozen_head(files: dict[str, bytes]) 
         "MIG slices",
         "Findings",
         "Idle while waiting",
+        "Pivot",
         "Data quality",
         "Method",
     ] == book.sheetnames

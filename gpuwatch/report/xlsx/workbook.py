@@ -103,6 +103,8 @@ class _Writer:
             sheet.write_string(line, 4, past.currency or "")
             sheet.write_number(line, 5, past.hours, self._number[WHOLE])
         sheet.set_column(0, 5, 16)
+        sheet.freeze_panes(1, 0)
+        sheet.autofilter(0, 0, len(weeks), 5)
         for place, cell in ((sheet, "H2"), (self._book.get_worksheet_by_name("Summary"), "F2")):
             place.insert_chart(cell, self._chart(len(weeks), facts.currency or ""))
 
