@@ -71,23 +71,45 @@ cut as (
     from cumulative
 ),
 part as (
-    select *, greatest(from_us, minute_us) as a, least(to_us, minute_us + 60000000) as b
+    select
+        *,
+        greatest(from_us, minute_us) as a,
+        least(to_us, minute_us + 60000000) as b,
+        (b - a)::double as length_us,
+        case when hoarded then 0 else length_us end as split_us
     from cut
+    where a >= $slice_from_us and a < $slice_until_us
+),
+summed as (
+    select
+        device_id,
+        span_us,
+        a // 60000000 as minute,
+        min(a) as start_us,
+        max(b) as end_us,
+        sum(length_us)::bigint as observed_us,
+        sum(split_us)::bigint as split_us,
+        sum(round(split_us * c0))::bigint as r0,
+        sum(round(split_us * c1))::bigint as r1,
+        sum(round(split_us * c2))::bigint as r2,
+        sum(round(split_us * c3))::bigint as r3,
+        sum(round(split_us * c4))::bigint as r4,
+        sum(round(split_us * c5))::bigint as r5
+    from part
+    group by device_id, span_us, a // 60000000
 )
 select
     device_id,
     span_us,
-    a // 60000000 as minute,
-    min(a) as start_us,
-    max(b) as end_us,
-    sum((b - a)::double)::bigint as observed_us,
-    coalesce(sum((b - a)::double) filter (where hoarded), 0)::bigint as hoarded_us,
-    sum(case when hoarded then 0 else round((b - a) * c0) end)::bigint as unobserved_us,
-    sum(case when hoarded then 0 else round((b - a) * c1) - round((b - a) * c0) end)::bigint as gap_us,
-    sum(case when hoarded then 0 else round((b - a) * c2) - round((b - a) * c1) end)::bigint as communication_us,
-    sum(case when hoarded then 0 else round((b - a) * c3) - round((b - a) * c2) end)::bigint as stalled_us,
-    sum(case when hoarded then 0 else round((b - a) * c4) - round((b - a) * c3) end)::bigint as below_roof_us,
-    sum(case when hoarded then 0 else round((b - a) * c5) - round((b - a) * c4) end)::bigint as memory_roof_us
-from part
-where a >= $slice_from_us and a < $slice_until_us
-group by device_id, span_us, a // 60000000;
+    minute,
+    start_us,
+    end_us,
+    observed_us,
+    observed_us - split_us as hoarded_us,
+    r0 as unobserved_us,
+    r1 - r0 as gap_us,
+    r2 - r1 as communication_us,
+    r3 - r2 as stalled_us,
+    r4 - r3 as below_roof_us,
+    r5 - r4 as memory_roof_us
+from summed;

@@ -25,9 +25,18 @@ having count(gr_engine_ratio) not in (0, count(*))
     or count(fp32_active_ratio) not in (0, count(*))
     or count(fp16_active_ratio) not in (0, count(*));
 
--- A row of repeated_day is a day in which a device has several rows at one instant: one a pod, or one an exporter.
-create or replace temp table repeated_day as
-select day_us // 86400000000 as day from sealed_day where repeated;
+-- A row of merged_device is a device whose samples are merged by instant: a sparse one, or any where a day has several samples
+-- of some device at one instant (one a pod, or one an exporter).
+create or replace temp table merged_device as
+select device_id from sparse_device
+union
+select device_id
+from reading_device
+where exists (
+    select 1
+    from sealed_day
+    where repeated and day_us < $read_until_us and day_us + 86400000000 > $read_from_us
+);
 
 -- A row of other_source is a context whose samples are left out, because another source reads the same device at other
 -- instants: one that names an owner counts before one that does not, then the one with more samples.
@@ -67,9 +76,16 @@ with one as (
         and (device_id, context_id, observed_us // 3600000000 * 3600000000) not in (
             select (device_id, context_id, hour_us) from other_source
         )
-        and device_id not in (select device_id from sparse_device)
-        and observed_us // 86400000000 not in (select day from repeated_day)
-    union all
+        and device_id not in (select device_id from merged_device)
+)
+select
+    *,
+    observed_us // 3600000000 * 3600000000 as hour_us,
+    observed_us - lag(observed_us) over (partition by device_id order by observed_us) as spacing_us
+from one;
+
+insert into reading
+with one as (
     select
         device_id,
         observed_us,
@@ -90,13 +106,9 @@ with one as (
         max(gpu_temp_celsius)
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
-        and device_id in (select device_id from reading_device)
+        and device_id in (select device_id from merged_device)
         and (device_id, context_id, observed_us // 3600000000 * 3600000000) not in (
             select (device_id, context_id, hour_us) from other_source
-        )
-        and (
-            observed_us // 86400000000 in (select day from repeated_day)
-            or device_id in (select device_id from sparse_device)
         )
     group by device_id, observed_us
 )

@@ -1,10 +1,21 @@
 -- A row of job_chain is a run and the chain it belongs to: runs of one job that follow within an hour are one chain, so
 -- that a requeue or a rolling update continues a finding.
 create or replace temp table job_chain as
-with timed as (
-    select run_id, scheduler, job_id, labels, name, start_us, end_us, ended
+-- Only jobs that ran in the window have such a chain. Where a chain has its pause there, a run ends in the hour before.
+with touched as (
+    select distinct scheduler, job_id
     from run
-    where cluster = $cluster
+    where cluster = $cluster and start_us < $until_us and end_us >= least($since_us, $until_us - 3600000000)
+),
+timed as (
+    select r.run_id, r.scheduler, r.job_id, r.labels, r.name, r.start_us, r.end_us, r.ended
+    from run r
+    where r.cluster = $cluster
+        and exists (
+            select 1
+            from touched t
+            where t.scheduler is not distinct from r.scheduler and t.job_id is not distinct from r.job_id
+        )
 ),
 linked as (
     select
@@ -63,7 +74,7 @@ whole_node as (
     from segment s
     join leaf l using (device_id)
     join node_size z on z.node = l.node
-    where s.cluster = $cluster and s.run_id is not null
+    where s.cluster = $cluster and s.run_id in (select run_id from job_chain)
     group by s.run_id, l.node, z.devices
     having count(distinct s.device_id) = z.devices
 )
