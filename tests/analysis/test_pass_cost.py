@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.analysis import pipeline
 from gpuwatch.rules.rule import rules
 from gpuwatch.store.connection import Connection
-from tests.worlds.detectors import WORK, World
+from tests.worlds.detectors import WORK, World, hour_us
 
 QUIET_MAX = 30
 FIRST_MAX = 250
@@ -53,6 +54,26 @@ def test_the_statements_of_a_pass_follow_its_input(world: World, statements: lis
     assert first <= FIRST_MAX
     assert quiet <= QUIET_MAX
     assert len(statements) < first
+
+
+def test_new_samples_concern_the_hours_beside_them_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first hour of a device does not change with its last sample: what a pass reads does not grow with history."""
+    world.gpu("GPU-a", (480, WORK), start=120)
+    world.analyze(600)
+    windows: list[tuple[int, int]] = []
+    evaluated = pipeline.evaluate.evaluate
+
+    def noting(*given: Any) -> list[str]:
+        windows.append(given[6])
+        return evaluated(*given)
+
+    monkeypatch.setattr(pipeline.evaluate, "evaluate", noting)
+    world.gpu("GPU-a", (60, WORK), start=600)
+    report = world.analyze(660)
+
+    # The last sample so far was in 09:00, the new ones are in 10:00: an hour beside each, and a chain's reach for the rules.
+    assert [(hour_us(7), hour_us(13))] == windows
+    assert 4 == report.hours
 
 
 def test_a_new_record_ends_the_quiet(world: World, statements: list[str]) -> None:

@@ -30,19 +30,18 @@ where not exists (
     select 1 from moved b where b.device_id = c.device_id and b.start_us = c.start_us and b.other_end_us = c.end_us
 );
 
--- The first and the last sample of a device reach outward: where another sample becomes the first or the last, the hour
--- of the old one changes too.
+-- The first and the last sample of a device reach outward: where another sample becomes the first, the hour of the old first
+-- one changes too, and likewise for the last. New samples leave the first one as it is, and so its hour, which may be long ago.
 insert into changed
-select unnest([o.first_us, o.last_us]) as start_us, start_us + 1 as end_us
+select o.first_us as start_us, o.first_us + 1 as end_us
 from device o
 join new_device n using (device_id)
-where o.cluster = $cluster
-    and (
-        o.first_us <> n.first_us
-        or o.last_us <> n.last_us
-        or o.first_interval_us <> n.first_interval_us
-        or o.last_interval_us <> n.last_interval_us
-    );
+where o.cluster = $cluster and (o.first_us <> n.first_us or o.first_interval_us <> n.first_interval_us)
+union all
+select o.last_us, o.last_us + 1
+from device o
+join new_device n using (device_id)
+where o.cluster = $cluster and (o.last_us <> n.last_us or o.last_interval_us <> n.last_interval_us);
 
 insert into dirty_hour
 with hour as (
