@@ -71,8 +71,8 @@ def test_new_samples_concern_the_hours_beside_them_only(world: World, monkeypatc
     world.gpu("GPU-a", (60, WORK), start=600)
     report = world.analyze(660)
 
-    # The last sample so far was in 09:00, the new ones are in 10:00: an hour beside each, and a chain's reach for the rules.
-    assert [(hour_us(7), hour_us(13))] == windows
+    # The samples are of 10:01 to 11:00: an hour on either side is computed, and rules read a chain's reach beyond.
+    assert [(hour_us(8), hour_us(14))] == windows
     assert 4 == report.hours
 
 
