@@ -71,12 +71,14 @@ def findings_of(store: Store, rule: Rule, scope: EvaluationScope, table: str) ->
 
 
 def _classes(store: Store, cluster: str, rows: list[dict[str, Any]]) -> dict[int, str]:
-    """The workload class of each run that a finding is about."""
-    jobs = [row for row in rows if row["subject_kind"] == "job" and row["run_id"] is not None]
-    if not jobs:
+    """The workload class of each run that a finding is about: that of the whole run."""
+    runs = sorted({row["run_id"] for row in rows if row["subject_kind"] == "job" and row["run_id"] is not None})
+    query = "select min(start_us) from run where cluster = $c and list_contains($runs::bigint[], run_id)"
+    first_us = store.sql(query, c=cluster, runs=runs)[0][0] if runs else None
+    if first_us is None:
         return {}
-    since_us = min(row["started_us"] for row in jobs) // HOUR_US * HOUR_US
-    return workload_class.of_runs(store, cluster, [row["run_id"] for row in jobs], since_us)
+    # All hours of each run, whichever other findings this pass has: the bound leaves out the history before them.
+    return workload_class.of_runs(store, cluster, runs, first_us // HOUR_US * HOUR_US)
 
 
 def _finding(rule: Rule, scope: EvaluationScope, row: dict[str, Any], classes: dict[int, str]) -> dict[str, Any]:
