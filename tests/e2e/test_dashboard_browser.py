@@ -252,6 +252,28 @@ def test_a_charge_opens_from_its_team_and_leads_to_its_job(real: tuple[str, Api]
     assert [] == opened.problems
 
 
+def test_the_keyboard_finds_a_job_and_goes_from_row_to_row(real: tuple[str, Api], tab: Open) -> None:
+    """A slash, a part of the name, Enter; on the list of jobs j and k; a question mark lists the keys."""
+    opened = tab(real[0])
+    page = opened.open(f"/ui/jobs?{WINDOW}")
+    page.keyboard.press("j")
+    first = page.locator("#page tbody tr a[href]").first
+    expect(first).to_be_focused(timeout=PATIENCE_MS)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible(timeout=PATIENCE_MS)
+    page.keyboard.press("Escape")
+    expect(first).to_be_focused(timeout=PATIENCE_MS)
+    page.keyboard.press("/")
+    page.keyboard.type("redtrain")
+    expect(page.locator("#sought a").first).to_contain_text("9001", timeout=PATIENCE_MS)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/ui/jobs/9001"), timeout=PATIENCE_MS)
+    expect(page.get_by_role("dialog", name="Search")).to_be_hidden(timeout=PATIENCE_MS)
+    opened.shown()
+
+    assert [] == opened.problems
+
+
 def test_the_finding_card_and_its_buttons_fit_a_phone(fake: tuple[str, FastAPI], tab: Open) -> None:
     page = tab(fake[0], PHONE).open("/ui/findings/idle-hoarding-0000")
     box = page.get_by_role("button", name="Acknowledge").bounding_box()
