@@ -18,6 +18,7 @@ OWNERS = {
     "__shared__": "Shared",
 }
 HOUR_S = 3600
+UNITS = ((Decimal(10) ** 9, "bn"), (Decimal(10) ** 6, "M"), (Decimal(1000), "k"))
 SIGNIFICANT = 6
 """Digits of an exact value in a tooltip."""
 PERIOD = re.compile(r"(\d{4})-(?:W(\d\d)|(0[1-9]|1[0-2]))", re.ASCII)
@@ -100,11 +101,25 @@ def money(value: object, currency: str | None) -> str:
 
 
 def rounded(value: object, currency: str | None) -> str:
-    """Money as a person would say it: `$399`, `$3.20`, `$48.2 k`."""
+    """Money in a sentence, as the reports print it: `$3.20`, `$399`, `$48.2 k`; three digits, cents only below 100."""
     amount = number(value)
-    if amount is None or abs(amount) < 10 or abs(amount) >= 1000:
-        return money(value, currency)
-    return money(amount.quantize(Decimal(1)), currency).removesuffix(".00")
+    if amount is None:
+        return MISSING
+    sign = SIGNS.get(currency or "", f"{currency} " if currency else "")
+    return f"{'-' if amount < 0 else ''}{sign}{_three_digits(abs(amount))}"
+
+
+def _three_digits(size: Decimal) -> str:
+    for unit, name in UNITS:
+        if size >= unit * Decimal("0.9995"):  # 999.6 is 1.00 k
+            scaled = size / unit
+            text = f"{scaled:.{max(0, 2 - scaled.adjusted())}f}"
+            return (
+                f"{text if len(text.replace('.', '')) <= 3 else f'{scaled:.{max(0, 1 - scaled.adjusted())}f}'} {name}"
+            )
+    if size >= 100 or not size:
+        return f"{size:.0f}"
+    return f"{size:.2f}"
 
 
 def gpu_time(seconds: object) -> str:

@@ -20,7 +20,7 @@ MAX_JOBS = 12
 MAX_GPUS = 64
 STATES = {
     "free": "Free",
-    "stranded": "Free but stranded",
+    "stranded": "Free, mostly stranded",
     "partitioned": "MIG slices, none held",
     "out_of_service": "Out of service",
     "other": "Not shown",

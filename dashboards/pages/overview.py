@@ -188,7 +188,7 @@ def buckets(now: Row, sums: Mapping[str, Sum], currency: str, query: Query) -> C
     elif not seconds:
         title = "Nothing was avoidable"
     else:
-        size = formats.gpu_time(seconds) if cost is None else formats.money(cost, currency)
+        size = formats.gpu_time(seconds) if cost is None else formats.rounded(cost, currency)
         title = f"{size} was avoidable ({formats.percent(part)} of the GPU time) {query.window_words}"
     notes = [claimed_words(now)] if seconds else []
     if (efficiency := formats.number(now.get("roofline_efficiency"))) is not None:

@@ -148,7 +148,7 @@ def headline(fleet: Row) -> str:
     if counts["other"]:
         return f"Your teams hold {counts['held']:,} GPUs on {len(nodes):,} nodes{below}"
     part = "all" if counts["stranded"] == free else f"{counts['stranded']:,}"
-    stranded = f", {part} of them stranded" if counts["stranded"] else ""
+    stranded = f", {part} of them mostly stranded" if counts["stranded"] else ""
     return f"{counts.total():,} GPUs on {len(nodes):,} nodes{below}: {free:,} free{stranded}"
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuwatch.dashboards.components import formats
+from gpuwatch.report import text as report_text
 
 
 @pytest.mark.parametrize(
@@ -165,6 +170,13 @@ def test_a_column_of_money_has_one_number_of_decimals() -> None:
         formats.fixed(value, formats.money_places(["2855.12", None]))
         for value in ("2855.12", "379.33", "0.4", "0", None)
     ]
-    assert ["$399", "$3.20", "$1,284", "$21.4 k"] == [
+    assert ["$399", "$3.20", "$1.28 k", "$21.4 k"] == [
         formats.rounded(value, "USD") for value in ("398.6", "3.2", "1284.4", "21400")
     ]
+
+
+@given(st.decimals(-10_000_000_000, 10_000_000_000, places=2))
+def test_money_in_sentences_is_that_of_the_reports(value: Decimal) -> None:
+    printed = report_text.money(value, "USD").replace(report_text.GAP, " ").replace(report_text.MINUS, "-")
+
+    assert printed == formats.rounded(value, "USD")

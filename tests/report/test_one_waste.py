@@ -114,7 +114,7 @@ def shape_of(rng: random.Random, seed: int, device: int) -> Any:
 def fill(api: Api, seeds: tuple[int, ...]) -> None:
     """The nodes and jobs of each seed, analysed."""
     service = api.service
-    price = Decimal(random.Random(seeds[0]).randint(50, 400)) / 100
+    price = Decimal(random.Random(seeds[0]).randint(50, 900)) / 100
     rules = [TeamRule("account", owner, owner) for owner in OWNERS]
     for seed in seeds:
         add_nodes(service.store, seed)
