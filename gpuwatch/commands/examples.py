@@ -35,6 +35,7 @@ EXAMPLES = {
     "detectors show": "--format json",
     "detectors set": "detectors.toml",
     "detectors validate": "detectors/",
+    "report monthly": "--month 2026-10 --out reports",
     "report weekly": "--week 2026-W47 --out reports",
     "report recipients show": "--format json",
     "report recipients set": "recipients.toml",

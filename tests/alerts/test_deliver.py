@@ -91,7 +91,7 @@ def test_a_finding_arrives_once(state: State, clock: Clock) -> None:
             sender = deliverer(state, clock)
             assert [1, 0] == [await sender.deliver_due(), await sender.deliver_due()]
             assert ["ops|f1|opened|1|high"] == receiver.keys
-            assert "ops|f1|opened|1|high" in json.dumps(receiver.bodies)
+            assert "ops|f1|opened|1|high" not in json.dumps(receiver.bodies), "people do not read keys"
             assert [
                 ":red_circle: *High* · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $480/day"
             ] == lines(receiver)

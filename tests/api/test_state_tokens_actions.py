@@ -25,9 +25,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def state(place: Path) -> Iterator[State]:
-    """One state for the module: each test names what it makes."""
-    with State.open(place) as opened:
+def state(place: Path, engine: str) -> Iterator[State]:
+    """One state in a file for the module: each test names what it makes. On PostgreSQL one for each test."""
+    with State.open(place / engine) as opened:
         yield opened
 
 

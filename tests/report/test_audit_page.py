@@ -31,7 +31,7 @@ def finding(detector: str, cost: str, severity: str = "high", **more: Any) -> di
         "cluster": "c1", "subject": {"kind": "job", "id": EVIL, "name": EVIL}, "team": EVIL, "summary": f"It wastes. {EVIL}",
         "remedy": f"Stop it. {EVIL}", "hours": {"hoarded": Fraction(4)}, "costs": {"USD": Fraction(cost)},
         "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None, "saving_currency": None,
-        "let_be": False,
+        "let_be": False, "confidence": 0.9,
     } | more  # fmt: skip
 
 
