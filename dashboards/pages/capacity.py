@@ -133,7 +133,7 @@ def free_map(data: Data, query: Query, scheme: Scheme) -> Component | None:
         drawing(
             fleet, "capacity", "Map of the fleet: free, stranded and held GPUs. The tables beside have the same.", style
         ),
-        note="Outlined: the request tried on the right"
+        note="Outlined: where the request that is tried would go"
         if any(one.at for one in marks)
         else "Click a node for its jobs and links",
     )

@@ -56,7 +56,7 @@ async def load(api: Api, query: Query) -> Data:
         return Data(None, error)
 
 
-@page("/checkpoint", "Checkpoints", load, icon="capacity", order=11, filters=("window", "cluster"), under="/teams")
+@page("/checkpoint", "Checkpoints", load, icon="checkpoint", order=11, filters=("window", "cluster"), under="/teams")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """The fields, the headline numbers, every number with its source, and the jobs that stall."""
     note = "An estimate from the values below and from what this fleet measured; it does not affect charges"

@@ -58,7 +58,10 @@ def check(store: Store | None, question: Question, window: Window | None) -> Row
     """Size, bandwidth and interval of checkpoints, and what stalls cost. Without a store only what needs no fleet."""
     fleet = Fleet() if store is None or window is None else read_fleet(store, question, window)
     facts = _facts(question, fleet)
-    asked = {name: None if value is None else str(value) for name, value in asdict(question).items()}
+    asked = {
+        name: f"{value:f}" if isinstance(value, Decimal) else None if value is None else str(value)
+        for name, value in asdict(question).items()
+    }
     return {
         "items": [{"title": TITLES[fact.name], **asdict(fact)} for fact in facts],
         "sizes": sizes(question.params),

@@ -122,8 +122,10 @@ def test_a_plan_takes_the_interval_that_it_is_given() -> None:
 
 
 def test_the_check_computes_what_the_page_documents() -> None:
-    found = facts(check(None, question_of(params="70B", gpus="512", write_gbps="50", gpu_price="2.5"), None))
+    answer = check(None, question_of(params="70B", gpus="512", write_gbps="50", gpu_price="2.5"), None)
+    found = facts(answer)
     mttf = 54 * 24 * 16384 / 419 / 512 * 3600
+    assert "70000000000" == answer["assumptions"]["params"]
     assert (980e9, 19.6) == (found["checkpoint_bytes"]["value"], found["write_seconds"]["value"])
     assert ("guess", mttf) == (found["mean_time_to_failure_seconds"]["basis"], pytest.approx(mttf))
     assert found["interval_young_seconds"]["value"] == pytest.approx((2 * 19.6 * mttf) ** 0.5)
