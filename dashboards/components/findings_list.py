@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components import formats, gpu_facts, parts
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
 STATE_WORDS = {
@@ -131,12 +131,19 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
         "team": query.link("/teams", team=ident, by="user"),
         "pool": query.link("/capacity", cluster=cluster),
         "slice": query.link("/mig", cluster=cluster),
+        "gpu": gpu_facts.gpu_link(query, {"gpu": ident, "cluster": cluster}),
     }.get(kind)
     if kind == "gpu" and name == ident:
-        label = formats.clip(formats.device(ident), length)
+        label = formats.clip(_gpu(finding, ident), length)
     title = f"{word} {ident}".strip()
     shown = parts.link(label, href, title=title) if href and ident else html.Span(label, title=title)
     return html.Span([html.Span(f"{word} ", className="soft") if kind_word else None, shown], className="about")
+
+
+def _gpu(finding: Row, ident: str) -> str:
+    """`7 on gpu-node-0042`, or the start of its UUID where its place is not known."""
+    index, nodes = finding.get("gpu_index"), finding.get("nodes") or []
+    return formats.device(ident) if index is None or len(nodes) != 1 else f"{index} on {nodes[0]}"
 
 
 def card(finding: Row, query: Query) -> Component:

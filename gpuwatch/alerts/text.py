@@ -124,14 +124,15 @@ def owner(finding: Json) -> str:
 
 
 def subject(finding: Json) -> str:
-    """`job 4711 (train-llm)`, `GPU`, `node n1`, `pool a100`; never a UUID: `where` has the node of a GPU."""
+    """`job 4711 (train-llm)`, `GPU 7`, `node n1`, `pool a100`; never a UUID: `where` has the node of a GPU."""
     about = finding.get("subject")
     if not isinstance(about, Mapping):
         return "unknown subject"
     name, identity = about.get("name"), str(about.get("id"))
     kind = str(about.get("kind"))
     if kind in _KINDS:
-        return _KINDS[kind]
+        index = finding.get("gpu_index")
+        return f"GPU {index}" if kind == "gpu" and isinstance(index, int) else _KINDS[kind]
     if kind == "team" and identity in _OWNERS:
         return _OWNERS[identity]
     repeated = not name or identity == name or identity.endswith(f"/{name}")

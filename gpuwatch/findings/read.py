@@ -49,6 +49,8 @@ class Finding:
     resolved_reason: str | None
     inferred: bool = False
     """Whether its team is named by an account or namespace, because no ownership rule decides."""
+    gpu_index: int | None = None
+    """The index on its node of the one GPU that it is about; None for several, or where no source has it."""
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as JSON has it."""
@@ -192,4 +194,5 @@ def _finding(row: dict[str, Any], price: Price) -> Finding:
         suppressed_by=None,
         resolved_reason=row["resolved_reason"],
         inferred=row["inferred"],
+        gpu_index=row["gpu_index"],
     )

@@ -7,7 +7,8 @@ named as (
     select
         f.key,
         list(distinct case when d.gi >= 0 then d.gpu || '/GI-' || d.gi else d.gpu end order by case when d.gi >= 0 then d.gpu || '/GI-' || d.gi else d.gpu end) as devices,
-        list(distinct d.node order by d.node) filter (where d.node is not null) as nodes
+        list(distinct d.node order by d.node) filter (where d.node is not null) as nodes,
+        case when count(distinct d.gpu) = 1 then max(d.gpu_index) end as gpu_index
     from (select key, cluster, unnest(device_ids) as device_id from wanted) f
     join device d on d.device_id = f.device_id and d.cluster = f.cluster
     group by f.key
@@ -36,7 +37,8 @@ select
         false
     ) as is_serving,
     n.devices,
-    coalesce(f.nodes, n.nodes) as nodes
+    coalesce(f.nodes, n.nodes) as nodes,
+    n.gpu_index
 from wanted f
 left join named n using (key)
 left join run r on r.run_id = f.run_id and r.cluster = f.cluster

@@ -46,6 +46,18 @@ def texts(payload: Any) -> Iterator[tuple[str, str]]:
             yield from texts(value)
 
 
+def test_a_line_about_a_gpu_names_its_place_and_no_uuid() -> None:
+    about = {"kind": "gpu", "id": "GPU-1f", "name": None}
+    found = finding(
+        title="A broken GPU in service", subject=about, user=None, gpu_index=7, evidence={"signs": "XID 79"}
+    )
+
+    assert (
+        "High · A broken GPU in service: GPU 7 on n1 (XID 79) · team red · $480/day"
+        == slack.payload("opened", found.as_dict(), None)["text"]
+    )
+
+
 def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look() -> None:
     """The whole payload, as a person would check it in Slack's block kit builder."""
     text = {"type": "mrkdwn", "verbatim": True}

@@ -40,16 +40,27 @@ TRIAL = "/detectors/idle-hoarding?try=1&t.idle_us_min=30m&preset=princeton&windo
         pytest.param("mig-mismatch-00a3", "/ui/mig?cluster=sim", id="a slice leads to the slices"),
         pytest.param("own-vs-cloud-00a6", "/ui/teams?team=nlp&by=user", id="a team leads to what it pays for"),
         pytest.param("right-sizing-00a7", "/ui/jobs/4302?in=sim", id="a job leads to its page"),
+        pytest.param(
+            "degraded-gpu-00a2",
+            "/ui/fleet/GPU-1c1abed6-d93c-21e0-71c7-00000000000a?in=sim",
+            id="a GPU leads to its page",
+        ),
     ],
 )
 def test_what_a_finding_is_about_leads_to_it(key: str, expected: str) -> None:
     assert expected in links(findings_list.subject(fake_rules.FINDINGS[key], Query()))
 
 
+def test_a_gpu_is_named_by_its_place_or_the_first_part_of_its_name() -> None:
+    found = fake_rules.FINDINGS["degraded-gpu-00a2"]
+
+    assert "GPU  GPU-1c1abed6" == text(findings_list.subject(found, Query()))
+    assert "GPU  7 on n1" == text(findings_list.subject(found | {"gpu_index": 7, "nodes": ["n1"]}, Query()))
+
+
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        pytest.param("degraded-gpu-00a2", "GPU  GPU-1c1abed6", id="a GPU by the first part of its name"),
         pytest.param("partial-island-00a4", "Node  gpu-h100-01", id="a node"),
         pytest.param("starvation-00a5", "Queue  s40-mixed", id="a queue"),
     ],

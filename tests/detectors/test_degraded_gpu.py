@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.degraded_gpu import DEGRADED_GPU
+from gpuwatch.findings.read import read
 from tests.worlds.detectors import IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds
 from tests.worlds.subjects import Said, granted_s, hour_by_hour, said
 
@@ -203,6 +204,13 @@ def test_a_gpu_that_fell_off_the_bus_stays_broken_until_it_is_read_again(finding
 
 def test_slices_of_one_gpu_are_one_gpu(findings: dict[str, Said]) -> None:
     assert 2 == findings["sliced"].devices
+
+
+def test_a_finding_has_the_index_of_its_gpu(courses: World) -> None:
+    found = {one.subject["id"]: one.gpu_index for one in read(courses.store, detectors=[RULE])}
+
+    assert {name: sum(name.encode()) % 1000 for name in found} == found
+    assert "held" in found
 
 
 def test_a_gpu_that_is_silent_since_xid_79_is_open(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Finding(Shape):
     resolved_reason: str | None
     """Why it is over; `records changed` and `rule_changed` take it back: it was no waste."""
     inferred: bool = Field(description="Whether its account or namespace names the team, because no rule decides.")
+    gpu_index: int | None = Field(description="The index on its node of the one GPU that it is about.")
 
 
 class ListedFinding(Finding):
