@@ -142,7 +142,7 @@ def _register(dash: Dash, client: Client) -> None:
 
     @dash.callback(
         Output("sought", "children"),
-        Input("seek", "value"),
+        Input("sought-words", "data"),
         State("url", "pathname"),
         State("url", "search"),
         prevent_initial_call=True,

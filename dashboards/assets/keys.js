@@ -1,8 +1,10 @@
-/* Keys: Ctrl-K or / searches, j and k go from row to row, ? lists the keys. Nothing is sent from here. */
+/* Keys: Ctrl-K or / searches, j and k go from row to row, ? lists the keys. A pause in typing starts the search. */
 (function () {
   "use strict";
   const ROWS = "#page tbody tr, #page .finding";
+  const PAUSE_MS = 200;
   let from = null;
+  let pause = 0;
 
   const panel = (id) => document.getElementById(id);
   const open = (id) => panel(id) && panel(id).classList.contains("open");
@@ -75,6 +77,12 @@
     else if (event.key === "?") { event.preventDefault(); show("keys", ".panel"); }
     else if (event.key === "j") step(1);
     else if (event.key === "k") step(-1);
+  });
+
+  document.addEventListener("input", (event) => {
+    if (event.target.id !== "seek") return;
+    clearTimeout(pause);
+    pause = setTimeout(() => window.dash_clientside.set_props("sought-words", {data: event.target.value}), PAUSE_MS);
   });
 
   document.addEventListener("click", (event) => {

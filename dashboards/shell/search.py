@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import dcc, html
 from dash.development.base_component import Component
 
@@ -12,8 +13,6 @@ from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell.page import pages
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
-WAIT_S = 0.2
-"""A search starts after this pause in typing."""
 PAGES_MAX = 6
 WORDS_MAX = 100
 WORDS = {
@@ -39,14 +38,13 @@ def panels() -> list[Component]:
     find = html.Div(
         [
             html.Label("Search everything", htmlFor="seek", className="unseen"),
-            dcc.Input(
+            dmc.TextInput(
                 id="seek",
-                type="search",
-                debounce=WAIT_S,
-                maxLength=WORDS_MAX,
+                debounce=True,  # keys.js passes the words on: the field is never set while somebody types
                 placeholder="Team, user, job, node, GPU, finding or page",
-                autoComplete="off",
+                inputProps={"type": "search", "autoComplete": "off", "maxLength": WORDS_MAX},
             ),
+            dcc.Store(id="sought-words"),
             html.Div(id="sought", className="sought", role="status"),
         ],
         className="panel",

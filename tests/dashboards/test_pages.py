@@ -240,8 +240,8 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
 @pytest.mark.parametrize(
     ("shares", "expected"),
     [
-        pytest.param({"compute": "20", "schedulable": "16"}, "Nothing of $86 was avoidable in the last 7 days", id="nothing"),
-        pytest.param({"compute": "20", "hoarded": "16"}, "$38  of $86 was avoidable in the last 7 days", id="no week before"),
+        pytest.param({"compute": "20", "schedulable": "16"}, "Nothing of $86.40 was avoidable in the last 7 days", id="nothing"),
+        pytest.param({"compute": "20", "hoarded": "16"}, "$38.40  of $86.40 was avoidable in the last 7 days", id="no week before"),
         pytest.param({"unobserved": "20"}, "Not measured : 100 % of the GPU time held in the last 7 days", id="not measured"),
     ],
 )  # fmt: skip
@@ -269,7 +269,7 @@ def test_the_first_actions_lead_somewhere_and_name_whom_to_ask() -> None:
     assert "Work lost with failed runs" in said
     assert "19 findings" in said
     assert "Free GPUs that no usual job can use" in said
-    assert "Largest loss: $2,764 in the last 7 days" in said
+    assert "Largest loss: $2.76 k in the last 7 days" in said
     assert "Ask  the platform team" in said
     assert "/ui/findings?detector=failed-work" in found
     assert "/ui/findings/idle-hoarding-0002" in found
