@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.dashboards.components import formats
-from gpuwatch.dashboards.components.figures import Figure, layout
+from gpuwatch.dashboards.components.figures import Figure, layout, legend_above
 from gpuwatch.dashboards.shell.theme import BUCKET, INK, Ink, Scheme
 
 SMALL = {"height": "190px"}
@@ -143,16 +143,11 @@ def fragmentation(items: list[dict[str, Any]], scheme: Scheme) -> Figure | None:
         }
         for name, values in shown.items()
     ]
-    legend = {
-        "orientation": "h",
-        "x": 0,
-        "y": 1.02,
-        "yanchor": "bottom",
-        "font": {"size": 11, "color": INK[scheme].text},
-    }
     return {
         "data": bars,
-        "layout": layout(scheme, barmode="stack", bargap=0.04, showlegend=True, legend=legend, margin={"t": 28}),
+        "layout": layout(
+            scheme, barmode="stack", bargap=0.04, showlegend=True, legend=legend_above(INK[scheme]), margin={"t": 28}
+        ),
     }
 
 

@@ -210,13 +210,7 @@ def over_time(
             shapes=shapes,
             annotations=notes,
             showlegend=len(traces) > 1,
-            legend={
-                "orientation": "h",
-                "x": 0,
-                "y": 1.02,
-                "yanchor": "bottom",
-                "font": {"size": 11, "color": ink.text},
-            },
+            legend=figures.legend_above(ink),
             margin={"t": 28 if len(traces) > 1 else 10},
         ),
     }

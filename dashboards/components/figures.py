@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gpuwatch.dashboards.shell.theme import BUCKETS, HATCHED, INK, Scheme
+from gpuwatch.dashboards.shell.theme import BUCKETS, HATCHED, INK, Ink, Scheme
 
 Figure = dict[str, Any]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -47,6 +47,11 @@ def line_word(column: str) -> str:
 def literal(text: str) -> str:
     """A name from outside for a figure: Plotly would read its tags, links among them, as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def legend_above(ink: Ink) -> Figure:
+    """A legend in one line above the figure."""
+    return {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11, "color": ink.text}}
 
 
 def layout(scheme: Scheme, **changes: Any) -> Figure:
@@ -187,13 +192,7 @@ def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str,
             shapes=marks[0],
             annotations=marks[1],
             showlegend=True,
-            legend={
-                "orientation": "h",
-                "x": 0,
-                "y": 1.02,
-                "yanchor": "bottom",
-                "font": {"size": 11, "color": ink.text},
-            },
+            legend=legend_above(ink),
             margin={"t": 28},
         ),
     }

@@ -138,12 +138,11 @@ def hint(state: str, chosen: str, preselected: str) -> Component | None:
 def button(name: str, first: bool, pressed: bool = False) -> Component:
     """The button of an action."""
     state: dict[str, Any] = {"aria-pressed": "true"} if pressed else {}
+    classes = ["button", *(["primary"] if first else []), *(["pressed"] if pressed else [])]
     return html.Button(
         ACTIONS[name],
         id={"act": name},
-        className=f"button primary{' pressed' if pressed else ''}"
-        if first
-        else f"button{' pressed' if pressed else ''}",
+        className=" ".join(classes),
         n_clicks=0,
         type="button",
         **state,

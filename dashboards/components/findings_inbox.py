@@ -8,10 +8,13 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.findings_list import amount, day_currency, per_day, subject, taken_back
+from gpuwatch.dashboards.components.proposals import counted
 from gpuwatch.dashboards.shell.query import Query, finding_link
 
 KEYS_MAX = 500
+"""Findings that one action may have."""
 SEPARATOR = ","
+"""Between the keys of one checkbox; no key has it."""
 
 
 def rows(items: list[Row], query: Query, order: str) -> Component:
@@ -141,8 +144,7 @@ def cause_money(cause: Row) -> Component:
     if hours := formats.number(cause.get("gpu_hours_a_day")):
         return parts.num(f"{formats.short(hours)} GPU-h")
     if risk := formats.number(cause.get("at_risk_gpu_hours_a_day")):
-        count = int(risk / 24)
-        return html.Span(f"{count:,} GPU{'' if count == 1 else 's'} at risk", className="nowrap")
+        return html.Span(f"{counted(int(risk / 24), 'GPU')} at risk", className="nowrap")
     return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
 
 

@@ -113,10 +113,11 @@ def _three_digits(size: Decimal) -> str:
     for unit, name in UNITS:
         if size >= unit * Decimal("0.9995"):  # 999.6 is 1.00 k
             scaled = size / unit
-            text = f"{scaled:.{max(0, 2 - scaled.adjusted())}f}"
-            return (
-                f"{text if len(text.replace('.', '')) <= 3 else f'{scaled:.{max(0, 1 - scaled.adjusted())}f}'} {name}"
-            )
+            places = max(0, 2 - scaled.adjusted())
+            text = f"{scaled:.{places}f}"
+            if len(text.replace(".", "")) > 3:  # 9.996 is 10.0
+                text = f"{scaled:.{max(0, places - 1)}f}"
+            return f"{text} {name}"
     if size >= 100 or not size:
         return f"{size:.0f}"
     return f"{size:.2f}"

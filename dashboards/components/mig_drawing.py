@@ -57,9 +57,10 @@ def drawing(slices: list[Slice], ident: str, model: str, owners: Mapping[str, in
 
 def bar(sized: Sequence[tuple[Slice, Fraction, object]], owners: Mapping[str, int], lost: str) -> Component:
     """Slices side by side, then what is in no slice. Slices that overlap on paper shrink to fit."""
-    whole = max(sum((size for _, size, _ in sized), Fraction(0)), Fraction(1))
+    cut = sum((size for _, size, _ in sized), Fraction(0))
+    whole = max(cut, Fraction(1))
     blocks = [block(part, size / whole, used, owners) for part, size, used in sized]
-    left = 1 - sum((size for _, size, _ in sized), Fraction(0)) / whole
+    left = 1 - cut / whole
     if left > 0:
         title = "In no slice" if lost == "rest" else "No profile can use it"
         blocks.append(html.Div(className=f"mig-block {lost}", style=parts.width(float(left)), title=title))

@@ -73,5 +73,7 @@ def lines(steps: dict[str, dict[str, Decimal]], scheme: Scheme) -> Figure:
         }
         for (_, shape, word), colour in zip(SHAPES, ink.series, strict=False)
     ]
-    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11, "color": ink.text}}
-    return {"data": drawn, "layout": figures.layout(scheme, showlegend=True, legend=legend, margin={"t": 28})}
+    return {
+        "data": drawn,
+        "layout": figures.layout(scheme, showlegend=True, legend=figures.legend_above(ink), margin={"t": 28}),
+    }

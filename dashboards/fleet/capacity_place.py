@@ -10,10 +10,11 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components.capacity_moves import count, job
 from gpuwatch.dashboards.components.capacity_now import place_word
 from gpuwatch.dashboards.fleet.drawing import Mark, places_of
 from gpuwatch.dashboards.shell import states
-from gpuwatch.dashboards.shell.query import Query, address, finding_link, job_link
+from gpuwatch.dashboards.shell.query import Query, address, finding_link
 
 SHAPES = ("1", "2", "4", "8", "2x8", "4x8")
 WITHIN = {"any": "anywhere", "leaf": "below one leaf switch", "nvlink": "in one NVLink domain"}
@@ -116,7 +117,7 @@ def pool(item: Row, query: Query) -> Component:
     head = [html.B(place_word(item)), state(item), html.Span(f"{item.get('free_gpus')} free", className="soft small")]
     if item.get("left_out_nodes"):
         some = int(item["left_out_nodes"])
-        head.append(html.Span(f"{some} node{'s' if some != 1 else ''} with a taint left out", className="soft small"))
+        head.append(html.Span(f"{count(some, 'node')} with a taint left out", className="soft small"))
     lines: list[Component] = []
     if item.get("fits"):
         lines.append(html.P(["On ", *nodes(item["places"], item, query)]))
@@ -136,8 +137,7 @@ def state(item: Row) -> Component:
     if item.get("fits") is None:
         return parts.tag("not known")
     if item.get("plan"):
-        count = item["plan"]["moved_gpus"]
-        return parts.tag(f"move {count} GPU{'s' if count != 1 else ''}", "warn")
+        return parts.tag(f"move {count(item['plan']['moved_gpus'], 'GPU')}", "warn")
     return parts.tag("idle GPUs to reclaim", "warn") if item.get("reclaim") else parts.tag("does not fit", "bad")
 
 
@@ -180,14 +180,9 @@ def moves(plan: Row, item: Row, query: Query) -> Component:
 
 def move(one: Row, item: Row, query: Query) -> list[Component | str]:
     """One job to move: what it holds, from where, and where to."""
-    name = one.get("job")
-    job: Component = html.Span("unknown job", className="soft")
-    if name:
-        job = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), str(name)), "title", str(name))
-    gpus = one.get("gpus")
     words: list[Component | str] = [
-        job,
-        f": {gpus} GPU{'s' if gpus != 1 else ''} from ",
+        job(one.get("job"), item.get("cluster"), query),
+        f": {count(one.get('gpus'), 'GPU')} from ",
         formats.clip(one.get("node"), 40),
     ]
     words += [" to ", node(one["to"], item, query)] if one.get("to") else []
@@ -199,7 +194,7 @@ def reclaims(rows: Sequence[Row], query: Query) -> Component:
     lines = [
         html.Li(
             [
-                f"{len(row['gpus'])} idle GPU{'s' if len(row['gpus']) != 1 else ''} of ",
+                f"{count(len(row['gpus']), 'idle GPU')} of ",
                 parts.team_link(query, row.get("team")),
                 f" on {formats.clip(row['node'], 40)}: ",
                 parts.link("finding", finding_link(query, str(row["finding"])), "title"),
@@ -250,8 +245,8 @@ def _held_by(fleet: Row, item: Row) -> Places:
     leaving = {(one["node"], one["job"]) for one in item["plan"]["moves"]}
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for one in fleet.get("nodes") or []:
-        for n, job in enumerate(one["job"]):
-            if job is not None and one["cluster"] == item["cluster"] and (one["node"], jobs[job]["job"]) in leaving:
+        for n, held in enumerate(one["job"]):
+            if held is not None and one["cluster"] == item["cluster"] and (one["node"], jobs[held]["job"]) in leaving:
                 found[one["cluster"], one["node"]].append(n)
     return found
 

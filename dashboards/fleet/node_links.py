@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components.capacity_moves import count
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, job_link
 
@@ -132,13 +133,13 @@ def reach(data: Row, query: Query) -> Component:
     crossing = [job for job in jobs if job.get("crosses")]
     inside = [job for job in jobs if not job.get("crosses")]
     element = f"{KINDS.get(str(data.get('kind')), data.get('kind'))} {formats.clip(data.get('name'), 40)}"
-    found = f"{len(crossing)} job{'s' if len(crossing) != 1 else ''} would lose a link"
+    found = f"{count(len(crossing), 'job')} would lose a link"
     if not crossing:
         found = "no job communicates over it"
     lines: list[Component] = [html.Li(job_words(job, data, query)) for job in crossing[:MAX_JOBS]]
     if len(crossing) > MAX_JOBS:
         lines.append(html.Li(f"and {len(crossing) - MAX_JOBS} more", className="soft"))
-    some = f"{len(inside)} more job{'s' if len(inside) != 1 else ''} {'lie' if len(inside) != 1 else 'lies'} wholly inside and would go on."
+    some = f"{count(len(inside), 'more job')} {'lie' if len(inside) != 1 else 'lies'} wholly inside and would go on."
     return html.Div(
         [
             html.H3(f"Uplink of {element}: {found}"),

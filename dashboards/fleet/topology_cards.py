@@ -10,6 +10,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components.capacity_moves import count
 from gpuwatch.dashboards.fleet import node_links
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
@@ -128,7 +129,7 @@ def holder(fleet: Row, node: Row, n: int, query: Query) -> Component:
         lines.append(parts.link(formats.clip(name, 36), job_link(query, node["cluster"], name), "title", name))
         more = node["jobs"][n] - 1
         under: list[Component | str] = [parts.team_link(query, fleet["teams"][team])] if team is not None else []
-        under += [f" and {more} more job{'s' if more != 1 else ''}"] if more > 0 else []
+        under += [f" and {count(more, 'more job')}"] if more > 0 else []
         under += (
             [" · ", parts.link("on the map", query.link(job=name, **{"in": node["cluster"]}))]
             if fleet["jobs"][job]["gpus"] > 1

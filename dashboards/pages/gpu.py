@@ -114,12 +114,13 @@ def drawn(times: list[str], values: Row, columns: dict[str, str], form: str, sch
         }
         for (name, word), colour in zip(columns.items(), ink.series, strict=False)
     ]
-    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11, "color": ink.text}}
     many = len(lines) > 1
     axis = {"tickformat": form, **({"range": [-0.01, 1.04]} if form.endswith("%") else {})}
     return {
         "data": lines,
-        "layout": figures.layout(scheme, yaxis=axis, showlegend=many, legend=legend, margin={"t": 28 if many else 8}),
+        "layout": figures.layout(
+            scheme, yaxis=axis, showlegend=many, legend=figures.legend_above(ink), margin={"t": 28 if many else 8}
+        ),
     }
 
 

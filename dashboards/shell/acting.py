@@ -22,14 +22,11 @@ from gpuwatch.dashboards.components.finding_actions import (
     UNEXPLAINED,
     until_after,
 )
+from gpuwatch.dashboards.components.findings_inbox import KEYS_MAX, SEPARATOR
 from gpuwatch.dashboards.pages.finding import key_of
 from gpuwatch.dashboards.shell.query import Query
 
-MAX_KEYS = 500
-"""Findings that one action may have."""
 LIST = "/findings"
-SEPARATOR = ","
-"""Between the keys of one checkbox; no key has it."""
 
 CHECK_ALL_SCRIPT = """function(checked, options) {
   const all = checked && checked.length > 0;
@@ -111,8 +108,8 @@ def fault(name: str, keys: list[str], reason: str) -> str | None:
     """What is wrong with a request, in words."""
     if not keys:
         return "Select at least one finding first."
-    if len(keys) > MAX_KEYS:
-        return f"Select at most {MAX_KEYS} findings; {len(keys)} are selected."
+    if len(keys) > KEYS_MAX:
+        return f"Select at most {KEYS_MAX} findings; {len(keys)} are selected."
     if not reason and name not in UNEXPLAINED:
         return "Enter a reason first."
     if len(reason) > MAX_REASON:

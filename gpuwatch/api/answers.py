@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
+
+from gpuwatch.store import answer_cache
 
 if TYPE_CHECKING:
     from gpuwatch.api.auth import Access
@@ -44,12 +46,11 @@ class _Turn:
 
 
 class Answers:
-    """Bodies of answers, by question. Bounded by bytes: the one that was not asked for longest goes first."""
+    """Bodies of answers, by question. Bounded by bytes."""
 
     def __init__(self, bytes_max: int = BYTES_MAX, one_max: int = ONE_BYTES_MAX) -> None:
-        self._bytes_max, self._one_max = bytes_max, one_max
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._bytes = 0
+        self._one_max = one_max
+        self._kept: answer_cache.Answers[_Kept] = answer_cache.Answers(bytes_max, lambda kept: len(kept.body))
         self._lock = threading.Lock()
         self._turns: dict[Hashable, _Turn] = {}
 
@@ -61,38 +62,22 @@ class Answers:
         with self._turn(key):
             state = service.state.version()
             counts = service.store.changes.counts()
-            kept = self._find(key)
+            kept = self._kept.find(key)
             if kept is not None and state is not None and kept.holds(state, counts):
                 return kept.body
             with service.reader() as store, store.reading() as tables:
                 content = make(store)
             body = to_json(content, inf_nan_mode="null")
-            if state is not None:
-                self._keep(key, _Kept(body, state, frozenset(tables), counts))
+            if state is not None and len(body) <= self._one_max:
+                self._kept.keep(key, _Kept(body, state, frozenset(tables), counts))
+            elif state is not None:
+                self._kept.drop(key)
             return body
 
     @property
     def bytes(self) -> int:
         """Bytes of what is kept."""
-        return self._bytes
-
-    def _find(self, key: Hashable) -> _Kept | None:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def _keep(self, key: Hashable, kept: _Kept) -> None:
-        with self._lock:
-            if (old := self._kept.pop(key, None)) is not None:
-                self._bytes -= len(old.body)
-            if len(kept.body) > self._one_max:
-                return
-            self._kept[key] = kept
-            self._bytes += len(kept.body)
-            while self._bytes > self._bytes_max:
-                _, old = self._kept.popitem(last=False)
-                self._bytes -= len(old.body)
+        return self._kept.size
 
     @contextmanager
     def _turn(self, key: Hashable) -> Iterator[None]:

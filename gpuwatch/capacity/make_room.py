@@ -138,7 +138,7 @@ def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def listed(words: Sequence[str]) -> str:
-    """The first NAMED_MAX of some words, and how many more there are."""
-    more = len(words) - NAMED_MAX
-    return ", ".join(words[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+def listed(words: Sequence[str], most: int = NAMED_MAX) -> str:
+    """The first of some words, and how many more there are."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")

@@ -6,18 +6,22 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpuwatch.capacity.free_state import clusters, instants
+from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places, Request
 from gpuwatch.capacity.simulator import idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
 from gpuwatch.capacity.waits import for_room
 from gpuwatch.capacity.workloads import WAITING, workloads
 from gpuwatch.core.clock import rfc3339
+from gpuwatch.rules.rule import count
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 PLANNED_MAX = 20
 """Requests of a cluster for which a start is planned: those that wait longest."""
 SHOWN = ("cluster", "scheduler", "kind", "name", "namespace", "job", "team", "user", "queue", "state", "reason", "why", "gpus", "profile", "pods", "submitted_at", "wait_seconds", "observed_at")  # fmt: skip
+NAMED_MAX = 3
+"""Nodes or teams in a sentence."""
 NO_POOL = "Which pools its queue may use is not known, so no start is planned."
 
 Row = dict[str, Any]
@@ -81,27 +85,18 @@ def words(row: Row) -> str:
     """What would let it start, in one sentence."""
     if row["fits"]:
         nodes = [place["node"] for place in row["places"]]
-        return f"It fits now on {_listed(nodes)}; the scheduler has not started it yet."
+        return f"It fits now on {listed(nodes, NAMED_MAX)}; the scheduler has not started it yet."
     options = []
     if row["plan"] is not None:
         moves = row["plan"]["moves"]
         options.append(
-            f"{_count(len(moves), 'job')} with {_count(row['plan']['moved_gpus'], 'GPU')} moved to other nodes"
+            f"{count(len(moves), 'job')} with {count(row['plan']['moved_gpus'], 'GPU')} moved to other nodes"
         )
     if row["reclaim"]:
         gpus = sum(len(one["gpus"]) for one in row["reclaim"])
         options.append(
-            f"{_count(gpus, 'idle GPU')} of {_listed(sorted({one['team'] for one in row['reclaim']}))} {'was' if gpus == 1 else 'were'} released"
+            f"{count(gpus, 'idle GPU')} of {listed(sorted({one['team'] for one in row['reclaim']}), NAMED_MAX)} {'was' if gpus == 1 else 'were'} released"
         )
     if options:
         return f"{row['why']} It could start if {' or if '.join(options)}."
     return f"{row['why']} No moves help, and too few held GPUs are idle."
-
-
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

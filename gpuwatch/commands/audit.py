@@ -31,6 +31,7 @@ from gpuwatch.commands.shared import (
     WINDOW_HELP,
     ConfigOption,
     FormatOption,
+    PaperOption,
     Step,
     now_us,
     opened,
@@ -98,10 +99,7 @@ def audit(
     tenant: TenantOption = "",
     ca_file: CaFileOption = None,
     insecure: InsecureOption = False,
-    paper: Annotated[
-        str | None,
-        typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
-    ] = None,
+    paper: PaperOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:

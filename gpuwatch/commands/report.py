@@ -15,6 +15,7 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     DataOption,
     FormatOption,
+    PaperOption,
     actor,
     file_content,
     names,
@@ -35,6 +36,10 @@ recipients = typer.Typer(
 report.add_typer(recipients, name="recipients")
 RECIPIENTS = "/api/v1/recipients"
 FILE_MAX_BYTES = 4 << 20
+TeamsOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")]
+FormatsOption = Annotated[
+    str | None, typer.Option("--formats", metavar="F,...", help=f"{', '.join(format_names())}; default: all.")
+]
 
 
 @report.command("weekly")
@@ -46,15 +51,9 @@ def weekly(
         str | None,
         typer.Option("--week", metavar="2026-W47", help="An ISO week; default: the last with 6 full days of data."),
     ] = None,
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")] = None,
-    formats: Annotated[
-        str | None,
-        typer.Option("--formats", metavar="F,...", help=f"{', '.join(format_names())}; default: all."),
-    ] = None,
-    paper: Annotated[
-        str | None,
-        typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
-    ] = None,
+    team: TeamsOption = None,
+    formats: FormatsOption = None,
+    paper: PaperOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -71,15 +70,9 @@ def monthly(
         str | None,
         typer.Option("--month", metavar="2026-11", help="A calendar month; default: the last one that ended."),
     ] = None,
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")] = None,
-    formats: Annotated[
-        str | None,
-        typer.Option("--formats", metavar="F,...", help=f"{', '.join(format_names())}; default: all."),
-    ] = None,
-    paper: Annotated[
-        str | None,
-        typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
-    ] = None,
+    team: TeamsOption = None,
+    formats: FormatsOption = None,
+    paper: PaperOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:

@@ -46,6 +46,10 @@ StateOption = Annotated[
         help="PostgreSQL database of the state; default: $GPUWATCH_STATE_URL, state_url, or a file in --data.",
     ),
 ]
+PaperOption = Annotated[
+    str | None,
+    typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
+]
 FormatOption = Annotated[
     str | None,
     typer.Option("--format", metavar="table|json|csv", help="Default: table on a terminal, json when piped."),

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.findings.priority import Facts, Rate, at_risk_hours, cost_a_day, facts_of_row, mean_price_of, of_finding
+from gpuwatch.findings.priority import Facts, Rate, at_risk_hours, cost_a_day, facts_of_row, mean_price_of, of_rate
 from gpuwatch.findings.repository import BULK_MAX
 from gpuwatch.findings.selection import Filters, counts, ranked
 from gpuwatch.findings.texts import SEVERITY_ORDER, rule_of
@@ -40,8 +40,8 @@ def summary(store: Store, filters: Filters, states: Sequence[str], now_us: int) 
     groups: dict[Cause, list[_Part]] = {}
     for row, one in zip(rows, facts, strict=True):
         rate, saves = cost_a_day(one, now_us, currency)
-        score = of_finding(one, now_us, currency, mean)
-        part = _Part(row["key"], one, rate, saves, at_risk_hours(one, rate, saves), score)
+        risk_hours = at_risk_hours(one, rate, saves)
+        part = _Part(row["key"], one, rate, saves, risk_hours, of_rate(one, rate, risk_hours, mean))
         groups.setdefault((row["detector"], row["cluster"], row["team"]), []).append(part)
     scored = sorted(groups.items(), key=lambda item: -sum(part.score for part in item[1]))
     waste = sum((part.rate for parts in groups.values() for part in parts if not part.saves), Rate())

@@ -115,7 +115,12 @@ def priority(severity: str | None, amount: Fraction, confidence: float = 1.0) ->
 def of_finding(found: Facts, now_us: int, currency: str | None, mean_price: Fraction | None) -> Fraction:
     """The priority of one finding."""
     rate, saves = cost_a_day(found, now_us, currency)
-    amount = size(rate, mean_price) or size(Rate(None, at_risk_hours(found, rate, saves)), mean_price)
+    return of_rate(found, rate, at_risk_hours(found, rate, saves), mean_price)
+
+
+def of_rate(found: Facts, rate: Rate, risk_hours: Fraction, mean_price: Fraction | None) -> Fraction:
+    """The priority of a finding by its cost a day and the GPU-hours a day that it puts at risk."""
+    amount = size(rate, mean_price) or size(Rate(None, risk_hours), mean_price)
     return priority(found.severity, amount, found.confidence)
 
 

@@ -85,11 +85,8 @@ def _copy(old: Connection, new: Connection, name: str) -> dict[str, int]:
 
 def _continue_ids(connection: Connection, table: sa.Table) -> None:
     """Lets PostgreSQL number further rows after the copied ones, as SQLite does by itself."""
-    if (
-        connection.dialect.name == "postgresql"
-        and table.c[table.primary_key.columns[0].name].server_default is not None
-    ):
-        column = table.primary_key.columns[0]
+    column = table.primary_key.columns[0]
+    if connection.dialect.name == "postgresql" and column.server_default is not None:
         sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
         newest = sa.select(sa.func.max(column)).scalar_subquery()
         connection.execute(sa.select(sa.func.setval(sequence, newest)).where(newest.is_not(None)))

@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"--[^\n]*")
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _TARGET = re.compile(
     r"\s*(?:insert\s+(?:or\s+\w+\s+)?into|delete\s+from|update|truncate(?:\s+table)?|drop\s+table(?:\s+if\s+exists)?"
-    r"|create\s+(?:or\s+replace\s+)?(?P<temp>temp)\s+(?:table|view|macro)(?:\s+if\s+not\s+exists)?)"
+    r"|create\s+(?:or\s+replace\s+)?temp\s+(?P<made>table|view|macro)(?:\s+if\s+not\s+exists)?)"
     r'\s+"?(?P<name>[a-z_][a-z0-9_]*)"?'
 )
 _DYNAMIC = frozenset({"query", "query_table"})
@@ -25,11 +25,11 @@ _DYNAMIC = frozenset({"query", "query_table"})
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a statement, and the table that it writes; `temporary`: the statement makes a temporary object."""
+    """The words of a statement, the table that it writes, and the kind of temporary object that it makes."""
 
     all: frozenset[str]
     target: str | None
-    temporary: bool
+    made: str | None
 
 
 @lru_cache(maxsize=TEXTS_MAX)
@@ -37,8 +37,8 @@ def words(text: str) -> Words:
     """The words of a statement."""
     code = _COMMENT.sub("", text.lower())
     target = _TARGET.match(code)
-    name, temporary = (None, False) if target is None else (target["name"], target["temp"] is not None)
-    return Words(frozenset(map(intern, _WORD.findall(code))), name, temporary)
+    name, made = (None, None) if target is None else (target["name"], target["made"])
+    return Words(frozenset(map(intern, _WORD.findall(code))), name, made)
 
 
 class Changes:
@@ -58,10 +58,14 @@ class Changes:
         found = words(text).all
         return self._tables & found if _DYNAMIC.isdisjoint(found) else self._tables
 
+    def named_by_view(self, text: str) -> frozenset[str]:
+        """The tables that a changing statement names if it makes a temporary view or macro: its readers read them."""
+        return self.read_by(text) if words(text).made in ("view", "macro") else frozenset()
+
     def written_by(self, text: str) -> frozenset[str]:
         """The tables that a changing statement may write: its target, or all that it names where the target is unclear."""
         found = words(text)
-        if found.temporary:
+        if found.made is not None:
             return frozenset()
         return self._tables & ({found.target} if found.target else found.all)
 

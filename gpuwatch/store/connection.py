@@ -26,7 +26,6 @@ _parsed: dict[str, duckdb.Statement] = {}
 """Statements by their text. Parsing them is a fifth of a small pass, and the same few hundred run in every pass."""
 _CHANGING = frozenset({"INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "DROP", "ALTER"})
 """Kinds of statements that may change tables."""
-_MADE_VIEW = re.compile(r"(?:\s|--[^\n]*\n)*create\s+(?:or\s+replace\s+)?temp\s+(?:view|macro)\b", re.IGNORECASE)
 atexit.register(_parsed.clear)  # DuckDB's binding complains about objects that outlive the interpreter
 
 
@@ -111,8 +110,7 @@ class Connection:
             self._read |= self.changes.read_by(text)
         if not changing:
             return
-        if _MADE_VIEW.match(text):
-            self._views |= self.changes.read_by(text)
+        self._views |= self.changes.named_by_view(text)
         if written := self.changes.written_by(text):
             if self._within:
                 self._written |= written
