@@ -110,13 +110,16 @@ def with_state(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def run(*arguments: Any, state_url: str | None = None, **options: Any) -> Any:
-        _state_url.set(state_url)
         if state_url is not None and has_password(state_url):
             print_stderr(
                 "--state: other users of this machine see the password in its URL; use GPUWATCH_STATE_URL or "
                 "state_password_file"
             )
-        return function(*arguments, **options)
+        before = _state_url.set(state_url)
+        try:
+            return function(*arguments, **options)
+        finally:
+            _state_url.reset(before)
 
     option = inspect.Parameter("state_url", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StateOption)
     parameters = [*signature.parameters.values(), option]

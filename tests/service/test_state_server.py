@@ -10,6 +10,7 @@ import pytest
 
 from gpuwatch.api.app import create_app
 from gpuwatch.cli import run
+from gpuwatch.commands.shared import STATE_VARIABLE, environment
 from gpuwatch.core.errors import UsageError
 from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
@@ -98,6 +99,7 @@ def test_a_password_in_an_argument_is_warned_of(tmp_path: Path, capsys: pytest.C
     error = capsys.readouterr().err
     assert "other users of this machine see the password" in error
     assert "hush" not in error
+    assert STATE_VARIABLE not in environment(), "the option holds for one command"
 
 
 @pytest.mark.parametrize(
