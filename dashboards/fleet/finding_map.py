@@ -21,14 +21,19 @@ COLOURS = {
 MAX_NODES = 64
 
 
+def is_about_places(finding: Row) -> bool:
+    """Whether a drawing of the fleet as it is now belongs to a finding: its rule is about places, and it has not ended."""
+    return finding.get("detector") in COLOURS and not finding.get("ended_at")
+
+
 def finding_map(fleet: Row | None, finding: Row, query: Query, scheme: Scheme) -> Component | None:
     """A card with the nodes of a finding; None where its rule is not about places, or the map has none of its nodes.
 
     `fleet` is the answer of GET /topology/map for the finding's cluster: the present, so an ended finding has no drawing.
     """
-    colour = COLOURS.get(str(finding.get("detector")))
-    if fleet is None or colour is None or finding.get("ended_at"):
+    if fleet is None or not is_about_places(finding):
         return None
+    colour = COLOURS[str(finding["detector"])]
     gpus = [str(device).partition("/")[0] for device in finding.get("devices") or []]
     marked = places_of(fleet, gpus)
     cluster = str(finding.get("cluster"))

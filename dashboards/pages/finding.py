@@ -21,6 +21,7 @@ from gpuwatch.dashboards.components.findings_list import (
     wasted,
     wasted_seconds,
 )
+from gpuwatch.dashboards.fleet.finding_map import finding_map, is_about_places
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -29,11 +30,12 @@ from gpuwatch.dashboards.shell.theme import Scheme
 
 @dataclass(frozen=True)
 class Data:
-    """A finding with its series and actions, its rule, and the signed-in caller."""
+    """A finding with its series and actions, its rule, the signed-in caller, and the map where the rule is about places."""
 
     finding: Row
     rule: Row
     me: Row | None
+    fleet: Row | None = None
 
 
 async def load(api: Api, query: Query) -> Data:
@@ -42,7 +44,10 @@ async def load(api: Api, query: Query) -> Data:
         api.finding(key_of(query)), ledger_math.optional(api.detectors()), ledger_math.optional(api.me())
     )
     rules = {str(row.get("id")): row for row in (detectors or {}).get("items") or []}
-    return Data(finding, rules.get(str(finding.get("detector")), {}), me)
+    fleet = None
+    if is_about_places(finding):
+        fleet = await ledger_math.optional(api.get("topology/map", cluster=str(finding.get("cluster"))))
+    return Data(finding, rules.get(str(finding.get("detector")), {}), me, fleet)
 
 
 def key_of(query: Query) -> str:
@@ -57,13 +62,17 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     evidence: Row = finding.get("evidence") or {}
     proof = [finding_cards.contention(finding), finding_cards.placement(evidence), finding_cards.room(finding, query)]
     claimed = finding_cards.claimed(finding)
+    drawn = finding_map(data.fleet, finding, query, scheme)
     facts = [finding_cards.facts(finding, data.rule), preset(data, query)]
     return html.Div(
         [
             parts.link("← Findings", query.link("/findings"), "back"),
             html.Div(
                 [
-                    html.Div([summary(data, query), *filter(None, proof), *proofs(data, scheme)], className="column"),
+                    html.Div(
+                        [summary(data, query), *filter(None, [*proof, drawn]), *proofs(data, scheme)],
+                        className="column",
+                    ),
                     html.Div([decide(data, query.get("action")), *filter(None, [claimed, *facts])], className="column"),
                 ],
                 className="two-one",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -13,8 +14,9 @@ from gpuwatch.dashboards.fleet import capacity_history, capacity_place, colours
 from gpuwatch.dashboards.fleet.colours import COLOURS
 from gpuwatch.dashboards.fleet.drawing import Style, drawing, places_of, small
 from gpuwatch.dashboards.fleet.finding_map import finding_map
+from gpuwatch.dashboards.pages import finding
 from gpuwatch.dashboards.shell.query import Query
-from tests.dashboards import fake_map
+from tests.dashboards import fake_map, fake_rules
 from tests.dashboards.fake_map import fleet, node
 from tests.dashboards.laid_out import answering, check_layout, links, shown, text
 
@@ -232,3 +234,13 @@ def test_a_finding_about_places_has_a_small_drawing() -> None:
     for other in ({"detector": "idle-hoarding"}, {"ended_at": "2026-11-21T12:00:00Z"}, {"cluster": "c9"}):
         assert finding_map(fleet(), found | other, Query(), "light") is None
     assert finding_map(None, found, Query(), "light") is None
+
+
+def test_the_page_of_a_finding_about_places_draws_them() -> None:
+    where, idle = fake_rules.FINDINGS["fragmentation-00a1"], fake_rules.FINDINGS["idle-hoarding-00a8"]
+    nodes = fleet([node(where["nodes"][0], "leaf-1", "hhff", cluster=where["cluster"])])
+    source = answering({"topology/map": nodes, **{f"findings/{one['key']}": one for one in (where, idle)}})
+
+    assert "Where it is" in text(shown(f"/findings/{where['key']}", source=source))
+    assert "Where it is" not in text(shown(f"/findings/{idle['key']}", source=source))
+    assert asyncio.run(finding.load(source, Query(f"/findings/{idle['key']}"))).fleet is None, "a question for nothing"
