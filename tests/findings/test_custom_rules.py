@@ -122,7 +122,7 @@ HOSTILE = {
     "an explanation": "explain select 1",
     "no SQL": "selec 1",
     "nothing": "",
-    "depth": "select " + "(" * 5000 + "1" + ")" * 5000,
+    "depth": "select " + "abs(" * 5000 + "1" + ")" * 5000,
 }
 
 
