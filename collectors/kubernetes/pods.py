@@ -24,9 +24,9 @@ from gpuwatch.collectors.shared.json_fields import (
 )
 from gpuwatch.collectors.shared.other_accelerators import MILLICORES, container_accelerators
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, non_empty, profile_of, shortened
-from gpuwatch.core.accelerators import INTEL, NAMES
+from gpuwatch.core.accelerators import INTEL, NAMES, REPLICA
 
-GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+GPU_RESOURCES = ("nvidia.com/gpu", REPLICA)
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
 PLUGIN, DRA = "k8s-json", "dra"
@@ -122,7 +122,10 @@ def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[st
     status = mapping(pod, "status")
     if string(mapping(pod, "spec"), "nodeName") or string(status, "phase") not in (None, "Pending"):
         return
-    requested = _merged([*_plugin_devices(pod, status, dra), *(dra.requested if dra else ())])
+    others = gpu_resources(pod, container_accelerators)
+    others.pop(MILLICORES, None)
+    requested = _merged([*_plugin_devices(pod, status, dra, shared=REPLICA), *(dra.requested if dra else ())])
+    requested += [DeviceGroup(kind, count) for kind, count in others.items()]
     if not requested:
         return
     conditions = mappings(status, "conditions")
@@ -131,7 +134,8 @@ def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[st
     row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": string(scheduled, "reason"), "gpu_type": model}
     row |= non_empty(message=shortened(string(scheduled, "message")), node_rule=node_rule(pod))
     for devices in requested:
-        yield row | {"profile": devices.profile, "device_count": devices.count}
+        named = {"gpu_type": NAMES[devices.profile]} if devices.profile in NAMES else {}
+        yield row | named | {"profile": devices.profile, "device_count": devices.count}
 
 
 def asks_for_gpus(pod: Object, dra: PodDevices | None = None) -> bool:
@@ -160,13 +164,16 @@ def sum_by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(jobs.values())
 
 
-def _plugin_devices(pod: Object, status: Object, dra: PodDevices | None) -> Iterator[DeviceGroup]:
-    """Devices of the device plugin, without those that a ResourceClaim provides."""
+def _plugin_devices(
+    pod: Object, status: Object, dra: PodDevices | None, shared: str | None = None
+) -> Iterator[DeviceGroup]:
+    """Devices of the device plugin, without those that a ResourceClaim provides. `shared`: the profile of replicas."""
     resources = gpu_resources(pod)
     for resource, count in resources.items():
         if dra is None or resource not in dra.replaces or dra.unknown is not None:
             uuids = _device_uuids(pod, status, resource, alone=len(resources) == 1)
-            yield DeviceGroup(profile_of(resource), count, tuple(uuids) if len(uuids) == count else None)
+            profile = shared if resource == REPLICA else profile_of(resource)
+            yield DeviceGroup(profile, count, tuple(uuids) if len(uuids) == count else None)
 
 
 def _merged(parts: Sequence[DeviceGroup]) -> list[DeviceGroup]:

@@ -9,6 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed
+from gpuwatch.collectors.shared.other_accelerators import KINDS
+from gpuwatch.core.accelerators import INTEL
 
 MAX_LABELS = 200
 MAX_MESSAGE = 4000
@@ -19,7 +21,7 @@ WHOLE = ("nvidia.com/gpu", "deviceclass/gpu.nvidia.com")
 """Resources whose unit is a GPU: of the device plugin, and of DRA as Volcano counts it."""
 
 Devices = dict[str, int]
-"""Counts by MIG profile, "" for whole GPUs."""
+"""Counts by MIG profile, "" for whole GPUs, or by kind of other accelerators."""
 
 _sliced = re.compile(r"(?:gpucores|gpumem|gpumem-percentage)$")
 _gpu_related = re.compile(r"gpu|mig-|deviceclass/", re.IGNORECASE)
@@ -60,7 +62,7 @@ def profile_of(resource: str) -> str | None:
 def devices_of(resources: Mapping[str, Any], factor: int = 1) -> tuple[Devices, dict[str, Any]]:
     """(devices by profile, other GPU resources) of a mapping from resource to quantity.
 
-    Replicas of shared GPUs and slices are not devices. If cores or memory of a GPU are requested (HAMi),
+    Accelerators of other vendors count by their kind. Replicas of shared GPUs and slices are not devices. If cores or memory of a GPU are requested (HAMi),
     `nvidia.com/gpu` counts fractions of GPUs. All of these are in the second result. Raises Malformed for an invalid
     count of devices.
     """
@@ -68,18 +70,21 @@ def devices_of(resources: Mapping[str, Any], factor: int = 1) -> tuple[Devices, 
     other: dict[str, Any] = {}
     fractions = any(_sliced.search(name) for name in resources)
     for name in sorted(resources):
-        if resources[name] is None or not is_gpu_related(name):
+        kind = KINDS.get(name)
+        if resources[name] is None or not (kind or is_gpu_related(name)):
             continue
         whole, slices = name in WHOLE and not fractions, name.startswith(MIG_PREFIX) and not name.endswith(".shared")
-        if not whole and not slices:
+        if not whole and not slices and kind is None:
             number = quantity(resources[name], name) * factor
             other[name] = int(number) if number.denominator == 1 else float(number)
             continue
         count = quantity(resources[name], name) * factor
         if count.denominator != 1 or not 0 <= count <= MAX_DEVICES:
             raise Malformed(f"{name} is not a count of devices")
-        profile = (profile_of(name) or "") if slices else ""
-        devices[profile] = devices.get(profile, 0) + int(count)
+        profile = kind or (profile_of(name) if slices else "") or ""
+        # Two names of one kind are the same devices, unless both Intel drivers have some.
+        known = devices.get(profile, 0)
+        devices[profile] = max(known, int(count)) if kind and kind != INTEL else known + int(count)
     return devices, other
 
 

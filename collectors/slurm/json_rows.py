@@ -10,7 +10,7 @@ from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import count_of, job_number, moment_us, states_of, texts
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
-from gpuwatch.collectors.slurm.shares import gres_held, tres_held
+from gpuwatch.collectors.slurm.shares import gres_held, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     MAX_DEVICES,
     Gpus,
@@ -193,7 +193,10 @@ def _pending(job: Object, cluster: str) -> list[Row]:
         "queue": known(string(job, "partition")),
         "reason": known(string(job, "state_reason")),
     }
-    return pending_rows(request, _job_ids(job), _requested(job))
+    shares = requested_shares(string(job, "tres_req_str") or "") or requested_shares(
+        string(job, "tres_per_node") or "", count_of(job, "node_count") or 1
+    )
+    return pending_rows(request, _job_ids(job), _requested(job) or shares)
 
 
 def _requested(job: Object) -> tuple[Gpus, ...]:

@@ -11,7 +11,7 @@ from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.printed_times import as_printed
-from gpuwatch.collectors.slurm.shares import SHARES_LABEL, tres_held
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     comment_labels,
@@ -213,7 +213,8 @@ def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, t
         "reason": known(fields.get("reason")),
         **as_printed(fields.get("submit"), tz),
     }
-    return pending_rows(request, jobs, tres_gpus(fields.get("reqtres") or fields["alloctres"]))
+    asked = fields.get("reqtres") or fields["alloctres"]
+    return pending_rows(request, jobs, tres_gpus(asked) or requested_shares(asked))
 
 
 def pending_rows(request: dict[str, Any], jobs: list[str], gpus: tuple[Gpus, ...]) -> list[Row]:

@@ -15,7 +15,7 @@ from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
 from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
-from gpuwatch.collectors.slurm.shares import gres_held, tres_held
+from gpuwatch.collectors.slurm.shares import gres_held, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     array_size,
@@ -191,12 +191,19 @@ def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo
         "reason": _value(fields, "Reason"),
         **as_printed(first_word(fields, "SubmitTime"), tz),
     }
-    return pending_rows(request, jobs, _requested(fields))
+    shares = requested_shares(_tres(fields)) or requested_shares(
+        first_word(fields, "TresPerNode") or "", request["node_count"] or 1
+    )
+    return pending_rows(request, jobs, _requested(fields) or shares)
+
+
+def _tres(fields: dict[str, str]) -> str:
+    return first_word(fields, "ReqTRES") or first_word(fields, "TRES") or ""
 
 
 def _requested(fields: dict[str, str]) -> tuple[Gpus, ...]:
     """The requested GPUs: from the job's TRES, or from its options where the site does not account for GPUs."""
-    if gpus := tres_gpus(first_word(fields, "ReqTRES") or first_word(fields, "TRES") or ""):
+    if gpus := tres_gpus(_tres(fields)):
         return gpus
     nodes = least_count(first_word(fields, "NumNodes"))
     factors = {

@@ -29,19 +29,31 @@ def tres_held(text: str) -> tuple[Gpus, ...]:
     """
     if gpus := tres_gpus(text):
         return gpus
-    total, typed = 0, dict[str, int]()
-    for item in text.split(","):
-        name, _, count = item.partition("=")
-        gres, _, kind = name.removeprefix("gres/").partition(":")
-        if not name.startswith("gres/") or gres not in SHARING_GRES:
+    return tuple(Gpus(group.gpu_type, None, 1, None, group.number) for group in requested_shares(text))
+
+
+def requested_shares(text: str, factor: int = 1) -> tuple[Gpus, ...]:
+    """The shares that a waiting job asks for by TRES or GRES, `factor` times: their number by kind, which is the profile.
+
+    A total of TRES (`gres/shard=4,gres/shard:h100=4`) has those of a type too. Raises ValueError.
+    """
+    totals, typed = dict[str, int](), dict[tuple[str, str], int]()
+    for item in split_outside(text, "()"):
+        body, equals, count = item.partition("(")[0].partition("=")
+        gres, *words = body.removeprefix("gres/").removeprefix("gres:").split(":")
+        if gres not in SHARING_GRES:
             continue
-        if kind:
-            typed[kind] = max(typed.get(kind, 0), device_count(count))
+        if not equals:
+            count = words.pop() if words and words[-1].isdigit() else "1"
+        count_all, kind, name = device_count(str(device_count(count) * factor)), f"gres/{gres}", ":".join(words)
+        if name:
+            typed[kind, name] = max(typed.get((kind, name), 0), count_all)
         else:
-            total = max(total, device_count(count))
-    found = [Gpus(kind, None, 1, None, count) for kind, count in sorted(typed.items()) if count]
-    rest = total - sum(typed.values())
-    return (*found, Gpus(None, None, 1, None, rest)) if rest > 0 else tuple(found)
+            totals[kind] = max(totals.get(kind, 0), count_all)
+    found = [Gpus(name, kind, count) for (kind, name), count in sorted(typed.items())]
+    for kind, count in sorted(totals.items()):
+        found.append(Gpus(None, kind, count - sum(own for (of, _), own in typed.items() if of == kind)))
+    return tuple(group for group in found if group.number > 0)
 
 
 @lru_cache(CACHED_TEXTS)

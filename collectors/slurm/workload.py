@@ -10,6 +10,7 @@ from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL
 from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile
+from gpuwatch.core.accelerators import SHARES
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 EVICTED_STATES = PENDING_STATES - {"PENDING"}
@@ -62,9 +63,10 @@ def workload_rows(
     `rows` are its allocations or requests; `requested` is used when it never had any (cancelled while it waited).
     """
     allocations = [row for table, row in rows if table == "claim"]
-    if any(SHARES_LABEL in (row.get("labels") or "") for row in allocations):
+    waiting = _first_request(rows)
+    if any(SHARES_LABEL in (row.get("labels") or "") or row.get("profile") in SHARES for row in allocations + waiting):
         return []  # shares of GPUs are no requests for GPUs
-    gpus = _gpus(allocations or _first_request(rows)) or (list(requested) if facts.start_us is None else [])
+    gpus = _gpus(allocations or waiting) or (list(requested) if facts.start_us is None else [])
     if not gpus:
         return []
     profiles, types = {group.profile for group in gpus}, {group.gpu_type for group in gpus}

@@ -60,7 +60,8 @@ def pending(
         places, planned = Places(store, one, idle.get(one.name)), 0
         for row in mine:
             wait = at_gpus.get(row["job"])
-            short = True if wait is not None else for_room(row["reason"], messages[id(row)])
+            other = "/" in (row["profile"] or "")  # another vendor's devices, or shares of GPUs
+            short = wait is not None or (False if other else for_room(row["reason"], messages[id(row)]))
             row["waits_for"] = "unknown" if short is None else "gpus" if short else "other"
             if wait is None:
                 row["start"] = {"words": NO_POOL, "best": None} if short else None

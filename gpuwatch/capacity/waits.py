@@ -114,8 +114,10 @@ def requests(store: Store, at_us: int, cluster: str | None) -> list[Row]:
         devices = job["detail"]["devices"]
         if row["device_count"] is not None:
             devices[row["profile"] or ""] = devices.get(row["profile"] or "", 0) + row["device_count"]
-        job["device_count"] = sum(devices.values()) if devices else None
-        job["profile"] = next(iter(devices)) or None if len(devices) == 1 else None
+        # What other accelerators add to GPUs is in the detail only.
+        shown = {kind: count for kind, count in devices.items() if "/" not in kind} or devices
+        job["device_count"] = sum(shown.values()) if shown else None
+        job["profile"] = next(iter(shown)) or None if len(shown) == 1 else None
     return list(jobs.values())
 
 

@@ -1,7 +1,8 @@
 """Accelerators other than NVIDIA's that Kubernetes pods hold: their kinds, and what they are called where no source gives a model.
 
 No source measures them. The kind stands in the column `profile` of claims and in the inventory of nodes, where NVIDIA devices
-have their MIG profile: it contains a slash, which no MIG profile does.
+have their MIG profile: it contains a slash, which no MIG profile does. Requests for shares of GPUs have such a kind too (SHARES):
+no rule counts them as requests for GPUs.
 """
 
 from __future__ import annotations
@@ -23,3 +24,5 @@ NAMES = {
     TPU: "Google TPU",
 }
 """Vendor and model in words, by kind."""
+SHARD, MPS, REPLICA = SHARES = ("gres/shard", "gres/mps", "nvidia.com/gpu.shared")
+"""Kinds of requests for shares of GPUs: shards and percents of Slurm, replicas of a shared GPU in Kubernetes."""

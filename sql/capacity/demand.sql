@@ -7,6 +7,7 @@ with gang as (
     join cluster_end e using (cluster)
     where job_id is not null and pod_count > 1 and coalesce(min_count, pod_count) > 1 and device_count > 0
         and submit_us >= e.as_of_us - $lookback_us and submit_us < e.at_us
+        and not coalesce(contains(profile, '/'), false)
     qualify row_number() over (partition by cluster, job_id order by observed_us desc nulls last, scheduler, kind, uid) = 1
 ),
 on_node as (
@@ -55,6 +56,7 @@ waiting as (
     from pending p
     join cluster_end e using (cluster)
     where p.submit_us >= e.as_of_us - $lookback_us and p.submit_us < e.at_us
+        and not coalesce(contains(p.profile, '/'), false)
     group by p.cluster, p.job_id, coalesce(p.profile, '')
 ),
 request as (

@@ -1,4 +1,4 @@
--- A row is a request for devices and the time in which it waited within the window: a run that started later than it was
+-- A row is a request for NVIDIA GPUs and the time in which it waited within the window: a run that started later than it was
 -- submitted, or a request that had not started when its scheduler last spoke of it. Who gave a reason that a free device
 -- would not have ended is not there.
 create or replace temp table report_request as
@@ -17,6 +17,7 @@ with asked as (
         select cluster, job_id, run_key, scheduler, queue, profile, gpu_type, node, max(device_count) as device_count
         from claim
         where submit_us < $end_us and start_us > $start_us and submit_us < start_us
+            and not coalesce(contains(profile, '/') or contains(labels, '"gpuwatch.io/shares"'), false)
         group by all
     )
     group by cluster, job_id, run_key
@@ -61,7 +62,7 @@ waits as (
         min(submit_us) as start_us,
         coalesce(max(start_us), max(evidence_us)) as end_us
     from pending
-    where submit_us < $end_us and evidence_us > $start_us
+    where submit_us < $end_us and evidence_us > $start_us and not coalesce(contains(profile, '/'), false)
     group by cluster, job_id
     having count(distinct coalesce(profile, '')) = 1
 ),

@@ -1,4 +1,5 @@
--- A row is a span in which a request waited by its own record, or by that of its queue. Its reason is that of the record that
+-- A row is a span in which a request for GPUs waited by its own record, or by that of its queue: those for other accelerators and
+-- for shares of GPUs (profiles with a slash) do not wait for them. Its reason is that of the record that
 -- ends the span, or of the last one before the request started or was cancelled. The first record of a request covers its
 -- wait since submission. A later one covers the time since the record before, however long ago that was; of a request
 -- submitted later than that record, more than $fresh_us ago, only the time since its submission.
@@ -21,7 +22,7 @@ with request_record as (
         gpu_type
     from pending
     where cluster = $cluster and job_id is not null and evidence_us >= $from_us - $fresh_us
-        and (submit_us is null or submit_us < $until_us)
+        and (submit_us is null or submit_us < $until_us) and not coalesce(contains(profile, '/'), false)
     union all
     select
         scheduler,
@@ -42,7 +43,7 @@ with request_record as (
         gpu_type
     from workload
     where cluster = $cluster and job_id is not null and observed_us >= $from_us - $fresh_us
-        and (submit_us is null or submit_us < $until_us)
+        and (submit_us is null or submit_us < $until_us) and not coalesce(contains(profile, '/'), false)
 ),
 -- The runs of a Slurm job: it waits until the first starts, and again after one ended and it was queued again.
 run_record as (

@@ -29,6 +29,7 @@ request as (
     from pending p
     join gang g using (job_id)
     where p.cluster = $cluster and p.scheduler = 'kubernetes' and not g.elastic
+        and not coalesce(contains(p.profile, '/'), false)
 ),
 request_turn as (
     select

@@ -126,7 +126,7 @@ last_holder as (
 request as (
     select job_id, min(submit_us) as from_us, max(coalesce(start_us, evidence_us)) as to_us
     from pending
-    where cluster = $cluster
+    where cluster = $cluster and not coalesce(contains(profile, '/'), false)
     group by job_id
 ),
 waiting as (

@@ -66,7 +66,7 @@ asked as (
         arg_max(reason, evidence_us) as reason
     from pending
     where cluster = $cluster and job_id is not null and evidence_us >= $from_us and coalesce(submit_us, evidence_us) < $until_us
-        and reason is distinct from 'NoLongerWaits'
+        and reason is distinct from 'NoLongerWaits' and not coalesce(contains(profile, '/'), false)
     group by scheduler, job_id, profile
 ),
 waiting as (

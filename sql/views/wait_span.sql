@@ -33,6 +33,7 @@ with record as (
     from workload
     where cluster = $cluster and scheduler in ('kueue', 'volcano', 'yunikorn', 'slurm') and kind <> 'PendingWorkload'
         and observed_us >= $from_us - $fresh_us and observed_us < $until_us
+        and not coalesce(contains(profile, '/'), false) -- other accelerators and shares of GPUs
 ),
 local_queue as (
     select namespace, name, parent

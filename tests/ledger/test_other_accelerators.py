@@ -13,7 +13,8 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.slices import slices
 from gpuwatch.capacity.fleet import fleet
 from gpuwatch.capacity.now import shapes
-from gpuwatch.core.accelerators import AMD, INTEL, NEURON, NEURON_CORE
+from gpuwatch.capacity.pending import pending
+from gpuwatch.core.accelerators import AMD, INTEL, MPS, NEURON, NEURON_CORE, REPLICA, SHARD, TPU
 from gpuwatch.core.clock import Window
 from gpuwatch.core.model import PENDING, Records
 from gpuwatch.rates.card import Rate
@@ -128,3 +129,66 @@ def test_nothing_changes_for_the_gpus_beside_them() -> None:
     assert alone.store.sql(found) == world.store.sql(found)
     # The node that has both has a free NVIDIA GPU.
     assert (0, 1) == tuple(shapes(one.store, us(END))["total"]["free_gpus"] for one in (alone, world))
+
+
+def asks(job: str, profile: str | None, devices: int, scheduler: str = "kubernetes") -> dict[str, Any]:
+    """A request that has waited for an hour and a half for devices of a kind."""
+    row = dict.fromkeys(PENDING.names) | WAITS | {"job_id": job, "profile": profile, "device_count": devices}
+    message = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+    return (
+        row
+        | {"scheduler": scheduler, "submit_us": us(60), "queue": None}
+        | ({"message": message} if scheduler == "kubernetes" else {"reason": "Resources"})
+    )
+
+
+REQUESTS = [
+    asks("lab/amd", AMD, 2),
+    asks("lab/tpu", TPU, 2),
+    asks("lab/replica", REPLICA, 2),
+    asks("77", SHARD, 2, "slurm"),
+    asks("78", MPS, 50, "slurm"),
+]
+
+
+def asked_for(*requests: dict[str, Any]) -> World:
+    """Two nodes with one free GPU each, which fit no request for two, and what waits."""
+    world = World().add(*(node(name, {"": 2}, at=END, scheduler="kubernetes", gpu_model=H100) for name in ("n1", "n2")))
+    for name in ("n1", "n2"):
+        world.add(
+            *(samples(Gpu(f"GPU-{name}-{n}", name, n), minutes(0, END), BUSY) for n in range(2)),
+            pod(f"one-{name}", f"one-{name}", 0, END, name, count=1),
+        )
+    world.store.append(Records("pending", pa.Table.from_pylist(list(requests), schema=PENDING)))
+    world.seal()
+    analyze(world.store, State.open("sqlite://"), world.settings, now_us=us(END))
+    return world
+
+
+FOUND = "select detector, subject_id, started_us, ended_us, wasted_units, severity from finding order by all"
+ABOUT_ROOM = ("fragmentation", "starvation", "partial-island", "mig-mixed-pool", "mig-speculative")
+
+
+def test_requests_for_other_devices_and_shares_make_no_finding_about_gpus() -> None:
+    """Fragmentation is found for the same request for whole GPUs; for others nothing is found."""
+    nobody, others, gpus = asked_for(), asked_for(*REQUESTS), asked_for(asks("lab/gpus", None, 2))
+
+    assert nobody.store.sql(FOUND) == others.store.sql(FOUND)
+    assert "fragmentation" in {row[0] for row in gpus.store.sql(FOUND)}
+    assert not {row[0] for row in others.store.sql(FOUND)} & set(ABOUT_ROOM)
+    assert shapes(nobody.store, us(END)) == shapes(others.store, us(END))
+
+
+def test_the_queue_shows_them_as_what_they_ask_for() -> None:
+    world = asked_for(*REQUESTS, asks("lab/both", None, 1), asks("lab/both", AMD, 4))
+    listed = pending(world.store, State.open("sqlite://"), us(END))["items"]
+
+    assert {
+        "lab/amd": (2, AMD, "other"),
+        "lab/tpu": (2, TPU, "other"),
+        "lab/replica": (2, REPLICA, "other"),
+        "77": (2, SHARD, "other"),
+        "78": (50, MPS, "other"),
+        "lab/both": (1, None, "gpus"),
+    } == {row["job"]: (row["gpus"], row["profile"], row["waits_for"]) for row in listed}
+    assert {None} == {row["start"] for row in listed if row["job"] != "lab/both"}

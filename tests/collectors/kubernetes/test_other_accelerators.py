@@ -62,6 +62,40 @@ def test_a_pod_holds_devices_of_its_kind(resource: str, words: tuple[str, str]) 
     assert ({}, []) == (read(pod("a", resource))[0], read(pod("a", resource))[1]["pending"])
 
 
+def waiting(name: str, resource: str, **others: str) -> Item:
+    item = pod(name, resource, **others)
+    item["spec"].pop("nodeName")
+    return item | {"status": {"phase": "Pending"}}
+
+
+def asked(row: dict[str, Any]) -> tuple[str | None, str | None, int]:
+    return row["profile"], row["gpu_type"], row["device_count"]
+
+
+WANTED = HELD | {"nvidia.com/gpu.shared": ("nvidia.com/gpu.shared", None)}
+
+
+@pytest.mark.parametrize(("resource", "words"), WANTED.items(), ids=WANTED)
+def test_a_pod_waits_for_devices_of_its_kind(resource: str, words: tuple[str, str | None]) -> None:
+    """In a dump, by watching, and from a sender."""
+    item = waiting("a", resource)
+    changes = ClusterChanges()
+    Pods(changes).take(item, 1)
+    pushed = Decoder()(json.dumps([item]).encode(), "application/json", "c1", 1_793_700_000_000_000, Rejects())
+
+    assert [(*words, 1)] == [asked(row) for row in read(item)[1]["pending"]]
+    assert [(*words, 1)] == [asked(row) for row in changes.take(4)["pending"]]
+    assert [(*words, 1)] == [
+        asked(row) for batch in pushed if batch.table == "pending" for row in batch.rows.to_pylist()
+    ]
+
+
+def test_a_pod_that_waits_for_two_vendors_asks_for_both() -> None:
+    tables = read(waiting("a", "amd.com/gpu", **{"nvidia.com/gpu": "2", "gpu.intel.com/millicores": "250"}))[1]
+
+    assert [(None, None, 2), ("amd.com/gpu", "AMD GPU", 1)] == [asked(row) for row in tables["pending"]]
+
+
 @pytest.mark.parametrize(
     ("resources", "expected"),
     [

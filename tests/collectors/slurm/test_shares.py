@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.slurm.shares import SHARES_LABEL
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares
 from tests.collectors.slurm import test_accounting, test_control, test_json
 from tests.collectors.slurm.test_control import job
 from tests.collectors.slurm.test_json import answer, sacct, squeue
@@ -83,13 +83,41 @@ def test_shares_are_held(tmp_path: Path, read: Callable[[Path], Tables], expecte
     [
         pytest.param(control(state="PENDING", start="Unknown", asked="TresPerNode=gres/shard:4"), id="scontrol"),
         pytest.param(controller(job_state="PENDING", tres_req_str="cpu=1,gres/shard=4"), id="slurmrestd"),
+        pytest.param(controller(job_state="PENDING", tres_per_node="gres:shard:4"), id="slurmrestd, by its options"),
         pytest.param(printed(State="PENDING", Start="Unknown", ReqTRES="gres/shard=4", AllocTRES=""), id="sacct"),
     ],
 )
-def test_a_job_that_waits_for_shares_asks_for_no_free_gpu(tmp_path: Path, read: Callable[[Path], Tables]) -> None:
+def test_a_job_that_waits_for_shares_asks_for_them_and_for_no_free_gpu(
+    tmp_path: Path, read: Callable[[Path], Tables]
+) -> None:
     tables = read(tmp_path)
 
-    assert [] == [row for name in ("claim", "pending", "workload") for row in tables.get(name, [])]
+    assert [("gres/shard", None, 4)] == [
+        (row["profile"], row["gpu_type"], row["device_count"]) for row in tables["pending"]
+    ]
+    assert [] == [row for name in ("claim", "workload") for row in tables.get(name, [])]
+
+
+@pytest.mark.parametrize(
+    ("text", "factor", "expected"),
+    [
+        pytest.param("cpu=4,gres/gpu=2", 1, [], id="GPUs"),
+        pytest.param("gres/shard=0", 1, [], id="none"),
+        pytest.param("gres/mps:h100:50", 2, [("gres/mps", "h100", 100)], id="MPS on two nodes"),
+        pytest.param("gres:shard", 1, [("gres/shard", None, 1)], id="one, unnamed"),
+        pytest.param(
+            "gres/shard=6,gres/shard:h100=4", 1, [("gres/shard", "h100", 4), ("gres/shard", None, 2)], id="of a type"
+        ),
+    ],
+)
+def test_requested_shares(text: str, factor: int, expected: list[Any]) -> None:
+    assert expected == [(one.profile, one.gpu_type, one.number) for one in requested_shares(text, factor)]
+
+
+@pytest.mark.parametrize("text", ["gres/shard=x", "gres/shard=-1", "gres/shard:999999999"])
+def test_requested_shares_that_are_no_number_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="number"):
+        requested_shares(text, 9)
 
 
 def test_a_comment_makes_no_shares_of_whole_gpus(tmp_path: Path) -> None:
