@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from tests.worlds.world import BUSY, HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples
+from gpuwatch.collectors.slurm.shares import SHARES_LABEL
+from tests.worlds.world import BUSY, HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples, us
 
 GPUS = [Gpu(f"GPU-{letter}", "k1", index) for index, letter in enumerate("abcd")]
 SLINKY = {"nodeset.slinky.slurm.net/pod-name": "slurm-worker-slinky-0"}
@@ -125,3 +127,89 @@ def test_another_pod_with_a_slurm_nodes_host_name_is_no_machine() -> None:
     found = owners(world)
     assert ["u2"] == found["GPU-c"]
     assert 3 == sum(who.startswith("7") for whos in found.values() for who in whos)
+
+
+def test_shares_of_a_slurm_job_in_a_slinky_pod_refine_that_pods_gpus() -> None:
+    """Two jobs share a GPU of the pod by shards, a third holds the other one; the pod holds the rest of the time."""
+    shares = {"count": 1, "device_indexes": "0"}
+    world = World().add(
+        machine(),
+        node("k1", {"": 4}, scheduler="kubernetes"),
+        node("slinky-0", {"": 2}, at=0, sharing="time-slicing", replicas=4),
+        slurmd(**{"gpuwatch.io/hostname": "slinky-0"}),
+        other(),
+        claim("7", 600, 1200, node="slinky-0", labels=f'{{"{SHARES_LABEL}":1}}', **shares),
+        claim("8", 900, 1200, node="slinky-0", labels=f'{{"{SHARES_LABEL}":3}}', **shares),
+        claim("9", 600, 1200, node="slinky-0", count=1, device_indexes="1"),
+    )
+    world.book()
+
+    held = world.store.sql(
+        """select d.gpu, (s.start_us - $t0) // 1000000, (s.end_us - $t0) // 1000000, coalesce(r.run_key, s.free_bucket),
+            s.share_num, s.share_den
+        from segment s join device d using (device_id) left join run r using (run_id) where s.end_us > $t0 order by all""",
+        t0=us(0),
+    )
+    on_a = [
+        (start, end, who.partition("@")[0], Fraction(num, den))
+        for gpu, start, end, who, num, den in held
+        if gpu == "GPU-a"
+    ]
+    assert [
+        (0, 600, "u1", 1),
+        (600, 900, "7", 1),
+        (900, 1200, "7", Fraction(1, 4)),
+        (900, 1200, "8", Fraction(3, 4)),
+        (1200, 3600, "u1", 1),
+    ] == [row for row in on_a if row[1] <= 3600 and row[0] >= 0]
+    assert ["u1", "9", "u1"] == owners(world)["GPU-b"]
+    assert ["u2"] == owners(world)["GPU-c"]
+    assert [(4,)] == world.store.sql("select count(*) from device")
+    assert whole(world)
+
+
+def whole(world: World) -> bool:
+    """Whether the parts of every device add up to it at each moment."""
+    seconds = world.store.sql(
+        """select device_id, sum((end_us - start_us)::hugeint * share_num * 5040 // share_den), max(end_us) - min(start_us)
+        from segment group by device_id"""
+    )
+    return all(held == 5040 * span for _, held, span in seconds)
+
+
+def test_with_mps_the_slinky_pod_keeps_the_shares_that_no_job_asked_for() -> None:
+    world = World().add(
+        machine(),
+        node("slinky-0", {"": 2}, at=0, sharing="mps", replicas=100),
+        slurmd(**{"gpuwatch.io/hostname": "slinky-0"}),
+        claim("7", 0, HOUR, node="slinky-0", count=1, device_indexes="0", labels=f'{{"{SHARES_LABEL}":25}}'),
+    )
+    world.book()
+
+    parts = world.store.sql(
+        """select r.run_key, s.share_num / s.share_den::double, s.split
+        from segment s join device d using (device_id) join run r using (run_id)
+        where d.gpu = 'GPU-a' and s.start_us = $start order by all""",
+        start=us(0),
+    )
+    assert [("7", 0.25, "replica"), ("u1", 0.75, "fraction")] == [
+        (who.partition("@")[0], *rest) for who, *rest in parts
+    ]
+    assert whole(world)
+
+
+def test_shares_of_a_slinky_pod_without_indexes_stay_in_the_pod() -> None:
+    world = World().add(
+        machine(),
+        node("k1", {"": 4}, scheduler="kubernetes"),
+        node("slinky-0", {"": 2}, at=0, sharing="time-slicing", replicas=4),
+        slurmd(**{"gpuwatch.io/hostname": "slinky-0"}),
+        other(),
+        *(claim(f"{n}", 600, 1200, node="slinky-0", labels=f'{{"{SHARES_LABEL}":{n}}}') for n in (3, 4, 9)),
+    )
+    world.book()
+
+    found = owners(world)
+    assert (["u2"], ["schedulable"]) == (found["GPU-c"], found["GPU-d"])
+    assert {"3", "4", "9"} <= {who.split()[0] for gpu in ("GPU-a", "GPU-b") for who in found[gpu]}
+    assert [(4,)] == world.store.sql("select count(*) from device")

@@ -37,6 +37,22 @@ join nearer n
     and n.start_us < s.end_us and n.end_us > s.start_us
 where s.pod_uid is null or n.pod_uid is null;
 
+-- A row of share_site is a node and how many shares its devices have each. Slurm's own record counts for a pod that is its node.
+create or replace temp table share_site as
+with pod_node as (
+    select
+        node,
+        arg_max(replicas, coalesce(observed_us, since_us, 0)) as replicas,
+        arg_max(sharing, coalesce(observed_us, since_us, 0)) as sharing
+    from node
+    where cluster = $cluster and scheduler = 'slurm' and replicas is not null
+        and node not in (select node from node_record where scheduler = 'slurm')
+    group by node
+)
+select node, replicas, sharing from pod_node
+union all
+select node, replicas, sharing from site where node not in (select node from pod_node);
+
 -- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged. Where it held
 -- shares of devices only (Slurm's shards, MPS), these are as many devices as have so many shares.
 create or replace temp table wanted as
@@ -219,7 +235,7 @@ join timed t
 join last_report s
     on s.scheduler = k.scheduler
     and s.session is not distinct from case when k.scheduler = 'ray' then split_part(k.run_key, '@', -1) end
-left join site n on n.node = k.node
+left join share_site n on n.node = k.node
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
 

@@ -1,3 +1,40 @@
+-- A row of inner_share is an inner run that holds shares of a device (Slurm's shards, MPS) of its outer run, and how many: those on
+-- several devices are spread evenly. all_shares: how many an MPS device has.
+create or replace temp table inner_share as
+with asked as (
+    select
+        w.run_id,
+        n.outer_run_id,
+        n.outer_pod_uid,
+        sum(w.shares)::bigint as shares,
+        max(s.replicas) filter (where s.sharing = 'mps') as all_shares
+    from wanted w
+    join nested n on n.run_id = w.run_id and n.node = w.node
+    left join share_site s on s.node = w.node
+    where w.shares is not null
+    group by all
+),
+numbered as (
+    select
+        p.device_id,
+        a.*,
+        count(*) over held as devices,
+        row_number() over (held order by p.device_id) as place
+    from (select distinct run_id, outer_run_id, outer_pod_uid, device_id from placed_inner) p
+    join asked a
+        on a.run_id = p.run_id and a.outer_run_id = p.outer_run_id
+        and a.outer_pod_uid is not distinct from p.outer_pod_uid
+    window held as (partition by a.run_id, a.outer_run_id, a.outer_pod_uid)
+)
+select
+    run_id,
+    outer_run_id,
+    outer_pod_uid,
+    device_id,
+    greatest(shares // devices + case when place <= shares % devices then 1 else 0 end, 1) as shares,
+    all_shares
+from numbered;
+
 -- Replaces an outer run with its inner runs: a row of holder whose run contains inner runs is divided among them, and the
 -- rest stays its own. Run once for each level.
 create or replace temp table taken as
@@ -12,6 +49,8 @@ select
     bool_or(h.estimated) as outer_estimated,
     i.run_id,
     sum(i.units)::bigint as units,
+    sum(s.shares)::bigint as shares,
+    max(s.all_shares)::bigint as mps_shares,
     bool_or(i.estimated) as estimated,
     count(distinct coalesce(i.outer_pod_uid, '')) as pods
 from holder h
@@ -19,16 +58,32 @@ join elementary e using (device_id, start_us)
 join placed_inner i
     on i.device_id = h.device_id and i.outer_run_id = h.run_id
     and i.start_us <= e.start_us and i.end_us >= e.end_us
+left join inner_share s
+    on s.run_id = i.run_id and s.device_id = i.device_id and s.outer_run_id = i.outer_run_id
+    and s.outer_pod_uid is not distinct from i.outer_pod_uid
 where h.level = $level
 group by h.device_id, h.start_us, h.run_id, i.run_id;
+
+-- Shards divide a device among those that hold some; under MPS each has its part of all shares, and the rest is the outer run's.
+create or replace temp table scaled as
+select
+    * exclude (units),
+    case when shares is null then units * scale else 10000 * shares end as units
+from (
+    select
+        *,
+        greatest(sum(shares) over outer_hold, max(mps_shares) over outer_hold, 1)::bigint as scale
+    from taken
+    window outer_hold as (partition by device_id, start_us, outer_run_id)
+);
 
 create or replace temp table taken_whole as
 select
     *,
     sum(units) over outer_hold as inner_units,
     -- A device that several pods of the outer run share is held for each of them.
-    greatest(sum(units) over outer_hold, 10000 * outer_parts) as all_units
-from taken
+    greatest(sum(units) over outer_hold, 10000 * outer_parts * scale) as all_units
+from scaled
 window outer_hold as (partition by device_id, start_us, outer_run_id);
 
 insert into holder by name
@@ -42,6 +97,7 @@ with divided as (
         estimated or outer_estimated as estimated,
         conflict,
         split,
+        case when shares is not null then case when mps_shares is null then 'share' else 'replica' end end as way,
         $level + 1 as level
     from taken_whole
     union all
@@ -54,6 +110,7 @@ with divided as (
         any_value(outer_estimated) or bool_or(estimated),
         any_value(conflict),
         any_value(split),
+        null,
         -1
     from taken_whole
     group by device_id, start_us, outer_run_id
@@ -81,8 +138,12 @@ select
     any_value(w.all_parts)::bigint as all_parts,
     bool_or(estimated) as estimated,
     bool_or(conflict) as conflict,
-    coalesce(any_value(split), case when sum(r.parts * (w.all_parts // r.all_parts)) < any_value(w.all_parts) then 'fraction' end)
-        as split,
+    coalesce(
+        any_value(split),
+        case
+            when sum(r.parts * (w.all_parts // r.all_parts)) < any_value(w.all_parts) then coalesce(any_value(way), 'fraction')
+        end
+    ) as split,
     max(level) as level
 from reduced r
 join whole w using (device_id, start_us, run_id)
