@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -71,15 +71,17 @@ class Access:
 class Client:
     """One connection pool to a server. Use it as an async context manager."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, traces: Sequence[aiohttp.TraceConfig] = ()) -> None:
+        """`traces` follow each request."""
         self._access = access
+        self._traces = list(traces)
 
     async def __aenter__(self) -> Self:
         """Opens the pool. Raises SourceUnreachable for certificates that cannot be read."""
         import aiohttp
 
         connector = aiohttp.TCPConnector(ssl=_tls(self._access))
-        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=1 << 20)
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=1 << 20, trace_configs=self._traces)
         return self
 
     async def __aexit__(self, *_: object) -> None:

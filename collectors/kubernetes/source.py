@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuwatch.collectors.kubernetes.access import access_options
 from gpuwatch.collectors.kubernetes.api_groups import FORBIDDEN, NOT_FOUND, versions_of
@@ -17,9 +17,13 @@ from gpuwatch.collectors.kubernetes.feeds import Claims, CustomObjectFeed, Event
 from gpuwatch.collectors.kubernetes.kinds import kinds
 from gpuwatch.collectors.kubernetes.watch import Pauses, Watch
 from gpuwatch.collectors.kubernetes.writer import Writer
+from gpuwatch.collectors.shared.clock import ClockCheck, traces
 from gpuwatch.collectors.shared.live_options import Options, backoff_s
 from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink, live
+
+if TYPE_CHECKING:
+    import aiohttp  # takes 0.2 s to import, which most commands do not need
 
 WATCH_S = 40
 """Requested duration of a watch. Its clean end proves that a quiet cluster is alive; one that does not end is broken."""
@@ -68,6 +72,7 @@ class KubernetesSource:
         self.name = f"kubernetes {access.server}"
         self.cluster = cluster
         self._access = access
+        self._traces: list[aiohttp.TraceConfig] = []
         self._page_size = int(options.number("page_size", 500, 1, 10_000))
         self._namespaces = options.texts("namespaces")
         self._nodes = options.flag("nodes", True)
@@ -80,6 +85,8 @@ class KubernetesSource:
         """Lists and watches forever, starting from what is open in the store."""
         changes = ClusterChanges(self._nodes)
         writer = Writer(self.name, self.cluster, changes, sink, now_us)
+        check = ClockCheck(lambda offset_us, at_us: sink.clock(self.cluster, self.name, offset_us, at_us))
+        self._traces = traces(check, now_us)
         alive_us = changes.remember(await sink.open_claims(self.cluster, "kubernetes"))
         remembered = [
             changes.remember_objects(table, await sink.open_rows(self.cluster, table)) for table in REMEMBERED
@@ -112,7 +119,7 @@ class KubernetesSource:
         failures = 0
         while True:
             try:
-                async with Client(self._access) as client:
+                async with Client(self._access, self._traces) as client:
                     versions = await versions_of(
                         client, [f for f in all_feeds(changes) if resource_name(f) in self._kinds]
                     )
@@ -133,7 +140,7 @@ class KubernetesSource:
         pauses = Pauses()
         while True:
             try:
-                async with Client(self._access) as client:
+                async with Client(self._access, self._traces) as client:
                     await self._rounds(client, watch, writer, pauses, now_us)
                 continue
             except SourceUnreachable as error:

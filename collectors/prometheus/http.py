@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,8 +63,10 @@ class Access:
 class Client:
     """One server, queried from any number of threads; each concurrent query has a connection from a pool."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, dated: Callable[[str, int], None] | None = None) -> None:
+        """`dated` is called with the Date header of each good answer, and how many microseconds its first byte took."""
         self.access = access
+        self._dated = dated
         self._free: list[_Connection] = []
         self._closed = False
         self._lock = threading.Lock()
@@ -105,7 +108,7 @@ class Client:
         """A connection for exclusive use."""
         with self._lock:
             connection = self._free.pop() if self._free else None
-        connection = connection or _connect(self.access)
+        connection = connection or _connect(self.access, self._dated)
         try:
             yield connection
         finally:
@@ -175,7 +178,7 @@ class _Connection:
     hook: _Hook
 
 
-def _connect(access: Access) -> _Connection:
+def _connect(access: Access, dated: Callable[[str, int], None] | None) -> _Connection:
     """A connection of the client library, which is loaded on first use."""
     import requests
     from prometheus_api_client import PrometheusConnect
@@ -187,7 +190,7 @@ def _connect(access: Access) -> _Connection:
         session.cert = (access.cert_file, access.key_file) if access.key_file else access.cert_file
     session.max_redirects = 1
     session.trust_env = True
-    hook = _Hook(access)
+    hook = _Hook(access, dated)
     session.hooks["response"] = [hook]
     library = PrometheusConnect(
         access.url,
@@ -219,10 +222,13 @@ class _Hook:
     """Reads an answer up to a limit, and raises Refused for an error."""
 
     access: Access
+    dated: Callable[[str, int], None] | None = None
     as_bytes: bool = field(default=False)
 
     def __call__(self, response: Any, **_: object) -> Any:
         good = response.status_code == 200
+        if good and self.dated is not None:
+            self.dated(response.headers.get("Date", ""), response.elapsed // timedelta(microseconds=1))
         try:
             body = self._read(response, self.access.max_bytes if good else MAX_ERROR_BYTES, cut=not good)
         except BaseException:

@@ -15,6 +15,7 @@ from gpuwatch.collectors.prometheus.kube_state_metrics import LOOK_BACK_US, Sche
 from gpuwatch.collectors.prometheus.metrics import History
 from gpuwatch.collectors.prometheus.options import access_options, match_option, max_samples_option
 from gpuwatch.collectors.prometheus.refusals import Refused
+from gpuwatch.collectors.shared.clock import ClockCheck
 from gpuwatch.collectors.shared.live_options import Options, backoff_s
 from gpuwatch.collectors.shared.live_write import write
 from gpuwatch.collectors.shared.records import table_batches
@@ -75,7 +76,14 @@ class PrometheusSource:
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Queries forever. Samples and scheduler records have separate loops, so that neither delays the other."""
         stop = threading.Event()
-        client = Client(self._access)
+        clock = ClockCheck(lambda offset_us, at_us: sink.clock(self.cluster, self.name, offset_us, at_us))
+
+        def dated(date: str, took_us: int) -> None:
+            at_us = now_us()
+            if clock.due(at_us):
+                clock.check(date, at_us - took_us, at_us)
+
+        client = Client(self._access, dated)
         asker = QueryRunner(client, self._match, self._most, stop, tries=1)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -48,8 +48,15 @@ class Access:
         return self.url.removeprefix("unix://") if self.url.startswith("unix:") else ""
 
 
-async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: float, max_bytes: int) -> IO[bytes]:
-    """Returns the body of a GET, positioned at its start. The caller closes it.
+async def fetch(
+    access: Access,
+    path: str,
+    query: Mapping[str, str],
+    timeout_s: float,
+    max_bytes: int,
+    traces: Sequence[aiohttp.TraceConfig] = (),
+) -> IO[bytes]:
+    """Returns the body of a GET, positioned at its start. The caller closes it. `traces` follow the request.
 
     Raises PathNotFound for 404, SourceUnreachable for every other failure.
     """
@@ -61,7 +68,9 @@ async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: 
     try:
         # A redirect could carry the token to another host.
         async with (
-            aiohttp.ClientSession(connector=_connector(access), read_bufsize=1 << 20) as session,
+            aiohttp.ClientSession(
+                connector=_connector(access), read_bufsize=1 << 20, trace_configs=list(traces)
+            ) as session,
             session.get(base + path, params=query, headers=headers, timeout=timeout, allow_redirects=False) as response,
         ):
             if response.status != 200:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from gpuwatch.collectors.shared.clock import ClockCheck, traces
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.collectors.shared.live_rounds import rounds
 from gpuwatch.collectors.shared.live_write import write
@@ -113,6 +114,9 @@ class SlurmSource:
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls forever. Loads the state from the store each time it is started."""
         self._jobs, self._queue_changes, self._first_query = None, QueueChanges(), True
+        if isinstance(self._client, RestClient):
+            check = ClockCheck(lambda offset_us, at_us: sink.clock(self.cluster, self.name, offset_us, at_us))
+            self._client.traces = traces(check, now_us)
         await rounds(lambda: self.poll(sink, now_us), self.interval_s, now_us)
 
     async def poll(self, sink: Sink, now_us: Callable[[], int]) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from gpuwatch.collectors.shared.changes import NewRejects
 from gpuwatch.collectors.shared.json_stream import elements_of
@@ -18,6 +18,9 @@ from gpuwatch.collectors.slurm.rest_client import Access, PathNotFound, fetch, r
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput
 from gpuwatch.core.model import Rejects, Source
+
+if TYPE_CHECKING:
+    import aiohttp  # takes 0.2 s to import, which most commands do not need
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 37, -1))
 """Supported versions of the API (Slurm 22.05 to 25.11), newest first."""
@@ -39,6 +42,8 @@ class RestClient:
         self._timeout_s, self._max_bytes = timeout_s, max_bytes
         self._version = version
         self._new_rejects = NewRejects()
+        self.traces: list[aiohttp.TraceConfig] = []
+        """What follows each request."""
 
     async def jobs(self, at_us: int, rejects: Rejects) -> list[Row]:
         """See SlurmClient."""
@@ -80,7 +85,7 @@ class RestClient:
         version = await self._api_version()
         path = f"/{part}/{version}/{what}"
         try:
-            body = await fetch(self._access, path, query, self._timeout_s, self._max_bytes)
+            body = await fetch(self._access, path, query, self._timeout_s, self._max_bytes, self.traces)
         except PathNotFound:
             if "/" not in what:
                 self._version = self._wanted  # the server may have been upgraded

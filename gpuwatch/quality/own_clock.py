@@ -129,7 +129,8 @@ class OwnClock:
                     "check it (timedatectl, chronyc tracking)"
                 )
             agree, contradict = self._opinions(now)
-            if agree or not contradict or self._uptime_us is None:
+            contradict = self._outvoted(now) or ([] if agree else contradict)
+            if not contradict or self._uptime_us is None:
                 return None
             name = contradict[0]
             ahead_us = self._readings[name].offset_us - now.trusted_us
@@ -226,6 +227,22 @@ class OwnClock:
         return any(
             (reading.direct or now.wall_us < now.trusted_us) and abs(reading.offset_us - now.trusted_us) <= AGREE_US
             for reading in map(self._readings.__getitem__, self._fresh(now.uptime_us))
+        )
+
+    def _outvoted(self, now: _Time) -> list[str]:
+        """Sources that differ from the trusted time by more than a minute and agree with one another, at least two, where none
+        is within a minute of it."""
+        ahead = {name: self._readings[name].offset_us - now.trusted_us for name in self._fresh(now.uptime_us)}
+        if any(abs(each) <= STEP_US for each in ahead.values()):
+            return []
+        known = [name for name, each in ahead.items() if self._readings[name].direct or each > 0]
+        return next(
+            (
+                pair
+                for one in known
+                if len(pair := [two for two in known if abs(ahead[one] - ahead[two]) <= STEP_US]) > 1
+            ),
+            [],
         )
 
     def _opinions(self, now: _Time) -> tuple[list[str], list[str]]:

@@ -238,3 +238,61 @@ def test_wrong_samples_of_a_sender_do_not_take_back_that_it_confirmed_the_time()
     clock.record_pushed("prometheus", T0_US + HOUR_US)
 
     assert not clock.confirmed()
+
+
+# A clock that is wrong from the first start: nothing of before to compare with.
+
+
+def started(wrong_us: int, readings: dict[str, int], pushed: dict[str, int]) -> OwnClock:
+    """A clock that was wrong at the first start, other clocks as they are ahead of the right time, and times of samples."""
+    machine = Machine(wrong_us=wrong_us)
+    clock = machine.clock()
+    for name, ahead_us in readings.items():
+        clock.record(name, ahead_us - wrong_us)
+    for name, ahead_us in pushed.items():
+        clock.record_pushed(name, T0_US + ahead_us)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("wrong_us", "readings", "pushed"),
+    [
+        pytest.param(0, {"api": 0, "prometheus": 0}, {"node": 0}, id="a right clock"),
+        pytest.param(0, {"api": 5 * MINUTE_US}, {}, id="one server that is a few minutes off"),
+        pytest.param(0, {"api": 5 * MINUTE_US, "n2": -5 * MINUTE_US}, {}, id="two that do not agree"),
+        pytest.param(0, {"api": 5 * MINUTE_US, "n2": 5 * MINUTE_US, "n3": 0}, {}, id="one that confirms it"),
+        pytest.param(0, {"api": 50 * SECOND_US, "n2": 50 * SECOND_US}, {}, id="less than a minute"),
+        pytest.param(0, {}, {"a": -5 * MINUTE_US, "b": -5 * MINUTE_US}, id="samples that are late"),
+        pytest.param(0, {"api": 5 * MINUTE_US, "n2": 5 * MINUTE_US}, {"a": 0}, id="samples of a third that confirm it"),
+    ],
+)
+def test_a_first_start_is_not_doubted_without_two_that_agree(
+    wrong_us: int, readings: dict[str, int], pushed: dict[str, int]
+) -> None:
+    assert started(wrong_us, readings, pushed).doubt() is None
+
+
+@pytest.mark.parametrize(
+    ("wrong_us", "readings", "pushed"),
+    [
+        pytest.param(2 * MINUTE_US, {"api": 0, "prometheus": 20 * SECOND_US}, {}, id="two servers, two minutes ahead"),
+        pytest.param(-2 * MINUTE_US, {"api": 0, "prometheus": 0}, {}, id="two servers, two minutes behind"),
+        pytest.param(-5 * MINUTE_US, {"prometheus": 0}, {"sender": 0}, id="a server and the samples of a sender"),
+        pytest.param(-3 * MINUTE_US, {}, {"one": 0, "two": 0}, id="the samples of two senders"),
+        pytest.param(-DAY_US, {"api": 0}, {}, id="one server, a day"),
+        pytest.param(25 * DAY_US, {"api": 0}, {}, id="one server, 25 days"),
+    ],
+)
+def test_a_first_start_with_a_wrong_clock_is_doubted(
+    wrong_us: int, readings: dict[str, int], pushed: dict[str, int]
+) -> None:
+    clock = started(wrong_us, readings, pushed)
+
+    assert "is confirmed by no source, and differs from that of" in (clock.doubt() or "")
+
+    for name in readings:  # the clock is set, and the others are read again
+        clock.record(name, 0)
+    for name in pushed:
+        clock.record_pushed(name, clock.now_us())
+
+    assert clock.doubt() is None

@@ -50,6 +50,7 @@ class FakeSink:
 
     def __init__(self, open_claims: Sequence[Json] = (), **open_rows: Sequence[Json]) -> None:
         self.rows: list[tuple[str, Json]] = []
+        self.clocks: list[tuple[str, str, int, int]] = []
         self.refused = Rejects()
         self.errors: list[str] = []
         self.successes = 0
@@ -74,6 +75,9 @@ class FakeSink:
     def failed(self, source: str, at_us: int, error: str) -> None:
         self.errors.append(error)
         self._changed.set()
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        self.clocks.append((cluster, name, offset_us, at_us))
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[Json]:
         return self._open

@@ -147,7 +147,7 @@ class StoreSink:
         raise AssertionError("it finds no other sources")
 
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
-        raise AssertionError("it reads no clock")
+        assert abs(offset_us) < 60_000_000  # both are on this machine
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         return self.store.rows("service/open_claim", cluster=cluster, scheduler=scheduler)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from gpuwatch.collectors.dcgm.exposition import Reader, timed
 from gpuwatch.collectors.dcgm.exposition_repeat import Repeats
 from gpuwatch.collectors.dcgm.link_metrics import Links
-from gpuwatch.collectors.dcgm.scrape.clock import ClockCheck
 from gpuwatch.collectors.dcgm.scrape.config import Group, Target, read_groups
 from gpuwatch.collectors.dcgm.scrape.discovery import MAX_FOUND, Discovery, Finder, TargetOwners
 from gpuwatch.collectors.dcgm.scrape.discovery_dns import finder_of
 from gpuwatch.collectors.dcgm.scrape.discovery_files import Files
 from gpuwatch.collectors.dcgm.scrape.discovery_kubernetes import Endpoints
 from gpuwatch.collectors.dcgm.scrape.http import Client, fetch
+from gpuwatch.collectors.shared.clock import ClockCheck
 from gpuwatch.collectors.shared.series import (
     Samples,
     SeriesNumbers,

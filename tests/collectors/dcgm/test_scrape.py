@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.collectors.dcgm.scrape import source as scrape_source
-from gpuwatch.collectors.dcgm.scrape.clock import offset_us
 from gpuwatch.collectors.dcgm.scrape.config import Target
 from gpuwatch.collectors.dcgm.scrape.http import Client, fetch
 from gpuwatch.collectors.dcgm.scrape.source import MAX_PAUSE_US, DcgmSource, Page, Pages, configure
+from gpuwatch.collectors.shared.clock import offset_us
 from gpuwatch.collectors.shared.credentials import Credentials, Secret, Tls
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable, StoreBusy, UnreadableInput

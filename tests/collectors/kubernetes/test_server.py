@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -93,6 +94,21 @@ def test_a_server_with_nothing_but_the_core_is_no_fault() -> None:
 
     assert [] == sink.errors + sink.rows
     assert {} == sink.refused.counts
+
+
+def test_the_date_of_its_answers_shows_the_clock_of_the_server() -> None:
+    """Its own time, whatever our clock shows."""
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        await sink.until(lambda: sink.successes > 0)
+
+    sink = run(base, scenario)
+
+    assert sink.clocks
+    assert all(name.startswith("kubernetes http") for _, name, _, _ in sink.clocks)
+    assert all(
+        abs(at_us + offset_us - time.time_ns() // 1000) < 600 * SECOND_US for *_, offset_us, at_us in sink.clocks
+    )
 
 
 def test_all_pieces_of_a_claim_over_http() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -26,6 +27,7 @@ class Sink:
         self.values: list[float] = []
         self.good: list[int] = []
         self.bad: list[str] = []
+        self.clocks: list[tuple[str, str, int]] = []
         self.done = asyncio.Event()
 
     async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
@@ -40,6 +42,9 @@ class Sink:
     def failed(self, source: str, at_us: int, error: str) -> None:
         self.bad.append(error)
         self._count()
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        self.clocks.append((cluster, name, offset_us))
 
     def _count(self) -> None:
         if len(self.good) + len(self.bad) >= self.rounds:
@@ -207,3 +212,17 @@ def test_a_source_is_named_without_secrets() -> None:
         source.cluster,
         source.interval_s,
     )
+
+
+def test_the_date_of_its_answers_shows_the_clock_of_the_server() -> None:
+    """Our clock is two minutes behind the server's: read once, as the next check is due a minute later."""
+
+    def reply(query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, answer((gpu(), [(int(query["time"]) - 1, "0.25")]))
+
+    with serving(names_and(reply)) as server:
+        table = {"url": server.url, "interval_s": 1, "kube_state_metrics": False, "catch_up_s": 60}
+        sink = run(table, 2, lambda: time.time_ns() // 1000 - 120 * S)
+
+    assert [("default", f"prometheus {server.url} default")] == [clock[:2] for clock in sink.clocks]
+    assert 118 * S < sink.clocks[0][2] < 123 * S

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpuwatch.collectors.slurm.via_rest import VERSIONS
 from gpuwatch.core.clock import HOUR_US, SECOND_US
 from tests.collectors.slurm.test_json import END, START, boxed, sacct, squeue
 from tests.collectors.slurm.test_live import FakeSink
+from tests.worlds.patience import PATIENCE_S
 
 Json = dict[str, Any]
 NOW_US = (START + 90) * SECOND_US
@@ -320,3 +322,39 @@ def test_device_files_are_counted_as_nvml_counts(row: Json, indexes: str | None)
     claim = {"node": "n1", "profile": None, "device_indexes": "0,2"} | row
 
     assert [("claim", claim | {"device_indexes": indexes})] == reindexed([("claim", claim)], minors)
+
+
+def test_the_date_of_its_answers_shows_the_clock_of_slurmrestd(rest: Slurmrestd) -> None:
+    """A server that is two minutes behind: read once in a round."""
+
+    async def play(sink: FakeSink) -> None:
+        async def dated(_: web.Request, response: web.StreamResponse) -> None:
+            response.headers["Date"] = formatdate(rest.now_us / SECOND_US - 120, usegmt=True)
+
+        app = web.Application()
+        app.router.add_get("/{path:.*}", rest.answer)
+        app.on_response_prepare.append(dated)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.UnixSite(runner, str(rest.socket)).start()
+        task = asyncio.create_task(rest.source().run(sink, lambda: rest.now_us))
+        try:
+            await reached(lambda: bool(sink.read or sink.errors))
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await runner.cleanup()
+
+    sink = FakeSink()
+    asyncio.run(play(sink))
+
+    assert [] == sink.errors
+    assert [("c1", "slurm c1")] == [clock[:2] for clock in sink.clocks]
+    assert -121 * SECOND_US < sink.clocks[0][2] < -118 * SECOND_US
+
+
+async def reached(condition: Callable[[], bool]) -> None:
+    """Waits until a condition holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
