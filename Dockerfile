@@ -3,13 +3,13 @@
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
-COPY pyproject.toml setup.py README.md LICENSE requirements.lock ./
+COPY pyproject.toml setup.py README.md LICENSE requirements-image.lock ./
 COPY gpuwatch gpuwatch
 COPY collectors collectors
 COPY dashboards dashboards
 COPY sql sql
 RUN python -m venv /opt/gpuwatch \
-    && /opt/gpuwatch/bin/pip install --no-cache-dir --require-hashes --requirement requirements.lock \
+    && /opt/gpuwatch/bin/pip install --no-cache-dir --require-hashes --requirement requirements-image.lock \
     && /opt/gpuwatch/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM ${PYTHON_IMAGE}

@@ -8,7 +8,7 @@
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
 #   make docs    writes the tables of docs/ that come from the code: settings, commands, routes, detectors
 #   make wheel   wheel and sdist into dist/
-#   make lock    writes requirements.lock (run) and requirements-dev.lock (tests) from pyproject.toml, with hashes
+#   make lock    writes requirements.lock (run), -dev.lock (tests) and -image.lock (the container) from pyproject.toml, with hashes
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--size small", PORT=9000, TEST_ARGS="-k mig",
 # TEST_WORKERS=8 (test files that run at a time), GPUWATCH_TEST_PATIENCE=4 (waits in tests last up to that many times
 # as long: for a machine that is slow or busy).
@@ -90,6 +90,7 @@ lock: $(VENV)/.has-dev
 	build/lock/venv/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(LOCK) --extra dev --output-file requirements-dev.lock
 	$(LOCK) --constraint requirements-dev.lock --output-file requirements.lock
+	$(LOCK) --extra postgres --extra sso --constraint requirements-dev.lock --output-file requirements-image.lock
 	@rm -rf build/lock
 
 clean:

@@ -162,6 +162,19 @@ class Api:
         response = await self.client.send(self.caller, "POST", "/api/v1/session", {})
         return dict(response.json())
 
+    async def sign_on(self) -> Row | None:
+        """The provider through which people sign in; None without one."""
+        found: Row | None = (await self.get("session")).get("sso")
+        return found
+
+    async def leave(self, target: str) -> Row:
+        """Begins to sign in through the provider: its address, and what the browser keeps meanwhile."""
+        return dict((await self.client.send(self.caller, "POST", "/api/v1/session/sso", {}, {"target": target})).json())
+
+    async def arrive(self, **brought: str) -> Row:
+        """Starts the session of the person whom the provider sent back."""
+        return dict((await self.client.send(self.caller, "POST", "/api/v1/session/sso/back", {}, brought)).json())
+
     async def end_session(self) -> None:
         """Ends the session of the cookie."""
         await self.client.send(self.caller, "DELETE", "/api/v1/session", {})

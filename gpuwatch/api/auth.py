@@ -90,8 +90,7 @@ class Guard:
             if not local and not from_own_address(request):
                 raise ApiError(403, "the local secret opens nothing from elsewhere")
             return self._paced(Access("admin", None, typed_by(_user(request)), owner=True), "local")
-        resolve = self.sessions.resolve if cookie else self._tokens.resolve
-        token = None if text is None else await self.run(resolve, text, self._service.now_us())
+        token = None if text is None else await self._token(text, cookie)
         if token is not None:
             if cookie and request.method not in SAFE_METHODS and not same_origin(request):
                 raise ApiError(403, "the request comes from another site")
@@ -103,6 +102,13 @@ class Guard:
             raise self._wrong(request)
         hint = _PUBLIC_HINT if local and not self._opens_to_loopback() else None if local else _NEAR_HINT
         raise ApiError(401, "this needs a token", hint, headers=_CHALLENGE)
+
+    async def _token(self, text: str, session: bool) -> Token | None:
+        now_us = self._service.now_us()
+        if not session:
+            return await self.run(self._tokens.resolve, text, now_us)
+        sso = self._service.plan.sso
+        return await self.run(self.sessions.resolve, text, now_us, None if sso is None else sso.issuer)
 
     async def tokens_exist(self) -> bool:
         """Whether loopback alone opens nothing any more."""
@@ -128,14 +134,16 @@ class Guard:
         return await to_thread.run_sync(lambda: function(*arguments), limiter=self._probes)
 
     def _wrong(self, request: Request) -> ApiError:
-        wait = self._failures.take(_address_key(request))
-        if wait:
-            return _too_often(wait, "too many wrong tokens from this address")
-        return ApiError(
+        return self.too_many(request) or ApiError(
             401,
             "the token is unknown, revoked or expired, or the session has ended",
             headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
         )
+
+    def too_many(self, request: Request) -> ApiError | None:
+        """Counts a failed attempt to sign in; the error 429 if the address had too many."""
+        wait = self._failures.take(_address_key(request))
+        return _too_often(wait, "too many wrong tokens or sign-ins from this address") if wait else None
 
     def _paced(self, access: Access, key: str) -> Access:
         wait = self._requests.take(key)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.registry import LiveSource, live_kinds
-from gpuwatch.service import after_pass, collect
+from gpuwatch.service import after_pass, collect, sign_on
 from gpuwatch.settings import Settings, read_file, settings_of
 
 PREFIX = "settings: "
@@ -30,6 +30,7 @@ class Plan:
     """The other tables of gpuwatch.toml."""
     live: tuple[LiveSource, ...]
     alerts: after_pass.AlertConfig
+    sso: sign_on.SignOn | None = None
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
@@ -38,7 +39,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
     Raises UnreadableInput for a file that cannot be read, and one UsageError with every mistake.
     """
     content = read_file(path)
-    names = (*live_kinds(), "alerts", "channel")
+    names = (*live_kinds(), "alerts", "channel", sign_on.TABLE)
     return _made(
         lambda: settings_of(content, path, environ, names),
         {name: content[name] for name in names if name in content},
@@ -59,11 +60,13 @@ def _made(read: Callable[[], Settings], tables: Mapping[str, Any], live: bool) -
     settings = _tried(read, problems)
     sources = _tried(lambda: tuple(collect.configured(tables)), problems) if live else ()
     alerts = _tried(lambda: after_pass.configured(tables), problems)
+    public_url = None if settings is None else settings.public_url
+    sso = None if settings is None else _tried(lambda: sign_on.configured(tables, public_url), problems)
     message = "; ".join(problems)
     problems += [lack for path, lack in unreadable(tables).items() if live and path not in message]
     if settings is None or sources is None or alerts is None or problems:
         raise UsageError(PREFIX + "; ".join(problems))
-    return Plan(settings, tables, sources, alerts)
+    return Plan(settings, tables, sources, alerts, sso)
 
 
 def _tried(make: Callable[[], T], problems: list[str]) -> T | None:

@@ -72,7 +72,7 @@ class Service:
         self.store = store
         self.state = state
         self.settings = settings = plan.settings
-        self._plan = plan = part_of(role, plan)
+        self.plan = plan = part_of(role, plan)
         self.directory = directory
         self.version = installed_version("gpuwatch")
         self.local_secret = secrets.token_urlsafe(32)
@@ -242,13 +242,13 @@ class Service:
                 self.settings = settings
                 set_ownership_default(self.state, settings.ownership_default, CONFIGURATION, self._now_us())
                 self._analyzer.use(settings)
-                done = self._collectors.exchange(plan.live, unchanged(self._plan.tables, plan.tables))
+                done = self._collectors.exchange(plan.live, unchanged(self.plan.tables, plan.tables))
             except Exception as error:  # noqa: BLE001 - a configuration that fails never stops the service
                 words = str(error) if isinstance(error, GpuwatchError) else f"{type(error).__name__}: {error}"
                 log.error("configuration not reloaded", extra={"error": words})
                 self._sources.failed(CONFIGURATION, self.now_us(), f"not reloaded: {words}", CONFIGURATION)
                 return False
-            self._plan = plan
+            self.plan = plan
             self._sources.forget(CONFIGURATION)
             log.info("configuration reloaded", extra={"settings": now, **asdict(done)})
             if later:

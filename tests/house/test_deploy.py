@@ -81,7 +81,7 @@ def test_the_image_holds_the_package_with_libraries_of_known_hashes() -> None:
     built = " ".join(rest for word, rest in stages()[0] if word == "RUN")
 
     assert 2 == len(stages())
-    assert "--require-hashes --requirement requirements.lock" in built
+    assert "--require-hashes --requirement requirements-image.lock" in built
     assert "--no-deps --no-build-isolation ." in built
     assert ["--from=build /opt/gpuwatch /opt/gpuwatch"] == [rest for word, rest in stages()[-1] if word == "COPY"]
     assert "/data" == last("WORKDIR")

@@ -71,7 +71,10 @@ def test_every_dependency_has_its_reason() -> None:
     assert [] == [name for name in names if f"| `{name}` |" not in text]
 
 
-@pytest.mark.parametrize(("file", "extras"), [("requirements.lock", []), ("requirements-dev.lock", ["dev"])])
+@pytest.mark.parametrize(
+    ("file", "extras"),
+    [("requirements.lock", []), ("requirements-image.lock", ["postgres", "sso"]), ("requirements-dev.lock", ["dev"])],
+)
 def test_every_dependency_is_pinned_with_hashes(file: str, extras: list[str]) -> None:
     """The lock files have one exact version of each library that a run or the suite needs, and its files' hashes."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
