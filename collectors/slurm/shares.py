@@ -45,14 +45,14 @@ def requested_shares(text: str, factor: int = 1) -> tuple[Gpus, ...]:
             continue
         if not equals:
             count = words.pop() if words and words[-1].isdigit() else "1"
-        count_all, kind, name = device_count(str(device_count(count) * factor)), f"gres/{gres}", ":".join(words)
+        number, kind, name = device_count(str(device_count(count) * factor)), f"gres/{gres}", ":".join(words)
         if name:
-            typed[kind, name] = max(typed.get((kind, name), 0), count_all)
+            typed[kind, name] = max(typed.get((kind, name), 0), number)
         else:
-            totals[kind] = max(totals.get(kind, 0), count_all)
-    found = [Gpus(name, kind, count) for (kind, name), count in sorted(typed.items())]
-    for kind, count in sorted(totals.items()):
-        found.append(Gpus(None, kind, count - sum(own for (of, _), own in typed.items() if of == kind)))
+            totals[kind] = max(totals.get(kind, 0), number)
+    found = [Gpus(name, kind, number) for (kind, name), number in sorted(typed.items())]
+    for kind, total in sorted(totals.items()):
+        found.append(Gpus(None, kind, total - sum(own for (of, _), own in typed.items() if of == kind)))
     return tuple(group for group in found if group.number > 0)
 
 
