@@ -6,7 +6,7 @@
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
-#   make docs    writes the tables of docs/ that come from the code: settings, commands, routes, detectors
+#   make docs    writes the tables of docs/ that come from the code, and the documentation as a site into build/site
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock (run), -dev.lock (tests) and -image.lock (the container) from pyproject.toml, with hashes
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--size small", PORT=9000, TEST_ARGS="-k mig",
@@ -79,6 +79,8 @@ accuracy: $(VENV)/.has-dev
 
 docs: $(VENV)/.has-dev
 	$(BIN)/python -m tests.house.docs_tables
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 wheel: $(VENV)/.has-dev
 	$(BIN)/python -m build --no-isolation --outdir dist
