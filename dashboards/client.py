@@ -237,6 +237,12 @@ class Api:
         response = await self.client.send(self.caller, "POST", "/api/v1/inbox/actions", {}, body)
         return dict(response.json())
 
+    async def test_channel(self, name: str) -> Row:
+        """Sends a test message through a channel: whether it was delivered, and if not, why."""
+        path = f"/api/v1/channels/{quote(name, safe='')}/test"
+        response = await self.client.send(self.caller, "POST", path, {})
+        return dict(response.json())
+
     async def inbox(self, **filters: str) -> Row:
         """How many findings are in each state, and the causes of those in one state."""
         return await self.get("inbox", **filters)

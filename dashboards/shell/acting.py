@@ -1,4 +1,4 @@
-"""The callbacks that act on findings: on the one of a page, or on those checked in a list."""
+"""The callbacks that act: on the finding of a page or those checked in a list, and on a channel."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from gpuwatch.dashboards.components.finding_actions import (
     until_after,
 )
 from gpuwatch.dashboards.components.findings_inbox import KEYS_MAX, SEPARATOR
+from gpuwatch.dashboards.pages import channels
 from gpuwatch.dashboards.pages.finding import key_of
 from gpuwatch.dashboards.shell.query import Query
 
@@ -69,6 +70,17 @@ def register(dash: Dash, api: Callable[[], Api]) -> None:
         }
         return await send(api(), name, keys, words, ends.get(name))
 
+    @dash.callback(
+        Output("message", "children", allow_duplicate=True),
+        Input({"test": ALL}, "n_clicks"),
+        prevent_initial_call=True,
+    )
+    async def test_channel(_clicks: list[int | None]) -> Any:
+        chosen = ctx.triggered_id
+        if not chosen or not any(entry["value"] for entry in ctx.triggered):
+            raise PreventUpdate
+        return await tested(api(), str(chosen["test"]))
+
     scripted: Any = dash.clientside_callback  # without types of its own
     scripted(
         CHECK_ALL_SCRIPT,
@@ -77,6 +89,16 @@ def register(dash: Dash, api: Callable[[], Api]) -> None:
         State({"pick": ALL}, "options"),
         prevent_initial_call=True,
     )
+
+
+async def tested(api: Api, hexadecimal: str) -> Component:
+    """Sends a test message through the channel of a button. Returns the message to show."""
+    try:
+        return await channels.send_test(api, bytes.fromhex(hexadecimal).decode())
+    except ValueError as error:
+        raise PreventUpdate from error  # no button of ours
+    except ApiFailure as error:
+        return parts.tag(error.message, "bad")
 
 
 def picked(picks: list[list[str] | None]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -542,7 +543,9 @@ def test_navigation_is_in_the_order_of_the_pages() -> None:
 
 @pytest.mark.parametrize("page", registry.pages(), ids=lambda page: page.path)
 def test_a_page_in_the_navigation_has_an_icon_and_a_parent_that_exist(page: registry.Page) -> None:
-    icons = {path.stem for path in (Path(dashboards.__path__[0]) / "assets/icons").glob("*.svg")}
+    assets = Path(dashboards.__path__[0]) / "assets"
+    styled = set(re.findall(r"^\.i-([a-z]+) {", (assets / "style.css").read_text("utf-8"), re.MULTILINE))
+    icons = styled & {path.stem for path in (assets / "icons").glob("*.svg")}
     top = {one.path for one in registry.pages() if one.icon and not one.under}
 
     assert page.icon in icons | {""}
