@@ -17,7 +17,6 @@ from urllib.request import ProxyHandler, Request, build_opener
 from gpuwatch.api.codes import OF_REQUESTS
 from gpuwatch.commands.shared import Step
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput, UsageError
-from gpuwatch.core.model import Rejects
 from gpuwatch.state import actor as state_actor
 from gpuwatch.store.lockfile import Note
 
@@ -112,6 +111,7 @@ def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Step) -> Impo
 
 
 def _send_bill(note: Note, kind: str, file: Path, siblings: Sequence[str] | None, report: ImportReport) -> None:
+    from gpuwatch.core.model import Rejects
     from gpuwatch.imports.uploads import FILE_BYTES_MAX
 
     if file.is_file() and file.stat().st_size > FILE_BYTES_MAX:

@@ -21,7 +21,6 @@ from gpuwatch.core.database_url import has_password
 from gpuwatch.core.errors import StoreError, UnreadableInput
 from gpuwatch.output.listing import Listing, choose, visible
 from gpuwatch.output.terminal import as_text, terminal_width
-from gpuwatch.state.actor import typed_by, user
 from gpuwatch.store import lockfile
 from gpuwatch.store.private_files import users_umask
 
@@ -85,6 +84,8 @@ def now_us(context: typer.Context) -> int:
 
 def actor() -> str:
     """The user at the terminal, for the audit log."""
+    from gpuwatch.state.actor import typed_by, user
+
     return typed_by(user())
 
 

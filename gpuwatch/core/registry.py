@@ -7,10 +7,12 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model import Points, Records, Rejects, Rows, Source
+
+if TYPE_CHECKING:
+    from gpuwatch.core.model import Points, Records, Rejects, Rows, Source
 
 
 class Read(Protocol):
