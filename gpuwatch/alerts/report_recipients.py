@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,14 @@ def parse(content: bytes, file: str) -> list[dict[str, Any]]:
     return [{"team": team, "to": to} for team, to in found.items()]
 
 
-def replace(state: State, rows: Sequence[Mapping[str, Any]], actor: str, source: str, at_us: int) -> bool:
+def replace(
+    state: State,
+    rows: Sequence[Mapping[str, Any]],
+    actor: str,
+    source: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> bool:
     """Makes `rows` ({team, to}) the card in force. True if that changed it.
 
     All or nothing. Raises UsageError with every bad row: an address that is none, a team twice, too many.
@@ -88,4 +95,4 @@ def replace(state: State, rows: Sequence[Mapping[str, Any]], actor: str, source:
     if bad:
         more = f"; and {len(bad) - NAMED_MAX} more" if len(bad) > NAMED_MAX else ""
         raise UsageError(f"recipients: nothing was changed: {'; '.join(bad[:NAMED_MAX])}{more}")
-    return VersionedLists(state).replace(KIND, Recipients(kept).rows(), actor, source, at_us)
+    return VersionedLists(state).replace(KIND, Recipients(kept).rows(), actor, source, at_us, expected)

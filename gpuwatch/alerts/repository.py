@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,9 +21,10 @@ from gpuwatch.alerts.kind import is_continuous
 from gpuwatch.alerts.outbox import repository as outbox_repository
 from gpuwatch.alerts.outbox import tables as outbox_tables
 from gpuwatch.alerts.timing import Timing
-from gpuwatch.core.errors import UsageError
+from gpuwatch.core.errors import ChangedMeanwhile, UsageError
 from gpuwatch.state.core import State, record
 
+VERSION_CHARACTERS = 16
 _tables = sa.MetaData()
 _channel = sa.Table(
     "channel",
@@ -65,14 +67,24 @@ class Channels:
                 raise UsageError(f"channels: at most {MAX_CHANNELS}; remove one first")
             return _write(connection, known.get(channel.name), channel, actor, at_us)
 
-    def replace(self, items: Sequence[Mapping[str, Any]], actor: str, at_us: int) -> bool:
+    def version(self) -> str:
+        """A text that changes with every change of a channel."""
+        with self._state.transaction(write=False) as connection:
+            return _version(connection)
+
+    def replace(
+        self, items: Sequence[Mapping[str, Any]], actor: str, at_us: int, expected: Collection[str] | None = None
+    ) -> bool:
         """Makes `items` the channels; those of gpuwatch.toml stay, named or not. True if that changed them.
 
-        Raises UsageError with what is wrong in every item; then nothing is changed.
+        Raises UsageError with what is wrong in every item, ChangedMeanwhile if `version` is not among those expected
+        (None: any is); then nothing is changed.
         """
         if len(items) > MAX_CHANNELS:
             raise UsageError(f"channels: {len(items)} given, at most {MAX_CHANNELS} are kept")
         with self._state.transaction(write=True) as connection:
+            if expected is not None and _version(connection) not in expected:
+                raise ChangedMeanwhile("channels: somebody changed them since you read them")
             known = _read(connection)
             problems: list[str] = []
             wanted: dict[str, Channel] = {n: c for n, c in known.items() if c.origin == "file"}
@@ -110,6 +122,13 @@ class Channels:
         if parse(item, before, self._guard, "file") != before:
             raise UsageError(f"channel {before.name}: it is set in gpuwatch.toml; change it there")
         return before
+
+
+def _version(connection: Connection) -> str:
+    found = connection.execute(
+        sa.select(_channel.c.name, _channel.c.created_us, _channel.c.updated_us).order_by("name")
+    )
+    return sha256(json.dumps([list(row) for row in found]).encode()).hexdigest()[:VERSION_CHARACTERS]
 
 
 def _exchange(

@@ -27,12 +27,14 @@ def listed(items: list[dict[str, Any]], version: int, limit: int, cursor: str | 
     asked = question({"version": version})
     places = list(enumerate(items))
     chosen, following = page(places, limit, decode(cursor, asked), asked, lambda item: str(item[0]))
-    return answer({"items": [item for _, item in chosen], "version": version, **more, "next": following})
+    content = {"items": [item for _, item in chosen], "version": version, **more, "next": following}
+    return answer(content, version=version)
 
 
 def replaced(changed: bool, version: int, rows: int, warnings: Sequence[str] = ()) -> Response:
     """The answer to a change of a card."""
-    return answer({"changed": changed, "version": version, "rows": rows, "warnings": list(warnings)})
+    content = {"changed": changed, "version": version, "rows": rows, "warnings": list(warnings)}
+    return answer(content, version=version)
 
 
 async def from_csv(request: Request, parse: Callable[[str | bytes, str, Rejects], Sequence[T]]) -> list[T]:

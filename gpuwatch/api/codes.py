@@ -10,6 +10,7 @@ CODES = {
     405: ("method_not_allowed", "use a method of the Allow header"),
     408: ("timeout", "send the body faster or in smaller pieces"),
     409: ("conflict", "read the current state, then decide"),
+    412: ("changed_meanwhile", "read it again, repeat your change on what you read, and send that with its ETag"),
     413: ("too_large", "send smaller pieces"),
     414: ("query_too_long", "use fewer or shorter parameters"),
     415: ("unsupported_media_type", "send a content type that /docs lists for this route"),

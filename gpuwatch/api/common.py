@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from gpuwatch.api.errors import ApiError
+from gpuwatch.api.etags import versioned
 from gpuwatch.api.schema.common import Error
 from gpuwatch.core.clock import MINUTE_US, Window, parse_rfc3339, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -34,9 +35,11 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Error} for status in sorted(every)}
 
 
-def answer(content: Any, status: int = 200) -> Response:
-    """JSON of a dict. NaN and infinity become null: they are no JSON."""
-    return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
+def answer(content: Any, status: int = 200, version: object = None) -> Response:
+    """JSON of a dict. NaN and infinity become null: they are no JSON. `version`: that of the list it shows or has set."""
+    body = to_json(content, inf_nan_mode="null")
+    headers = None if version is None else {"ETag": versioned(body, version)}
+    return Response(body, status, headers, media_type="application/json")
 
 
 def minute_of(now_us: int) -> int:

@@ -16,7 +16,15 @@ from starlette.responses import JSONResponse, Response
 
 from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.billing.periods.repository import PeriodConflict
-from gpuwatch.core.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
+from gpuwatch.core.errors import (
+    ChangedMeanwhile,
+    GpuwatchError,
+    SourceUnreachable,
+    StoreBusy,
+    StoreError,
+    UnreadableInput,
+    UsageError,
+)
 from gpuwatch.findings.custom_rules import RuleFailed
 from gpuwatch.store.connection import OutOfMemory
 
@@ -86,6 +94,8 @@ def translated(error: GpuwatchError) -> ApiError:
         return ApiError(503, message, headers={"Retry-After": str(STORE_RETRY_S)})
     if isinstance(error, PeriodConflict):
         return ApiError(409, message)
+    if isinstance(error, ChangedMeanwhile):
+        return ApiError(412, f"nothing was changed: {message}")
     if isinstance(error, UsageError | UnreadableInput):
         return ApiError(400, message, field=_field_of(message))
     if isinstance(error, RuleFailed):

@@ -1,14 +1,37 @@
-"""An ETag for every JSON answer of the API, and 304 for who has it already."""
+"""An ETag for every JSON answer of the API, and 304 for who has it already; If-Match for lists that are replaced whole."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Annotated
 
+from fastapi import Depends, Header
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 JSON = b"application/json"
 _DROPPED = (b"content-length", b"content-type")
+
+
+IF_MATCH_HELP = "The ETag of the list as it was read, or its `version`: 412 if it was changed since."
+
+
+def versioned(body: bytes, version: object) -> str:
+    """The tag of an answer that has a version of a list: the version comes first, for If-Match."""
+    return f'"{version}-{_digest(body)}"'
+
+
+async def _expected(
+    if_match: Annotated[str | None, Header(max_length=1000, description=IF_MATCH_HELP)] = None,
+) -> frozenset[str] | None:
+    """The versions that a request may replace; None for any."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    tags = (part.strip().removeprefix("W/").strip('"') for part in if_match.split(","))
+    return frozenset(tag.partition("-")[0] for tag in tags)
+
+
+Expected = Annotated[frozenset[str] | None, Depends(_expected)]
 
 
 class Tagged:
@@ -41,17 +64,22 @@ class Tagged:
 
 def _taggable(start: Message) -> bool:
     names = {name.lower(): value for name, value in start["headers"]}
-    return start["status"] == 200 and b"etag" not in names and names.get(b"content-type", b"").startswith(JSON)
+    return bool(start["status"] == 200) and names.get(b"content-type", b"").startswith(JSON)
 
 
 def _answered(start: Message, body: Message, known: str) -> tuple[Message, Message]:
     """The answer with its tag, or 304 without a body if the client has it."""
-    tag = f'"{blake2b(body.get("body", b""), digest_size=16).hexdigest()}"'
-    headers = [*start["headers"], (b"etag", tag.encode())]
+    own = next((value.decode() for name, value in start["headers"] if name.lower() == b"etag"), None)
+    tag = own or f'"{_digest(body.get("body", b""))}"'
+    headers = [*start["headers"]] if own else [*start["headers"], (b"etag", tag.encode())]
     if not _matches(known, tag):
         return {**start, "headers": headers}, body
     left = [pair for pair in headers if pair[0].lower() not in _DROPPED]
     return {**start, "status": 304, "headers": left}, {**body, "body": b""}
+
+
+def _digest(body: bytes) -> str:
+    return blake2b(body, digest_size=16).hexdigest()
 
 
 def _matches(known: str, tag: str) -> bool:

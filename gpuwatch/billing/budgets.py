@@ -148,7 +148,14 @@ def shown(budget: Budget) -> dict[str, Any]:
     }
 
 
-def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at_us: int) -> bool:
+def replace(
+    state: State,
+    budgets: Sequence[Budget],
+    actor: str,
+    source: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> bool:
     """Makes these the current budgets. Raises UsageError naming two of one team and period that are valid at once."""
     for place, one in enumerate(budgets):
         if (hidden := hidden_character(one.team)) is not None:
@@ -160,7 +167,7 @@ def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at
                 raise UsageError(
                     f"budgets: two of team {one.team!r} a {one.period} are valid at once{lines}; end the first"
                 )
-    return VersionedLists(state).replace(CARD, [shown(one) for one in budgets], actor, source, at_us)
+    return VersionedLists(state).replace(CARD, [shown(one) for one in budgets], actor, source, at_us, expected)
 
 
 def load_budgets(state: State) -> tuple[Budget, ...]:

@@ -34,10 +34,19 @@ def known(store: Store, state: State) -> Known:
     return Known(team_names(store, state), named, frozenset(currencies) or None)
 
 
-def replace(store: Store, state: State, text: str | bytes, name: str, actor: str, at_us: int) -> dict[str, Any]:
+def replace(
+    store: Store,
+    state: State,
+    text: str | bytes,
+    name: str,
+    actor: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> dict[str, Any]:
     """Makes a document the current policies, all or nothing, and returns the result. Raises UnreadableInput, PolicyError."""
     items = read(text, name, known(store, state))
-    changed = VersionedLists(state).replace(KIND, [as_dict(item) for item in items], actor, name, at_us)
+    rows = [as_dict(item) for item in items]
+    changed = VersionedLists(state).replace(KIND, rows, actor, name, at_us, expected)
     return {"changed": changed, "version": VersionedLists(state).version(KIND), "rows": len(items)}
 
 

@@ -17,6 +17,10 @@ class UnreadableInput(GpuwatchError):
     """An input cannot be read at all: missing, empty, binary, or of the wrong kind."""
 
 
+class ChangedMeanwhile(GpuwatchError):
+    """A list that was to be replaced is no longer the one that its editor read."""
+
+
 class StoreError(GpuwatchError):
     """The store cannot be opened, or is in use by another process."""
 

@@ -119,15 +119,23 @@ def layers(state: State) -> tuple[Layer, ...]:
     return tuple(_stored(row) for row in VersionedLists(state).rows(KIND))
 
 
-def put(state: State, found: Sequence[Layer], source: str, actor: str, at_us: int) -> dict[str, Any]:
+def put(
+    state: State,
+    found: Sequence[Layer],
+    source: str,
+    actor: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> dict[str, Any]:
     """Stores layers as the overrides in force; returns whether they changed, their version and number of rows."""
     rows = [{"scope": layer.scope, **layer.as_dict()} for layer in found]
-    changed = VersionedLists(state).replace(KIND, rows, actor, source, at_us)
+    changed = VersionedLists(state).replace(KIND, rows, actor, source, at_us, expected)
     return {"changed": changed, "version": VersionedLists(state).version(KIND), "rows": len(rows)}
 
 
 def answer(state: State, teams: Collection[str] | None = None) -> dict[str, Any]:
     """The card in force as a document has it, and its versions. With `teams`, the layers of these teams only, no history."""
+    version = VersionedLists(state).version(KIND)  # first: who replaces this version must have seen at least its rows
     found = layers(state)
     general = next((layer for layer in found if layer.scope == ALL), Layer())
     return {
@@ -135,7 +143,7 @@ def answer(state: State, teams: Collection[str] | None = None) -> dict[str, Any]
         "preset": general.preset or DEFAULT,
         "pools": [layer.as_dict() for layer in found if layer.scope == POOL],
         "teams": [layer.as_dict() for layer in found if layer.scope == TEAM and (teams is None or layer.name in teams)],
-        "version": VersionedLists(state).version(KIND),
+        "version": version,
         "history": []
         if teams is not None
         else [

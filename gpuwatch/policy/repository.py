@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.policy.inferred import INFER, NONE, Ownership
@@ -19,10 +19,17 @@ OWNERSHIP_DEFAULT = "ownership_default"
 """The stored setting that decides about time without a rule: INFER or NONE."""
 
 
-def replace_team_rules(state: State, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
+def replace_team_rules(
+    state: State,
+    rules: Sequence[TeamRule],
+    actor: str,
+    source: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> bool:
     """Makes `rules`, in this order, the new version of the ownership rules. True if that changes them."""
     rows = [{name: getattr(rule, name) for name in ("match_kind", "match", "team", "line")} for rule in rules]
-    return VersionedLists(state).replace(TEAMS, rows, actor, source, at_us)
+    return VersionedLists(state).replace(TEAMS, rows, actor, source, at_us, expected)
 
 
 def load_team_rules(state: State, version: int | None = None) -> tuple[TeamRule, ...]:
@@ -55,7 +62,8 @@ def namespace_teams(store: Store) -> dict[tuple[str, str], str]:
 def load_policies(state: State) -> Policies:
     """The current policies. They were validated when they were set."""
     lists = VersionedLists(state)
-    return Policies(stored_policies(lists.rows(KIND)), lists.version(KIND))
+    version = lists.version(KIND)  # before the rows: who replaces this version must have seen at least its rows
+    return Policies(stored_policies(lists.rows(KIND)), version)
 
 
 def share_methods(state: State, default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -183,12 +183,12 @@ def check_fx(rates: Iterable[Exchange]) -> None:
             raise UsageError(f"fx: {REPEATED}: {one.base} to {one.quote}, {rfc3339(one.valid_from_us)}; keep one")
 
 
-def replace(state: State, fx: Fx, actor: str, source: str, at_us: int) -> bool:
+def replace(state: State, fx: Fx, actor: str, source: str, at_us: int, expected: Collection[str] | None = None) -> bool:
     """Makes `fx` the new version of the exchange rates. True if that changes them. Raises UsageError as check_fx does."""
     check_fx(fx.rates)
     rates = sorted(fx.rates, key=lambda one: (one.base, one.quote, one.valid_from_us))
     head: dict[str, Any] = {"currency": fx.currency, "max_age_days": fx.max_age_days}
-    return VersionedLists(state).replace(CARD, [head, *map(_row, rates)], actor, source, at_us)
+    return VersionedLists(state).replace(CARD, [head, *map(_row, rates)], actor, source, at_us, expected)
 
 
 def shown(rates: Sequence[Exchange]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from gpuwatch.rates import fx, owned
@@ -47,18 +47,31 @@ def spot_prices(state: State) -> tuple[SpotPrice, ...]:
     return tuple(rates_spot.from_row(row) for row in VersionedLists(state).rows(rates_spot.CARD))
 
 
-def set_rates(state: State, rates: Sequence[Rate], actor: str, source: str, at_us: int) -> bool:
-    """Replaces the rate card. Raises UsageError naming two rates, of any list, that are valid at once."""
+def set_rates(
+    state: State, rates: Sequence[Rate], actor: str, source: str, at_us: int, expected: Collection[str] | None = None
+) -> bool:
+    """Replaces the rate card. Raises UsageError naming two rates, of any list, that are valid at once.
+
+    `expected` as for VersionedLists.replace.
+    """
     kept = by_card(state)
     check_rates(chain(rates, *(kept[card] for card in CARDS[1:])))
-    return replace_rates(state, rates, actor, source, at_us)
+    return replace_rates(state, rates, actor, source, at_us, expected)
 
 
-def set_owned(state: State, hardware: Sequence[Owned], actor: str, source: str, at_us: int) -> bool:
+def set_owned(
+    state: State,
+    hardware: Sequence[Owned],
+    actor: str,
+    source: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> bool:
     """Replaces the owned hardware. Raises UsageError as set_rates does, and for a power that has not been measured yet."""
     made = [one.rate() for one in hardware]
     check_rates(chain(made, (rate for rate in load_rates(state) if rate.pricing == owned.CARD)))
-    return VersionedLists(state).replace(owned.CARD, [owned.shown(one) for one in hardware], actor, source, at_us)
+    rows = [owned.shown(one) for one in hardware]
+    return VersionedLists(state).replace(owned.CARD, rows, actor, source, at_us, expected)
 
 
 def add_spot(state: State, new: Iterable[SpotPrice], actor: str, source: str, at_us: int) -> bool:

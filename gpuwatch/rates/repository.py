@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from json import dumps, loads
 from typing import Any
@@ -20,14 +20,16 @@ _COLUMNS = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from_us", "valid_
 """Fields of a rate that have a column of their own, in the order of the columns."""
 
 
-def replace_rates(state: State, rates: Sequence[Rate], actor: str, source: str, at_us: int) -> bool:
+def replace_rates(
+    state: State, rates: Sequence[Rate], actor: str, source: str, at_us: int, expected: Collection[str] | None = None
+) -> bool:
     """Makes `rates` the new version of the rate card. True if that changes it; the order of rates does not matter.
 
-    Raises UsageError naming two rates that are valid at once.
+    Raises UsageError naming two rates that are valid at once, ChangedMeanwhile as VersionedLists.replace does.
     """
     check_rates(rates)
     rows = sorted((stored(rate) for rate in rates), key=_order)
-    return VersionedLists(state).replace(RATES, rows, actor, source, at_us)
+    return VersionedLists(state).replace(RATES, rows, actor, source, at_us, expected)
 
 
 def load_rates(state: State, version: int | None = None) -> tuple[Rate, ...]:

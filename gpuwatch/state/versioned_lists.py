@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
 
-from gpuwatch.core.errors import UsageError
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.errors import ChangedMeanwhile, UsageError
 from gpuwatch.state.core import CARD, State, newest_version, record
 
 KINDS = ("policies", "fx", "owned", "spot", "commitments", "budgets", "recipients", "detectors")
@@ -73,10 +74,19 @@ class VersionedLists:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def replace(self, kind: str, rows: Sequence[Row], actor: str, source: str, at_us: int) -> bool:
+    def replace(
+        self,
+        kind: str,
+        rows: Sequence[Row],
+        actor: str,
+        source: str,
+        at_us: int,
+        expected: Collection[str] | None = None,
+    ) -> bool:
         """Makes `rows`, in this order, the new version of a list. True if that changes it.
 
-        The caller has validated the rows. Raises UsageError for an unknown kind or more than MAX_ROWS.
+        The caller has validated the rows. `expected` are the versions that may be replaced, None for any. Raises
+        ChangedMeanwhile if the current one is not among them, UsageError for an unknown kind or more than MAX_ROWS.
         """
         table = _table_of(kind)
         if kind in KINDS and len(rows) > MAX_ROWS:
@@ -85,6 +95,7 @@ class VersionedLists:
         digest = sha256("\n".join(texts).encode()).hexdigest()
         with self._state.transaction(write=True) as connection:
             newest = newest_version(connection, kind)
+            _check(kind, newest, expected)
             if digest == (_NOTHING if newest is None else newest.digest):
                 return False
             key = {"kind": kind, "version": 1 if newest is None else newest.version + 1}
@@ -124,6 +135,15 @@ class VersionedLists:
 
 _NOTHING = sha256(b"").hexdigest()
 """Digest of no rows: replacing an empty list with an empty list changes nothing."""
+
+
+def _check(kind: str, newest: Any, expected: Collection[str] | None) -> None:
+    """Raises ChangedMeanwhile unless the newest version is one of those expected."""
+    version = 0 if newest is None else int(newest.version)
+    if expected is None or str(version) in expected:
+        return
+    by = "" if newest is None else f", set by {newest.actor} at {rfc3339(newest.at_us)}"
+    raise ChangedMeanwhile(f"{kind}: version {version}{by}, is in force, which is not the one that you read")
 
 
 def _table_of(kind: str) -> sa.Table:

@@ -12,6 +12,7 @@ from gpuwatch.api.auth import Admin, FleetReader
 from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.admin.channels import ChannelItems, ChannelsBody, Sent
 from gpuwatch.core.errors import SourceUnreachable
@@ -24,21 +25,21 @@ router = APIRouter(prefix=PREFIX, tags=["alerts"])
 @router.get("/channels", response_model=ChannelItems, responses=errors(), summary="Alert channels")
 def channels(access: FleetReader, service: Svc, limit: Limit = 100, cursor: CursorText = None) -> Response:
     """The channels without their addresses, which are secret; `url_hint` distinguishes them."""
-    return answer(_listed(service, limit, cursor))
+    return _listed(service, limit, cursor)
 
 
 @router.put(
     "/channels",
     response_model=ChannelItems,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(ChannelsBody),
     summary="Replaces the alert channels",
 )
-async def put_channels(request: Request, access: Admin, service: Svc) -> Response:
+async def put_channels(request: Request, access: Admin, service: Svc, expected: Expected) -> Response:
     """All or nothing. A channel without `url` keeps its address; channels of gpuwatch.toml stay."""
     body = await json_body(request, ChannelsBody)
     items = [item.model_dump() for item in body.items]
-    return await to_thread.run_sync(_replace, service, items, access.name)
+    return await to_thread.run_sync(_replace, service, items, access.name, expected)
 
 
 @router.post(
@@ -60,17 +61,19 @@ def test_channel(access: Admin, service: Svc, name: Annotated[str, Path(pattern=
     return answer({"ok": True, "error": None})
 
 
-def _replace(service: Any, items: list[dict[str, Any]], actor: str) -> Response:
+def _replace(service: Any, items: list[dict[str, Any]], actor: str, expected: frozenset[str] | None) -> Response:
     from gpuwatch.alerts.repository import Channels
 
-    Channels(service.state, service.channel_guard).replace(items, actor, service.now_us())
-    return answer(_listed(service, 100, None))
+    Channels(service.state, service.channel_guard).replace(items, actor, service.now_us(), expected)
+    return _listed(service, 100, None)
 
 
-def _listed(service: Any, limit: int, cursor: str | None) -> dict[str, Any]:
+def _listed(service: Any, limit: int, cursor: str | None) -> Response:
     from gpuwatch.alerts.outbox.deliver import listing
+    from gpuwatch.alerts.repository import Channels
 
+    version = Channels(service.state).version()  # first: who replaces this version must have seen at least its channels
     items = listing(service.state)
     asked = question({"route": "channels"})
     chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["name"]))
-    return {"items": chosen, "next": following}
+    return answer({"items": chosen, "version": version, "next": following}, version=version)

@@ -13,6 +13,7 @@ from gpuwatch.api.auth import Access, Admin, Reader
 from gpuwatch.api.bodies import expect, json_body, request_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, refused, replaced
 from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, minute_of, seen, split
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.schema.billing.budgets import Budgets, BudgetsBody, BudgetsSet
 from gpuwatch.api.schema.common import Replaced
 from gpuwatch.billing import budgets as card
@@ -40,20 +41,21 @@ def budgets(request: Request, access: Reader, service: Svc, team: Names = None) 
 @router.get("/budgets/set", response_model=BudgetsSet, responses=errors(), summary="Budgets as they were set")
 def budgets_set(access: Reader, service: Svc) -> Response:
     """The budgets in the format of PUT. Team-scoped tokens see the budgets of their teams."""
+    version = _version(service, access)  # first: who replaces this version must have seen at least its rows
     items = [
         card.shown(one) for one in card.load_budgets(service.state) if access.teams is None or one.team in access.teams
     ]
-    return answer({"items": items, "version": _version(service, access)})
+    return answer({"items": items, "version": version}, version=version)
 
 
 @router.put(
     "/budgets",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(BudgetsBody, "text/csv"),
     summary="Replaces the budgets",
 )
-async def put_budgets(request: Request, access: Admin, service: Svc) -> Response:
+async def put_budgets(request: Request, access: Admin, service: Svc, expected: Expected) -> Response:
     """JSON `items`, or CSV with the columns team,period,amount,currency and optionally
     gpu_hours,valid_from,valid_to,alert_at. All or nothing. `warnings` names unknown teams.
     """
@@ -62,7 +64,7 @@ async def put_budgets(request: Request, access: Admin, service: Svc) -> Response
     else:
         body = cast(BudgetsBody, await json_body(request, BudgetsBody))
         wanted = from_json([row.model_dump() for row in body.items], card.budget_of)
-    return await to_thread.run_sync(_replace, service, wanted, access.name)
+    return await to_thread.run_sync(_replace, service, wanted, access.name, expected)
 
 
 def _version(service: Any, access: Access) -> int | None:
@@ -70,9 +72,9 @@ def _version(service: Any, access: Access) -> int | None:
     return service.state.card_version(card.CARD) if access.teams is None else None
 
 
-def _replace(service: Any, kept: list[card.Budget], actor: str) -> Response:
+def _replace(service: Any, kept: list[card.Budget], actor: str, expected: frozenset[str] | None) -> Response:
     try:
-        changed = card.replace(service.state, kept, actor, SOURCE, service.now_us())
+        changed = card.replace(service.state, kept, actor, SOURCE, service.now_us(), expected)
     except UsageError as error:
         raise refused(error) from error
     with service.reader() as store:

@@ -13,6 +13,7 @@ from gpuwatch.api.auth import Admin, Reader
 from gpuwatch.api.bodies import expect, json_body, request_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema.billing.fx import ExchangeRates, FxBody
 from gpuwatch.api.schema.common import Replaced
@@ -33,20 +34,26 @@ def exchange_rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
     """One unit of `from` is `rate` units of `to` from `valid_from` on. `currency` null: prices stay in their own
     currency.
     """
+    version = service.state.card_version(fx.CARD)  # first: who replaces this version must have seen at least its rows
     found = Fx.read(service.state)
     more = {"currency": found.currency, "max_age_days": found.max_age_days}
-    return listed(fx.shown(found.rates), service.state.card_version(fx.CARD), limit, cursor, **more)
+    return listed(fx.shown(found.rates), version, limit, cursor, **more)
 
 
 @router.put(
     "/fx",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(FxBody, "text/csv"),
     summary="Replaces the exchange rates",
 )
 async def put_fx(
-    request: Request, access: Admin, service: Svc, currency: Currency = None, max_age_days: Days = None
+    request: Request,
+    access: Admin,
+    service: Svc,
+    expected: Expected,
+    currency: Currency = None,
+    max_age_days: Days = None,
 ) -> Response:
     """JSON, or CSV with the columns from,to,rate,valid_from; with CSV, parameters set the other fields (`currency`
     empty: prices stay in their own currency), or they keep their value. All or nothing. Charges are priced again.
@@ -62,12 +69,12 @@ async def put_fx(
         body = cast(FxBody, await json_body(request, FxBody))
         rows = [row.model_dump(by_alias=True) for row in body.items]
         found = Fx(tuple(from_json(rows, fx.exchange_of)), body.currency, body.max_age_days)
-    return await to_thread.run_sync(_replace, service, found, access.name)
+    return await to_thread.run_sync(_replace, service, found, access.name, expected)
 
 
-def _replace(service: Any, found: Fx, actor: str) -> Response:
+def _replace(service: Any, found: Fx, actor: str, expected: frozenset[str] | None) -> Response:
     try:
-        changed = fx.replace(service.state, found, actor, SOURCE, service.now_us())
+        changed = fx.replace(service.state, found, actor, SOURCE, service.now_us(), expected)
     except UsageError as error:
         raise refused(error) from error
     if changed:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import Admin, Reader
 from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import PREFIX, Svc, WindowText, answer, errors, window_of
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.proposed_policies import checked, proposed
 from gpuwatch.api.schema.billing.policies import Policies, PoliciesBody, WhatIf
 from gpuwatch.api.schema.common import Replaced
@@ -30,21 +31,21 @@ def policies(access: Reader, service: Svc) -> Response:
     if access.teams is not None:
         document["items"] = [_of_teams(item, access.teams) for item in document["items"]]
         document["history"] = []
-    return answer(document)
+    return answer(document, version=document["version"])
 
 
 @router.put(
     "/policies",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(PoliciesBody, "application/toml"),
     summary="Replaces the policies",
 )
-async def put_policies(request: Request, access: Admin, service: Svc) -> Response:
+async def put_policies(request: Request, access: Admin, service: Svc, expected: Expected) -> Response:
     """JSON or TOML with `policies`. All or nothing: 400 names every mistake; `field` names the first."""
     expect(request, POLICY_KINDS)
     content = await plain(request)
-    return await to_thread.run_sync(_replace, service, content, access.name)
+    return await to_thread.run_sync(_replace, service, content, access.name, expected)
 
 
 @router.post(
@@ -65,15 +66,15 @@ async def ask(request: Request, access: Reader, service: Svc, window: WindowText
     return await to_thread.run_sync(_compared, service, content, span, access.teams)
 
 
-def _replace(service: Any, content: bytes, actor: str) -> Response:
+def _replace(service: Any, content: bytes, actor: str, expected: frozenset[str] | None) -> Response:
     with service.reader() as store:
         done = checked(
-            lambda: policy_document.replace(store, service.state, content, SOURCE, actor, service.now_us()),
+            lambda: policy_document.replace(store, service.state, content, SOURCE, actor, service.now_us(), expected),
             "nothing was changed: ",
         )
     if done["changed"]:
         service.reprice()
-    return answer(done)
+    return answer(done, version=done["version"])
 
 
 def _compared(service: Any, content: bytes, span: Window, teams: tuple[str, ...] | None) -> Response:

@@ -13,6 +13,7 @@ from gpuwatch.api.auth import Access, Admin, Reader
 from gpuwatch.api.bodies import expect, json_body, request_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema.billing.rates import Rates, RatesBody, RatesInForce, TeamRules, TeamsBody
 from gpuwatch.api.schema.common import Replaced
@@ -38,8 +39,8 @@ router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 @router.get("/rates", response_model=Rates, responses=errors(), summary="The rate card in force")
 def rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
     """Prices per whole GPU-hour and their validity. Every reader may see them: they show no team's use."""
-    items = [shown(rate) for rate in load_rates(service.state)]
-    return listed(items, service.state.card_version("rates"), limit, cursor)
+    version = service.state.card_version("rates")  # first: who replaces this version must have seen at least its rows
+    return listed([shown(rate) for rate in load_rates(service.state)], version, limit, cursor)
 
 
 @router.get("/rates/in-force", response_model=RatesInForce, responses=errors(), summary="Every rate in force")
@@ -52,11 +53,13 @@ def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
 @router.put(
     "/rates",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(RatesBody, "text/csv"),
     summary="Replaces the rate card",
 )
-async def put_rates(request: Request, access: Admin, service: Svc, assume_spot: bool = False) -> Response:
+async def put_rates(
+    request: Request, access: Admin, service: Svc, expected: Expected, assume_spot: bool = False
+) -> Response:
     """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced again. A rate
     for an unknown model is kept; `warnings` names it. With `assume_spot`, spot rates price all GPUs of their scope, not
     only known spot capacity.
@@ -67,7 +70,7 @@ async def put_rates(request: Request, access: Admin, service: Svc, assume_spot: 
         body = cast(RatesBody, await json_body(request, RatesBody))
         kept = from_json([row.model_dump() for row in body.items], _rate)
     kept = assuming_spot(kept) if assume_spot else kept
-    return await to_thread.run_sync(_replace_rates, service, kept, access.name)
+    return await to_thread.run_sync(_replace_rates, service, kept, access.name, expected)
 
 
 @router.get("/teams", response_model=TeamRules, responses=errors(), summary="The ownership rules in force")
@@ -75,22 +78,23 @@ def teams(
     access: Reader, service: Svc, known: Known = False, limit: Limit = 1000, cursor: CursorText = None
 ) -> Response:
     """In the order in which they apply. Team-scoped tokens see only the rules and names of their teams."""
+    version = service.state.card_version("teams")
     items = [
         {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
         for rule in load_team_rules(service.state)
         if access.teams is None or rule.team in access.teams
     ]
-    return listed(items, service.state.card_version("teams"), limit, cursor, known=_known(access, service, known))
+    return listed(items, version, limit, cursor, known=_known(access, service, known))
 
 
 @router.put(
     "/teams",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(TeamsBody, "text/csv"),
     summary="Replaces the ownership rules",
 )
-async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
+async def put_teams(request: Request, access: Admin, service: Svc, expected: Expected) -> Response:
     """JSON `items`, or the CSV of teams.csv, in the order in which rules apply. All or nothing. Refused: a rule that
     can never apply because an earlier one matches everything it does, and two wildcard rules that give the same
     existing name to two teams where neither is more specific. `warnings` names rules that match no run.
@@ -103,7 +107,7 @@ async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
         body = cast(TeamsBody, await json_body(request, TeamsBody))
         kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
         kept = _decided(kept)
-    return await to_thread.run_sync(_replace_teams, service, kept, access.name, row)
+    return await to_thread.run_sync(_replace_teams, service, kept, access.name, row, expected)
 
 
 def _known(access: Access, service: Any, wanted: bool) -> list[str] | None:
@@ -114,8 +118,8 @@ def _known(access: Access, service: Any, wanted: bool) -> list[str] | None:
     return [team for team in found if access.teams is None or team in access.teams][:KNOWN_MAX]
 
 
-def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:
-    changed = in_force.set_rates(service.state, kept, actor, SOURCE, service.now_us())
+def _replace_rates(service: Any, kept: list[Rate], actor: str, expected: frozenset[str] | None) -> Response:
+    changed = in_force.set_rates(service.state, kept, actor, SOURCE, service.now_us(), expected)
     if changed:
         service.reprice()
     with service.reader() as store:
@@ -123,12 +127,14 @@ def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:
     return replaced(changed, service.state.card_version("rates"), len(kept), warnings)
 
 
-def _replace_teams(service: Any, kept: list[TeamRule], actor: str, row: str) -> Response:
+def _replace_teams(
+    service: Any, kept: list[TeamRule], actor: str, row: str, expected: frozenset[str] | None
+) -> Response:
     with service.reader() as store:
         found = two_ways(kept, names_of(store))
     if found:
         raise refused(RowsRefused([_two_ways(row, *one) for one in found], len(found)))
-    changed = replace_team_rules(service.state, kept, actor, SOURCE, service.now_us())
+    changed = replace_team_rules(service.state, kept, actor, SOURCE, service.now_us(), expected)
     if changed:
         service.reprice()
     with service.reader() as store:

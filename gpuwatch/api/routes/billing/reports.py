@@ -13,6 +13,7 @@ from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.card_bodies import replaced
 from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.billing.reports import RecipientItems, RecipientsBody
 from gpuwatch.api.schema.common import Replaced
@@ -114,29 +115,30 @@ def _file(content: bytes, name: str, media_type: str, inline: bool = False) -> R
 @router.get("/recipients", response_model=RecipientItems, responses=errors(), summary="Recipients of report e-mails")
 def recipients(access: FleetReader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
     """Addresses by team; team `*` is the fleet."""
-    return answer(_listed(service, limit, cursor))
+    found = _listed(service, limit, cursor)
+    return answer(found, version=found["version"])
 
 
 @router.put(
     "/recipients",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(RecipientsBody),
     summary="Replaces the recipients of report e-mails",
 )
-async def put_recipients(request: Request, access: Admin, service: Svc) -> Response:
+async def put_recipients(request: Request, access: Admin, service: Svc, expected: Expected) -> Response:
     """All or nothing: 400 names every bad row. Channels of kind email with the event `report` send to them. `warnings`
     names unknown teams.
     """
     body = await json_body(request, RecipientsBody)
-    return await to_thread.run_sync(_replace, service, [row.model_dump() for row in body.items], access.name)
+    return await to_thread.run_sync(_replace, service, [row.model_dump() for row in body.items], access.name, expected)
 
 
-def _replace(service: Any, rows: list[dict[str, Any]], actor: str) -> Response:
+def _replace(service: Any, rows: list[dict[str, Any]], actor: str, expected: frozenset[str] | None) -> Response:
     from gpuwatch.alerts.report_recipients import KIND, replace
 
     try:
-        changed = replace(service.state, rows, actor, "PUT", service.now_us())
+        changed = replace(service.state, rows, actor, "PUT", service.now_us(), expected)
     except UsageError as error:
         raise ApiError(400, str(error), "correct these rows and send all", "items") from error
     with service.reader() as store:

@@ -13,6 +13,7 @@ from gpuwatch.api.auth import Admin, Reader
 from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.common import Replaced
 from gpuwatch.api.schema.findings.detectors import Detectors, DetectorsBody, DetectorsCard
@@ -50,24 +51,25 @@ def card(access: Reader, service: Svc) -> Response:
     """
     from gpuwatch.findings.threshold_overrides import answer as overrides_answer
 
-    return answer(overrides_answer(service.state, access.teams))
+    found = overrides_answer(service.state, access.teams)
+    return answer(found, version=found["version"])
 
 
 @router.put(
     "/detectors/card",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra=request_body(DetectorsBody, "application/toml"),
     summary="Sets presets and thresholds",
 )
-async def put_card(request: Request, access: Admin, service: Svc) -> Response:
+async def put_card(request: Request, access: Admin, service: Svc, expected: Expected) -> Response:
     """JSON or TOML. All or nothing: 400 names every mistake; `field` names the first."""
     expect(request, POLICY_KINDS)
     content = await plain(request)
-    return await to_thread.run_sync(_put, service, content, access.name)
+    return await to_thread.run_sync(_put, service, content, access.name, expected)
 
 
-def _put(service: Any, content: bytes, actor: str) -> Response:
+def _put(service: Any, content: bytes, actor: str, expected: frozenset[str] | None) -> Response:
     from gpuwatch.analysis.rules_listing import all_rules, pools_of
     from gpuwatch.findings.threshold_overrides import put, read
     from gpuwatch.policy.known_names import team_names
@@ -84,7 +86,7 @@ def _put(service: Any, content: bytes, actor: str) -> Response:
         ) from error
     except UnreadableInput as error:
         raise ApiError(400, str(error), "docs/act/thresholds.md shows a document", "body") from error
-    done = put(service.state, found, "PUT", actor, service.now_us())
+    done = put(service.state, found, "PUT", actor, service.now_us(), expected)
     if done["changed"]:
         service.wake()
-    return answer(done)
+    return answer(done, version=done["version"])

@@ -16,6 +16,7 @@ class Channel(Shape):
 
 class ChannelItems(Shape):
     items: list[Channel]
+    version: str
     next: str | None
 
 
