@@ -289,8 +289,9 @@ def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
     return html.Nav(items, className="picks", **aria(label))
 
 
-def graph(figure: Figure, style: Mapping[str, str]) -> Component:
-    """A Plotly figure that fills its container. Its height is reserved while the library loads."""
+def graph(figure: Figure, style: Mapping[str, str], label: str = "") -> Component:
+    """A Plotly figure that fills its container. Its height is reserved while the library loads. `label`: for screen readers."""
     config: Any = CONFIG
     drawn = dcc.Graph(figure=figure, config=config, style=dict(style), responsive=True)
-    return html.Div(drawn, style={"minHeight": style["height"]})
+    role: dict[str, Any] = {"role": "img", **aria(label)} if label else {}
+    return html.Div(drawn, style={"minHeight": style["height"]}, **role)

@@ -1,9 +1,9 @@
-"""Plan a job: `gpuwatch checkpoint` checks its storage, `gpuwatch decide place` finds a place for it."""
+"""Plan a job or a policy: `gpuwatch checkpoint`, `gpuwatch decide place` and `gpuwatch decide idle-limit`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +28,11 @@ from gpuwatch.store import lockfile
 PLACE = ("rank", "where", "site", "gpu_model", "score", "wait", "data", "cost", "currency", "why")
 SHOWN = ("item", "value", "basis", "source")
 COLUMNS = ("name", "title", "value", "unit", "text", "basis", "source")
+LIMIT_COLUMNS = (
+    "limit_minutes", "returned_gpu_hours", "returned_cost", "jobs", "wrong_jobs", "devices", "wrong_devices", "soon_devices",
+    "sooner",
+)  # fmt: skip
+LIMIT_SHOWN = ("limit", "gpu_hours", "cost", "jobs", "used again", "sooner", "by (median)")
 
 
 def _number(flag: str, words: str) -> Any:
@@ -204,6 +209,59 @@ def _score(item: dict[str, Any]) -> str:
     if item["score"] is not None:
         return f"{item['score']:.2f}"
     return "does not fit" if item["score_most"] is None else f"at most {item['score_most']:.2f}"
+
+
+@decide.command("idle-limit")
+@with_state
+def idle_limit(
+    context: typer.Context,
+    team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only GPUs that this team held.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
+    data: DataOption = DEFAULT_DATA,
+    window: WindowAsked = "30d",
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Try idle limits from 5 minutes to 4 hours on past data. Shows GPU-hours returned, jobs hit, and requests served sooner."""
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.core.clock import rfc3339
+    from gpuwatch.reclaim.limits import try_limits
+
+    choose(form, True)
+    span = window_of(window, context)
+    if (note := lockfile.find(data)) is not None:
+        asked = {
+            "window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", "team": team, "cluster": cluster,
+        }  # fmt: skip
+        found = json.loads(remote.get(note, "/api/v1/what-if/idle-limits", asked))
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            found = try_limits(store, state, span, teams=None if team is None else [team], cluster=cluster)
+    extra = {name: value for name, value in found.items() if name != "items"}
+    foot = [] if float(found["idle"]["returned_gpu_hours"]) else ["No held GPU idled for five minutes or longer."]
+    people = [_limit_row(item) for item in found["items"]]
+    show(
+        Listing(LIMIT_COLUMNS, found["items"], extra, shown=LIMIT_SHOWN, people=people, foot=foot, right=LIMIT_SHOWN),
+        form,
+    )
+
+
+def _limit_row(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A limit as the table prints it."""
+    from gpuwatch.core.words import duration
+
+    sooner = item["sooner"] or {}
+    cost = item["returned_cost"]
+    return {
+        "limit": f"{item['limit_minutes']} min",
+        "gpu_hours": f"{float(item['returned_gpu_hours']):,.1f}",
+        "cost": "no price" if cost is None else f"{float(cost):,.2f}",
+        "jobs": item["jobs"],
+        "used again": item["wrong_jobs"],
+        "sooner": sooner.get("requests"),
+        "by (median)": "" if not sooner.get("median_s") else duration(sooner["median_s"]),
+    }
 
 
 command("checkpoint", checkpoint, place=245)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -81,12 +82,7 @@ def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[s
 
 
 def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, int]) -> dict[str, Contention]:
-    seen = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
-    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in seen if _LIMITS.fullmatch(word))}
-    prepare_requests(store, scope["start_us"], scope["end_us"], sorted(reasons), REQUESTS_MAX)
-    _drop_refused(store, scope)
-    owners = resolve_many(load_ownership(store, state), request_owners(store)).select(["number", "team"])
-    with store.view("report_fit", models_of_requests(store)), store.view("report_owner", owners.cast(_REQUEST)):
+    with requests_for_gpus(store, state, scope["start_us"], scope["end_us"]):
         rows = store.rows("findings/contention/contended", since_us=since_us)
     by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -101,7 +97,21 @@ def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, in
     return {key: _part_of(_sum(parts), wasted[key]) for key, parts in by_key.items()}
 
 
-def _drop_refused(store: Store, scope: Mapping[str, int]) -> None:
+@contextmanager
+def requests_for_gpus(store: Store, state: State, start_us: int, end_us: int) -> Iterator[None]:
+    """Within the block, `report_request` has the requests that waited for GPUs in a span, `report_owner` their teams and
+    `report_fit` the models that each may use. Requests that a free GPU would not have started are left out.
+    """
+    seen = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
+    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in seen if _LIMITS.fullmatch(word))}
+    prepare_requests(store, start_us, end_us, sorted(reasons), REQUESTS_MAX)
+    _drop_refused(store, start_us, end_us)
+    owners = resolve_many(load_ownership(store, state), request_owners(store)).select(["number", "team"])
+    with store.view("report_fit", models_of_requests(store)), store.view("report_owner", owners.cast(_REQUEST)):
+        yield
+
+
+def _drop_refused(store: Store, start_us: int, end_us: int) -> None:
     """Removes requests whose pods fit no node for a reason other than GPUs: a taint, a volume, CPU."""
     pending = store.sql(
         "select distinct cluster, job_id from pending join report_request using (cluster, job_id)"
@@ -111,7 +121,7 @@ def _drop_refused(store: Store, scope: Mapping[str, int]) -> None:
     known = {(cluster, job_id) for cluster, job_id in pending}
     refused: dict[tuple[str, str], bool] = {}
     for cluster in sorted({cluster for cluster, _ in known}):
-        span = {"from_us": scope["start_us"], "until_us": scope["end_us"], "fresh_us": FRESH_US, "limit": ROWS_MAX}
+        span = {"from_us": start_us, "until_us": end_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
         for row in store.rows("capacity/refused", cluster=cluster, **span):
             job = job_of(cluster, row["namespace"], row["name"], known)
             if job is not None:

@@ -1,0 +1,1 @@
+"""Policies tried on the past: parts of the pages *What if*."""

@@ -1,0 +1,91 @@
+"""Idle limits: the tables of all limits, and of the teams that give and get."""
+
+from __future__ import annotations
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.what_if.limit_charts import seconds, words
+
+MAX_TEAMS = 40
+
+
+def limits_table(items: list[Row], at: Row, currency: str, query: Query) -> Component:
+    """One row per limit."""
+    sign = formats.sign_of(currency)
+    places = formats.money_places(item.get("returned_cost") for item in items)
+    columns = [
+        parts.Column("Limit"),
+        parts.Column("Returned, GPU-h", "r"),
+        parts.Column(f"Worth, {sign}" if sign else "Worth", "r"),
+        parts.Column("Jobs hit", "r"),
+        parts.Column("Used again", "r", hint="Jobs that used the GPU again before they gave it back"),
+        parts.Column(
+            "Within 30 min", "r narrow-hide", hint="GPUs that their job used again within 30 minutes of losing them"
+        ),
+        parts.Column("Start sooner", "r narrow-hide", hint="Waiting requests that the released GPUs would have served"),
+        parts.Column("By, median", "r narrow-hide"),
+    ]
+    rows = [
+        [
+            html.Div(
+                [
+                    parts.link(words(item), query.link(limit=str(item["limit_minutes"])), "title nowrap"),
+                    parts.HERE if item is at else None,
+                ]
+            ),
+            *cells(item, places),
+        ]
+        for item in items
+    ]
+    return parts.table(columns, rows, label="Idle limits")
+
+
+def cells(item: Row, places: int) -> list[Component]:
+    """The numbers of a limit, for all teams or one."""
+    sooner: Row = item.get("sooner") or {}
+    cost = item.get("returned_cost")
+    known = item.get("sooner") is not None
+    median = sooner.get("median_s")
+    return [
+        parts.num(
+            formats.fixed(item.get("returned_gpu_hours"), 1), parts.exact_hours(seconds(item.get("returned_gpu_hours")))
+        ),
+        parts.num(formats.fixed(cost, places), cost if cost is not None else "No price for a part of it"),
+        parts.num(f"{int(item.get('jobs') or 0):,}"),
+        parts.num(f"{int(item.get('wrong_jobs') or 0):,}"),
+        parts.num(f"{int(item.get('soon_devices') or 0):,}"),
+        parts.num(
+            f"{int(sooner.get('requests') or 0):,}" if known else formats.MISSING, None if known else "Not replayed"
+        ),
+        parts.num(formats.duration(median), None if median is not None else "None"),
+    ]
+
+
+def teams_card(data: Row, at: Row, currency: str, query: Query) -> Component:
+    """The chosen limit by team."""
+    rows = [item for item in data.get("teams") or [] if item.get("limit_minutes") == at.get("limit_minutes")]
+    rows = [item for item in rows if item.get("jobs") or (item.get("sooner") or {}).get("requests")]
+    places = formats.money_places(item.get("returned_cost") for item in rows)
+    sign = formats.sign_of(currency)
+    columns = [
+        parts.Column("Team"),
+        parts.Column("Returned, GPU-h", "r"),
+        parts.Column(f"Worth, {sign}" if sign else "Worth", "r"),
+        parts.Column("Jobs hit", "r"),
+        parts.Column("Used again", "r"),
+        parts.Column("Within 30 min", "r narrow-hide"),
+        parts.Column("Start sooner", "r narrow-hide", hint="Requests of this team"),
+        parts.Column("By, median", "r narrow-hide"),
+    ]
+    shown = [[parts.team_link(query, item.get("team")), *cells(item, places)] for item in rows[:MAX_TEAMS]]
+    note = f"the {MAX_TEAMS} largest of {len(rows)} teams" if len(rows) > MAX_TEAMS else None
+    body = (
+        parts.table(columns, shown, label="By team")
+        if shown
+        else html.P("No team would have lost a GPU.", className="soft")
+    )
+    return parts.card(f"Who gives, who gets, at {words(at)}", body, note=note)

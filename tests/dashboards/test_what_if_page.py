@@ -1,0 +1,87 @@
+"""The What if page: the answer in a sentence, a table beside each chart, unknown as unknown, hostile names as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuwatch.dashboards.client import Row
+from tests.dashboards.laid_out import answering, check_layout, links, shown, text
+
+NASTY = '<img src=x onerror=alert(1)>"'
+
+
+def limit(minutes: int, hours: str, jobs: int = 0, wrong: int = 0, **more: Any) -> Row:
+    return {
+        "limit_minutes": minutes,
+        "returned_gpu_hours": hours,
+        "returned_cost": f"{float(hours) * 2:.2f}",
+        "jobs": jobs,
+        "wrong_jobs": wrong,
+        "devices": jobs,
+        "wrong_devices": wrong,
+        "soon_devices": 0,
+        "sooner": {"requests": 3, "devices": 4, "waiting_hours": "6.0", "median_s": 600, "longest_s": 900},
+        **more,
+    }
+
+
+def answer(**more: Any) -> Row:
+    return {
+        "window": {"start": "2026-10-01T00:00:00Z", "end": "2026-10-31T00:00:00Z"},
+        "currency": "USD",
+        "idle": limit(0, "120.0", 12, 2),
+        "items": [limit(5, "100.0", 12, 2), limit(15, "80.0", 10, 1), limit(240, "10.0", 2)],
+        "teams": [{"team": NASTY, **limit(15, "80.0", 10, 1)}],
+        "requests": 7,
+        "left_alone_gpu_hours": "5.0",
+        "unsure_gpu_hours": "0.0",
+        "not_replayed": [],
+        **more,
+    }
+
+
+def page(path: str = "/what-if", **more: Any) -> Any:
+    return shown(path, source=answering({"what-if/idle-limits": answer(**more)}))
+
+
+def test_the_answer_is_one_sentence() -> None:
+    layout = page()
+
+    check_layout(layout)
+    words = text(layout)
+    assert (
+        "A limit of 15 min would have returned 80 GPU-h ($160). 10 jobs would have lost a GPU; 1 used it again later."
+        in words
+    )
+    assert "3 of 7 waiting requests would have started sooner." in words
+    assert "5 GPU-h of idle time were left alone." in words
+    assert NASTY in words
+
+
+def test_another_limit_is_a_link_and_an_address() -> None:
+    assert any("limit=240" in href for href in links(page()))
+    assert "A limit of 4 h would have returned 10 GPU-h ($20.00). 2 jobs" in text(page("/what-if?limit=240"))
+    assert "A limit of 15 min" in text(page("/what-if?limit=7"))
+
+
+def test_a_token_bound_to_teams_sees_no_queue() -> None:
+    items = [limit(15, "80.0", 10, 1, sooner=None)]
+    words = text(page(items=items, teams=[], requests=None))
+
+    assert "waiting request" not in words.split("How this is computed")[0]
+    assert "Start sooner – –" not in words
+
+
+def test_no_price_is_unknown_and_not_zero() -> None:
+    items = [limit(15, "80.0", 10, 1, returned_cost=None)]
+    words = text(page(items=items, teams=[], currency=None))
+
+    assert "would have returned 80 GPU-h. 10 jobs" in words
+    assert "$0" not in words
+
+
+def test_where_nothing_idles_no_limit_is_shown() -> None:
+    layout = page(idle=limit(0, "0.0"), items=[limit(15, "0.0")])
+
+    check_layout(layout)
+    assert "No held GPU idled for five minutes or longer" in text(layout)
