@@ -1,8 +1,8 @@
 """Receiver `remote-write`: converts Prometheus remote-write bodies, 1.0 and 2.0, to contexts and points.
 
 A sender repeats the same labels with every sample, and a series with one sample ends with it. So the bytes before that
-sample are one key of a dict, as in exposition.py. Everything else is parsed as a full message. In version 2.0 the labels
-are indexes into a table of each request (see remote_write_2.py).
+sample are one key of a dict, as in exposition.py; most series are not even looked up (see series_order.py). Everything else is
+parsed as a full message. In version 2.0 the labels are indexes into a table of each request (see remote_write_2.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuwatch.collectors.dcgm.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
-from gpuwatch.collectors.push.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, ZERO_HEAD, ZERO_SAMPLE, Texts, split
+from gpuwatch.collectors.push.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, Texts, split
 from gpuwatch.collectors.push.remote_write_wire import Wire, varint, wire
+from gpuwatch.collectors.push.series_order import SeriesOrder
 from gpuwatch.collectors.push.wire_count import MAX_FIELDS, REQUEST_UNCOUNTED, TooManyFields, check
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers, in_units, joined, of_devices, points
 from gpuwatch.core.errors import UnreadableInput
@@ -35,6 +37,8 @@ MAX_METADATA = 100_000
 MAX_SERIES = 1_000_000
 MAX_SERIES_BYTES = 192 * 1024 * 1024
 """Limits of the series in the cache of all clusters, in number and size; above either, all are forgotten."""
+MAX_ORDER_BYTES = 96 * 1024 * 1024
+"""Limit of the series whose order is kept (see series_order.py); the others are looked up."""
 MAX_KEY_BYTES = 64 * 1024
 """Maximum size of a cached key; longer labels are parsed each time."""
 MAX_LABEL_BYTES = 2 * MAX_LABEL_VALUE_BYTES + 16
@@ -54,11 +58,12 @@ BAD_REFERENCE = "label refers to no symbol"
 BAD_SERIES = "series is not protobuf"
 NOT_TEXT = "label is not UTF-8 text"
 
-_TAIL = np.dtype([("head", "S3"), ("value", "<f8"), ("stamp", "u1", 7)])
 _UNKNOWN = np.iinfo(np.int32).min
 _VARINT_BYTES = 5
 _MOST_MS = (1 << 63) // 1000 - 1  # above it a time in microseconds does not fit into 64 bits
-_SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
+_HEAD, _HEAD_BYTES = np.uint32(int.from_bytes(HEAD, "little")), np.uint32(0xFFFFFF)
+_TIME, _TIME_BITS = np.uint64(0x0080_8080_8080_1000), np.uint64(0x8080_8080_8080_FF00)
+"""The last eight bytes of a sample: one of the value, the tag of the time, its six bytes of which only the last ends it."""
 
 
 @receiver(NAME)
@@ -114,25 +119,11 @@ class RemoteWrite:
 
     def _samples(self, series: Any, known: _Known, rejects: Rejects) -> Samples:
         """The readable samples of version 1.0."""
-        numbers: list[int] = []
-        tails: list[bytes] = []
-        lines: list[int] = []
-        more: list[tuple[int, bytes]] = []
-        add_number, add_tail, add_line = numbers.append, tails.append, lines.append
-        number_of = known.by_bytes.get
-        for line, raw in enumerate(series, 1):
-            if (number := number_of(raw[:-ONE_SAMPLE])) is not None:
-                add_tail(raw[-ONE_SAMPLE:])
-            elif (number := number_of(raw[:-ZERO_SAMPLE])) is not None and raw[-ZERO_SAMPLE:-7] == b"\x12\x07":
-                add_tail(ZERO_HEAD + raw[-7:])
-            else:
-                more.append((line, raw))
-                continue
-            add_number(number)
-            add_line(line)
-        samples, odd = _fast(numbers, tails, lines)
-        more += [(line, series[line - 1]) for line in odd]
-        if more:
+        learn = sum(each.order.size for each in self._clusters.values()) < MAX_ORDER_BYTES
+        found = known.order.split(series, known.by_bytes.get, learn)
+        samples, odd = _fast(found.numbers, found.tails, found.lines)
+        if found.others or odd:
+            more = [(line, series[line - 1]) for line in sorted([*found.others, *odd])]
             others = self._read(more, self._wire.series, lambda message, _: known.number_1(message), rejects)
             samples = joined([samples, others])
         return samples
@@ -149,9 +140,9 @@ class RemoteWrite:
         if _UNKNOWN in at_hand:
             seen = [place for place, number in enumerate(at_hand) if number != _UNKNOWN]
             at_hand, lines = [at_hand[place] for place in seen], [lines[place] for place in seen]
-            samples, odd = _fast(at_hand, [found.tails[place] for place in seen], lines)
+            samples, odd = _of_lists(at_hand, [found.tails[place] for place in seen], lines)
         else:
-            samples, odd = _fast(at_hand, found.tails, lines)
+            samples, odd = _of_lists(at_hand, found.tails, lines)
         if len(samples.line) == len(series):
             return samples
         key_of = dict(zip(found.lines, found.keys, strict=True))
@@ -207,6 +198,7 @@ class _Known:
         self.by_bytes: dict[bytes, int] = {}
         self.by_texts: dict[bytes, int] = {}
         self.texts = Texts()
+        self.order = SeriesOrder()
         self.size = 0  # bytes of the keys
         self._wire = wire
         self.contexts = Contexts(self.numbers)
@@ -274,16 +266,23 @@ class _Known:
         return self.numbers.number_of(name, found) if name else self.numbers.refuse(NO_NAME)
 
 
-def _fast(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Samples, list[int]]:
+def _of_lists(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Samples, list[int]]:
+    return _fast(np.array(numbers, np.int32), np.frombuffer(b"".join(tails), np.uint8), np.array(lines, np.int64))
+
+
+def _fast(numbers: NDArray[np.int32], tails: NDArray[np.uint8], lines: NDArray[np.int64]) -> tuple[Samples, list[int]]:
     """Samples from the last bytes of series, and the lines of those that are not samples."""
-    found = np.frombuffer(b"".join(tails), _TAIL)
-    stamp = found["stamp"]
-    good = (found["head"] == HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)
-    good &= (stamp[:, 1:6] >= 0x80).all(axis=1)
-    time_ms = (stamp[:, 1:] & 0x7F).astype(np.int64) @ _SHIFT
-    of_good = np.array(numbers, np.int32)[good], np.ascontiguousarray(found["value"][good])
-    samples = Samples(*of_good, time_ms[good] * 1000, np.array(lines, np.int64)[good])
-    return samples, [lines[at] for at in np.flatnonzero(~good)]
+    rows = tails.reshape(-1, ONE_SAMPLE)
+    head, value, last = (
+        np.ascontiguousarray(rows[:, begin:end]).view(kind)[:, 0]
+        for begin, end, kind in ((0, 4, "<u4"), (3, 11, "<f8"), (10, ONE_SAMPLE, "<u8"))
+    )
+    good = ((head & _HEAD_BYTES) == _HEAD) & ((last & _TIME_BITS) == _TIME)
+    time_ms = np.zeros(len(rows), np.uint64)
+    for place in range(6):
+        time_ms |= (last >> np.uint64(16 + place)) & np.uint64(0x7F << 7 * place)
+    samples = Samples(numbers, value, time_ms.astype(np.int64) * 1000, lines)
+    return (samples, []) if good.all() else (samples.where(good), lines[~good].tolist())
 
 
 def _count(body: bytes, most: Mapping[int, tuple[int, str]]) -> None:

@@ -164,7 +164,7 @@ class Contexts:
             ids = fresh.rows["context_id"].to_pylist()
             self._places |= {context_id: len(self._places) + place for place, context_id in enumerate(ids)}
             self._table = pa.concat_tables([self._table, fresh.rows]).combine_chunks()
-        used = np.unique(self._numbers.context_ids(numbers))
+        used = _distinct(self._numbers.context_ids(numbers))
         key = used.tobytes()
         if (found := self._cuts.get(key)) is None:
             found = Records("context", self._table.take([self._places[context_id] for context_id in used.tolist()]))
@@ -231,6 +231,12 @@ def points(parts: Sequence[Samples], known: SeriesNumbers) -> Iterator[Points]:
     )
     used, own = _numbered(series, len(known))
     yield Points(known.table(used), pa.table([pa.array(own), pa.array(times), pa.array(values)], schema=POINT))
+
+
+def _distinct(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The different ids in ascending order. For a request's few thousand it is faster than np.unique, which hashes them."""
+    ids = np.sort(ids)
+    return ids[np.concatenate(([True], ids[1:] != ids[:-1]))] if len(ids) else ids
 
 
 def _numbered(series: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -18,6 +18,7 @@ from gpuwatch.core.errors import StoreBusy, StoreError
 from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.store.cardinality import SeriesLimit
 from gpuwatch.store.database import Store
+from gpuwatch.store.stored_contexts import StoredContexts
 from gpuwatch.store.time_bounds import Span, in_time, live
 
 LINGER_S = 0.1
@@ -64,6 +65,7 @@ class GroupCommit:
         self._now_us = now_us
         self._span = span or (lambda: live(now_us(), raw_days * DAY_US))
         self._limit = SeriesLimit()
+        self._contexts = StoredContexts(store.changes)
         self._on_commit = on_commit
         self._on_fatal = on_fatal
         self._queue: deque[_Request] = deque()
@@ -177,9 +179,12 @@ class GroupCommit:
             request.done.set_result(None)
 
     def _append(self, group: list[_Request]) -> None:
-        with self._storing, self._store.transaction():
-            for batch in merged([batch for request in group for batch in request.batches]):
-                self._store.append(batch)
+        with self._storing:
+            batches = self._contexts.without([batch for request in group for batch in request.batches])
+            with self._store.transaction():
+                for batch in merged(batches):
+                    self._store.append(batch)
+            self._contexts.committed(batches)
 
 
 def merged(batches: Batches) -> list[Records | Points]:

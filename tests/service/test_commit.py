@@ -85,6 +85,44 @@ def test_what_arrives_together_is_one_transaction(store: Store) -> None:
     assert [(5,)] == store.sql("select count(*) from context")
 
 
+def test_label_sets_on_disk_are_not_looked_up_again(store: Store) -> None:
+    """Until something else writes their table: what it has withdrawn is stored again."""
+    appended: list[int] = []
+
+    class Watched(Slow):
+        def append(self, batch: Records | Points, file_id: int | None = None) -> int:
+            if isinstance(batch, Records) and batch.table == "context":
+                appended.extend(batch.rows.column("context_id").to_pylist())
+            return super().append(batch, file_id)
+
+    watched = Watched(store._connection, store.path, store.changes)
+    watched.failures, watched.transactions = [], 0
+    store.changes.learn(["context", "sample_tail"])
+    group = writer(watched)
+    group.start()
+    for sent in ([1, 2], [2], [1], [1, 3], [3]):
+        done([group.submit("s", [*map(context, sent), points([NOW_US])])])
+    assert [1, 2, 3] == appended
+
+    store.sql("delete from context where context_id = 2")
+    done([group.submit("s", [context(2), points([NOW_US])])])
+    group.stop()
+    assert [1, 2, 3, 2] == appended
+    assert [(1,), (2,), (3,)] == store.sql("select context_id from context order by all")
+
+
+def test_label_sets_of_a_failed_commit_are_not_taken_for_stored(store: Store) -> None:
+    slow = Slow.of(store, [StoreError("the disk is full")])
+    group = writer(slow)
+    failed = group.submit("s", [context(1), points([NOW_US])])
+    group.start()
+    assert isinstance(failed.exception(PATIENCE_S), StoreError)
+    done([group.submit("s", [context(1), points([NOW_US])])])
+    group.stop()
+
+    assert [(1,)] == store.sql("select context_id from context")
+
+
 def test_who_waits_does_not_wait_for_who_does_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """And takes what is there along."""
     monkeypatch.setattr(group_commit, "PATIENT_S", 3600.0)
