@@ -150,7 +150,7 @@ def _peers(facts: Facts) -> list[str]:
             "rounds a job to the scrape on each of its GPUs, the scheduler's times do not. "
             f"Jobs that only one of them knows: {max(answer['jobs_only_in_one'], other['jobs_only_in_one'])}. "
             f"Loading: promtool {facts['prometheus_load_s']:.0f} s, VictoriaMetrics {facts['victoria_load_s']:.0f} s. "
-            "Bytes: gpuwatch's are blocks in use, with keys, contexts and claims, before analysis, in units of 256 KiB, which "
+            "Bytes: gpuwatch's are blocks in use, with keys, contexts and claims, before analysis, in whole blocks, which "
             "weighs on a fleet this small; Prometheus's are the two-hour blocks that promtool writes, with their indexes, not "
             "yet compacted; VictoriaMetrics's are data and index after a forced merge. The peers count raw samples at every "
             "query (VictoriaMetrics with its result cache off); gpuwatch reads what its analysis derived before."

@@ -23,6 +23,10 @@ from gpuwatch.store.wide_rows import wide
 FILE_NAME = "gpuwatch.duckdb"
 # Files written by DuckDB 2 stay readable by 1.5 (the lake extensions exist for 1.5.5 only).
 STORAGE_VERSION = "v1.5.0"
+BLOCK_BYTES = 65536
+"""The size of the file's blocks. Every table has a block at least: with DuckDB's own 262,144 bytes, an analyzed store of 64 GPUs
+and two days has 26.2 MB in use instead of 17.0. Smaller blocks cut large columns into more pieces than they save.
+"""
 MEMORY_LIMIT = "2GB"
 # Small commits go to the log; folding it into the file for each of them would cost more than the commits.
 WAL_BYTES = "256MB"
@@ -75,6 +79,9 @@ class Store(Connection):
             target, changes = str(file), ChangeLog.of(file)
         with private_umask() if path else nullcontext():
             try:
+                if file is not None and not file.exists():
+                    with duckdb.connect() as none_yet:
+                        none_yet.execute(_attach(file, "new_store")).fetchall()
                 connection = duckdb.connect(target, config=config)
             except duckdb.Error as error:
                 raise cannot_open(error, path, file, changes) from error
@@ -175,9 +182,7 @@ class Store(Connection):
         """Writes a copy of the store as it is now to a new file; others go on reading and writing meanwhile."""
         own = self._execute("select current_database()").fetchall()[0][0]
         try:
-            # DuckDB 1.5 takes no parameter here.
-            target = str(path).replace("'", "''")
-            self._execute(f"attach '{target}' as copy_target (storage_version '{STORAGE_VERSION}')").fetchall()
+            self._execute(_attach(path, "copy_target")).fetchall()
             try:
                 close_to_others(path)
                 self._execute(f'copy from database "{own}" to copy_target').fetchall()
@@ -223,6 +228,12 @@ class Store(Connection):
                     name=available[version],
                     now=time.time_ns() // 1000,
                 )
+
+
+def _attach(path: Path, name: str) -> str:
+    """The statement that creates a store's file. DuckDB 1.5 takes no parameter here."""
+    quoted = str(path).replace("'", "''")
+    return f"attach '{quoted}' as {identifier(name)} (storage_version '{STORAGE_VERSION}', block_size {BLOCK_BYTES})"
 
 
 def linked_state(directory: Path) -> str | None:

@@ -17,8 +17,8 @@ from gpuwatch.core.errors import StoreError
 from gpuwatch.core.model import POINT, SERIES, Points, Records, device_key
 from gpuwatch.core.sqlfile import Statement
 from gpuwatch.imports.files import seal_all
-from gpuwatch.store import connection
-from gpuwatch.store.database import FILE_NAME, STORAGE_VERSION, Store
+from gpuwatch.store import connection, database
+from gpuwatch.store.database import BLOCK_BYTES, FILE_NAME, STORAGE_VERSION, Store
 from tests.worlds.world import BUSY, CLUSTER, HOUR, STEP_S, Gpu, World, batch, claim, minutes, samples, us
 
 DAY = 24 * HOUR
@@ -152,6 +152,46 @@ def test_the_file_can_be_read_by_the_oldest_engine_that_the_lake_needs(tmp_path:
         told = store.sql("select value from duckdb_settings() where name = 'storage_compatibility_version'")
 
     assert [(STORAGE_VERSION,)] == told
+
+
+def block_bytes(store: Store) -> int:
+    return int(store.sql("select block_size from pragma_database_size()")[0][0])
+
+
+def store_in_large_blocks(directory: Path) -> None:
+    """A store as earlier versions created it: a quarter of a megabyte for every table."""
+    directory.mkdir()
+    with duckdb.connect(str(directory / FILE_NAME), config={"storage_compatibility_version": STORAGE_VERSION}):
+        pass
+    with Store.open(directory) as store:
+        store.sql("insert into dirty_hour select 'c1', unnest(range(2000000))")
+        store.checkpoint()
+        store.sql("delete from dirty_hour where hour_us > 0")
+        store.checkpoint()
+
+
+def test_a_new_file_has_small_blocks_and_so_has_one_whose_creation_was_interrupted(tmp_path: Path) -> None:
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    with duckdb.connect() as connection:
+        connection.execute(database._attach(cut / FILE_NAME, "new_store"))
+    with Store.open(tmp_path / "new") as new, Store.open(cut) as finished:
+        assert [BLOCK_BYTES, BLOCK_BYTES] == [block_bytes(new), block_bytes(finished)]
+        assert [] == finished.sql("from dirty_hour")
+
+
+def test_a_file_with_large_blocks_keeps_them_and_its_copy_has_small_ones(tmp_path: Path) -> None:
+    store_in_large_blocks(tmp_path / "old")
+    (tmp_path / "copy").mkdir()
+    with Store.open(tmp_path / "old") as store:
+        assert 262144 == block_bytes(store)
+        store.copy_to(tmp_path / "copy" / FILE_NAME)
+
+    with Store.open(tmp_path / "copy") as copied:
+        assert BLOCK_BYTES == block_bytes(copied)
+        assert [("c1", 0)] == copied.sql("from dirty_hour")
+    old, new = ((tmp_path / name / FILE_NAME).stat().st_size for name in ("old", "copy"))
+    assert new < old / 3
 
 
 # Appending.
