@@ -1,4 +1,4 @@
-"""What if idle GPUs were taken back: limits from 5 minutes to 4 hours, tried on the last month."""
+"""What if: idle limits and quotas tried on the last month."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import Scheme
-from gpuwatch.dashboards.what_if import trials
+from gpuwatch.dashboards.what_if import quota_page, trials
 from gpuwatch.dashboards.what_if.limit_charts import hit, hit_title, returned, returned_title, seconds, words
 from gpuwatch.dashboards.what_if.limit_tables import limits_table, teams_card
 
@@ -159,3 +159,8 @@ def nothing(query: Query) -> Component:
         if query.scope
         else None,
     )
+
+
+page("/what-if/quotas", "Quotas", quota_page.load, filters=("cluster", "team"), under="/what-if", load_once=True)(
+    quota_page.layout
+)

@@ -13,7 +13,7 @@ from gpuwatch.dashboards.shell.query import Query
 
 HEIGHT = {"height": "240px"}
 DAYS = ("30", "14", "7")
-TABS = (("Idle limit", "/what-if"),)
+TABS = (("Idle limit", "/what-if"), ("Quota", "/what-if/quotas"))
 
 
 def days_of(query: Query) -> str:
@@ -27,10 +27,8 @@ def days(query: Query) -> Component:
     return parts.picks([(f"Last {number} days", query.link(days=number), number == here) for number in DAYS], "Days")
 
 
-def tabs(query: Query) -> Component | None:
+def tabs(query: Query) -> Component:
     """The questions."""
-    if len(TABS) < 2:
-        return None
     return parts.picks([(word, query.link(path), path == query.path) for word, path in TABS], "Question")
 
 

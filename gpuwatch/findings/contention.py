@@ -102,13 +102,23 @@ def requests_for_gpus(store: Store, state: State, start_us: int, end_us: int) ->
     """Within the block, `report_request` has the requests that waited for GPUs in a span, `report_owner` their teams and
     `report_fit` the models that each may use. Requests that a free GPU would not have started are left out.
     """
-    seen = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
-    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in seen if _LIMITS.fullmatch(word))}
+    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *_seen_limits(store)}
     prepare_requests(store, start_us, end_us, sorted(reasons), REQUESTS_MAX)
     _drop_refused(store, start_us, end_us)
     owners = resolve_many(load_ownership(store, state), request_owners(store)).select(["number", "team"])
     with store.view("report_fit", models_of_requests(store)), store.view("report_owner", owners.cast(_REQUEST)):
         yield
+
+
+def quota_reasons(store: Store) -> set[str]:
+    """The reasons of waits that a larger quota or limit would have ended."""
+    return {"WaitingForQuota", "ExceedsMaxQuota", *_seen_limits(store)}
+
+
+def _seen_limits(store: Store) -> list[str]:
+    """Slurm's words for limits, as far as some request gave them."""
+    seen = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
+    return [word for word in seen if _LIMITS.fullmatch(word)]
 
 
 def _drop_refused(store: Store, start_us: int, end_us: int) -> None:

@@ -45,7 +45,7 @@ class _Outcome:
             "returned_gpu_hours": format_quantity(self.units / HOUR_US),
             "returned_cost": format_quantity(self.cost, CENT_PLACES) if self.priced else None,
             **{name: self.hits.get(name, 0) for name in names},
-            "sooner": _sooner(self.served) if with_requests else None,
+            "sooner": sooner(self.served) if with_requests else None,
         }
 
 
@@ -169,7 +169,7 @@ def _teams(found: _Outcomes) -> list[str]:
     return sorted(names, key=lambda name: (-shortest[name].cost, -shortest[name].units, name))
 
 
-def _sooner(found: Iterable[Served]) -> dict[str, Any]:
+def sooner(found: Iterable[Served]) -> dict[str, Any]:
     """Requests that start sooner: how many, for how many devices, and by how much."""
     times = [one.sooner_us for one in found]
     devices = sum(one.request.nodes * one.request.devices for one in found)

@@ -85,3 +85,60 @@ def test_where_nothing_idles_no_limit_is_shown() -> None:
 
     check_layout(layout)
     assert "No held GPU idled for five minutes or longer" in text(layout)
+
+
+def quota(gpus: str, delayed: int = 0, never: int = 0, **more: Any) -> Row:
+    return {
+        "gpus": gpus,
+        "held_gpu_hours": "50.0",
+        "unused_gpu_hours": "22.0",
+        "delayed_runs": delayed,
+        "delayed_jobs": delayed,
+        "waiting_hours": f"{delayed}.0",
+        "median_s": 3600 if delayed else None,
+        "longest_s": 7200 if delayed else None,
+        "too_large_runs": never,
+        "not_started_runs": 0,
+        "users": [{"name": NASTY, "runs": delayed, "waiting_hours": f"{delayed}.0"}],
+        "queues": [],
+        "sooner": {"requests": 1, "devices": 1, "waiting_hours": "1.0", "median_s": 3600, "longest_s": 3600},
+        **more,
+    }
+
+
+def quota_page(path: str = "/what-if/quotas", charges: list[Row] | None = None, **more: Any) -> Any:
+    teams = [{"team": "__platform__"}, {"team": NASTY}, {"team": "b"}] if charges is None else charges
+    found = {
+        "window": {"start": "2026-10-01T00:00:00Z", "end": "2026-10-31T00:00:00Z"},
+        "team": NASTY,
+        "peak_gpus": "8.000000",
+        "runs": 9,
+        "held_gpu_hours": "50.0",
+        "items": [quota("1.000000", 3, 4), quota("4.000000", 2), quota("8.000000")],
+        "waited_for_quota": {"requests": 5, "waiting_hours": "6.0"},
+        **more,
+    }
+    return shown(path, source=answering({"chargeback": {"items": teams}, "what-if/quotas": found}))
+
+
+def test_a_quota_says_whose_runs_wait() -> None:
+    layout = quota_page()
+
+    check_layout(layout)
+    words = text(layout)
+    assert (
+        "held up to 8 GPUs at once. With a quota of 4, 2 of its 9 runs would have waited, 60 min at the median."
+        in words
+    )
+    assert "5 requests of the team waited 6 h in all for a quota or limit as it was." in words
+    assert "3 of its 9 runs would have waited, 60 min at the median; 4 ask for more than the quota." in text(
+        quota_page("/what-if/quotas?gpus=1")
+    )
+    assert "none of its 9 runs would have waited." in text(quota_page("/what-if/quotas?gpus=8"))
+
+
+def test_without_teams_there_is_nothing_to_try() -> None:
+    layout = quota_page(charges=[])
+
+    check_layout(layout)
+    assert "No runs to replay" in text(layout)
