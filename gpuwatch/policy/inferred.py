@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -49,20 +49,29 @@ _Words = Mapping[str, str | None]
 def decide(ownership: Ownership, words: _Words, own: _Words | None = None) -> Decision:
     """The team of a run: what its rules decide, else the inferred one.
 
-    `words` has WORDS and cluster; `own` those that a nested run sets itself, which come before what it inherits.
+    `words` has WORDS and cluster; `own` those that a nested run sets itself, which come before what it inherits. Its `outer`
+    is the same of the run around it as JSON: Ray in a Slurm job in a pod belongs to the job's team before the pod's.
     """
-    found = _ruled(ownership.rules, own or {})
-    if found[0] == UNALLOCATED:
-        found = _ruled(ownership.rules, words)
+    layers = [*_from_inside(own), words]
+    ruled = [_ruled(ownership.rules, layer) for layer in layers]
+    found = next((one for one in ruled if one[0] != UNALLOCATED), ruled[-1])
     if found[0] != UNALLOCATED:
         return Decision(*found)
     cluster = words.get("cluster") or ""
-    named = _named(ownership, cluster, own or {}) or _named(ownership, cluster, words)
+    named = next(filter(None, (_named(ownership, cluster, layer) for layer in layers)), None)
     if named is None:
         return Decision(*found)
     if not ownership.infer:
         return Decision(*found, other=named[0])
     return Decision(*named, inferred=True, other=UNALLOCATED)
+
+
+def _from_inside(own: _Words | None) -> Iterator[_Words]:
+    """What a nested run sets itself, then what the run around it does, and so on."""
+    while own:
+        yield own
+        outer = own.get("outer")
+        own = json.loads(outer) if outer else None
 
 
 def resolve_many(ownership: Ownership, owners: pa.Table) -> pa.Table:

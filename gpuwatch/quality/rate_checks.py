@@ -108,7 +108,7 @@ def names_of(store: Store) -> Names:
         kind, value = row["kind"], row["value"]
         if kind == "own":
             for word, name in parse_labels(value).items():
-                if word != "labels":
+                if word not in ("labels", "outer"):
                     found.setdefault("user" if word == "user_name" else word, set()).add(name)
             value = parse_labels(value).get("labels")
         if kind in ("labels", "own"):

@@ -241,6 +241,33 @@ def test_the_inner_run_has_the_namespace_labels_and_queue_of_the_outer_one() -> 
     assert {"gpuwatch.io/team": "vision", "tier": "b"} == json.loads(labels)
 
 
+def test_ray_inherits_from_the_slurm_job_whose_gpus_it_has_and_not_from_a_longer_one_beside_it() -> None:
+    world = World().add(
+        [s for gpu in FOUR[:3] for s in seen(gpu)],
+        claim("long", 0, HOUR, account="one", device_indexes="0"),
+        claim("pair", 600, 1800, count=2, account="two", device_indexes="1,2"),
+        ray("j", "a1", 900, 1500, node="n1", size=2),
+    )
+    world.book()
+
+    assert [("two",)] == world.store.sql("select account from run where scheduler = 'ray'")
+
+
+def test_ray_in_a_slurm_job_in_a_pod_has_the_jobs_words_before_the_pods() -> None:
+    world = World().add(
+        seen(A),
+        worker(namespace="lab", labels='{"nodeset.slinky.slurm.net/pod-name":"worker-0"}'),
+        claim("7", 0, HOUR, node="worker-0", account="physics"),
+        ray("j", "a1", 600, 1200, user_name="ann"),
+    )
+    world.book()
+
+    [(account, namespace, own)] = world.store.sql("select account, namespace, own from run where scheduler = 'ray'")
+    layers = json.loads(own)
+    assert ("physics", "lab", "ann") == (account, namespace, layers["user_name"])
+    assert ("physics", None) == (json.loads(layers["outer"])["account"], json.loads(layers["outer"])["namespace"])
+
+
 # Ray in Slurm, Slurm in pods, Ray in Slurm in pods.
 
 

@@ -28,6 +28,7 @@ from tests.worlds.world import (
     Sample,
     Seconds,
     World,
+    claim,
     minutes,
     node,
     pod,
@@ -129,6 +130,18 @@ def test_processes_divide_a_time_sliced_gpu(world: World) -> Iterator[None]:
     yield
 
     assert [(0, HOUR, "u-x", "3/4", "process"), (0, HOUR, "u-y", "1/4", "process")] == splits(world)
+    close(world)
+
+
+@case
+def test_ray_in_a_pod_has_the_part_that_the_processes_of_the_pod_used(world: World) -> Iterator[None]:
+    inside = claim("j", 0, HOUR, "x", scheduler="ray", run_key="j@s1", pod_uid="a1", kind="ray")
+    world.add(used("x", 0, HOUR, 0.6), used("y", 0, HOUR, 0.2), whole(0, HOUR, 0.8), *pods("x", "y"), sliced(), inside)
+    yield
+
+    assert [("j@s1", "3/4"), ("u-y", "1/4")] == [
+        (who.removesuffix(" estimated"), share) for _, _, who, share, _ in splits(world)
+    ]
     close(world)
 
 

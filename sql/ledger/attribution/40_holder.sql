@@ -116,7 +116,8 @@ from span s
 join capacity_span c
     on c.device_id = s.device_id and not c.remainder and s.start_us >= c.start_us and s.end_us <= c.end_us;
 
--- A row of holder is an elementary span and one of its owners: declared owners before observed ones.
+-- A row of holder is an elementary span and one of its owners: declared owners before observed ones. holds: how many pods of the
+-- run hold the device, each an equal part of the run's.
 create or replace temp table holder as
 with present as (
     select
@@ -223,7 +224,8 @@ select
         when shared then 'bound'
         when fractional then 'fraction'
     end as split,
-    0 as level
+    0 as level,
+    case when shared or fractional then holds else 1 end as holds
 from counted
 where shared or fractional or newest = 1;
 

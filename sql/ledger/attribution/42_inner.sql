@@ -44,6 +44,7 @@ select
     h.run_id as outer_run_id,
     any_value(h.parts) as outer_parts,
     any_value(h.all_parts) as all_parts,
+    any_value(h.holds) as outer_holds,
     any_value(h.conflict) as conflict,
     any_value(h.split) as split,
     bool_or(h.estimated) as outer_estimated,
@@ -82,7 +83,7 @@ select
     *,
     sum(units) over outer_hold as inner_units,
     -- A device that several pods of the outer run share is held for each of them.
-    greatest(sum(units) over outer_hold, 10000 * outer_parts * scale) as all_units
+    greatest(sum(units) over outer_hold, 10000 * outer_holds * scale) as all_units
 from scaled
 window outer_hold as (partition by device_id, start_us, outer_run_id);
 
@@ -98,7 +99,8 @@ with divided as (
         conflict,
         split,
         case when shares is not null then case when mps_shares is null then 'share' else 'replica' end end as way,
-        $level + 1 as level
+        $level + 1 as level,
+        pods as holds
     from taken_whole
     union all
     select
@@ -111,7 +113,8 @@ with divided as (
         any_value(conflict),
         any_value(split),
         null,
-        -1
+        -1,
+        any_value(outer_holds)
     from taken_whole
     group by device_id, start_us, outer_run_id
     having any_value(all_units) > any_value(inner_units)
@@ -144,7 +147,8 @@ select
             when sum(r.parts * (w.all_parts // r.all_parts)) < any_value(w.all_parts) then coalesce(any_value(way), 'fraction')
         end
     ) as split,
-    max(level) as level
+    max(level) as level,
+    sum(holds)::bigint as holds
 from reduced r
 join whole w using (device_id, start_us, run_id)
 group by device_id, start_us, run_id;
