@@ -64,10 +64,7 @@ def findings(
     form: FormatOption = None,
 ) -> None:
     """List findings, most expensive first. JSON always includes the keys."""
-    from gpuwatch.billing.chargeback import price_all
-    from gpuwatch.findings.read import FIELDS, read
-    from gpuwatch.findings.repository import Actions
-    from gpuwatch.policy.known_names import team_names
+    from gpuwatch.findings.record import FIELDS
 
     choose(form, True)
     span = None if window is None else window_of(window, context)
@@ -78,6 +75,11 @@ def findings(
         if team is not None and not items:
             hints.doubt_teams([team], hints.served_teams(note))
     else:
+        from gpuwatch.billing.prices import price_all
+        from gpuwatch.findings.read import read
+        from gpuwatch.findings.repository import Actions
+        from gpuwatch.policy.known_names import team_names
+
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             actions = Actions(state).current(now_us(context))
@@ -112,8 +114,6 @@ def ledger(
     exact: ExactOption = False,
 ) -> None:
     """Show GPU time by bucket and other dimensions."""
-    from gpuwatch.billing.chargeback import ledger as books
-    from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.listings import ledger_answer, ledger_listing
     from gpuwatch.billing.people_table import for_people
 
@@ -124,6 +124,9 @@ def ledger(
         listing = ledger_answer(remote.every(note, "/api/v1/ledger", parameters), dimensions)
         hint = hints.empty_served(note, listing.extra["capacity_gpu_seconds"])
     else:
+        from gpuwatch.billing.chargeback import ledger as books
+        from gpuwatch.billing.prices import price_all
+
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = ledger_listing(books(store, state, span, dimensions))
@@ -163,13 +166,11 @@ def chargeback(
     exact: ExactOption = False,
 ) -> None:
     """Show charges by team or other dimensions."""
-    from gpuwatch.billing.chargeback import chargeback as charge
-    from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.listings import chargeback_answer, chargeback_listing
     from gpuwatch.billing.people_table import for_people
-    from gpuwatch.output.render import check_format
-
     if form is not None:
+        from gpuwatch.output.render import check_format
+
         check_format(form, CHARGE_FORMATS)
     if form in BINARY_FORMATS and out is None and sys.stdout.isatty():
         raise UsageError(f"--format {form}: cannot print a binary file to a terminal; add --out FILE")
@@ -189,6 +190,9 @@ def chargeback(
         listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", parameters), dimensions)
         hint = hints.empty_served(note, listing.extra["total"]["gpu_seconds"])
     else:
+        from gpuwatch.billing.chargeback import chargeback as charge
+        from gpuwatch.billing.prices import price_all
+
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = chargeback_listing(charge(store, state, span, dimensions))
@@ -220,16 +224,18 @@ def doctor(
     context: typer.Context, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None
 ) -> None:
     """Check the input data and print fixes. Exits with 1 if a check found a problem or could not be made."""
-    from gpuwatch.billing.chargeback import price_all
     from gpuwatch.output.fix_hints import Advice
     from gpuwatch.output.listing import visible
-    from gpuwatch.quality.doctor import COLUMNS, FAIL, NOT_JUDGED, Check, examine, wrong
-    from gpuwatch.quality.own_clock_check import server_clock
+    from gpuwatch.quality.check import COLUMNS, FAIL, NOT_JUDGED, Check, wrong
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := lockfile.find(data)) is not None:
         checks = [Check(**check) for check in json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]]
     else:
+        from gpuwatch.billing.prices import price_all
+        from gpuwatch.quality.doctor import examine
+        from gpuwatch.quality.own_clock_check import server_clock
+
         with opened(data, config) as (store, state, settings):
             price_all(store, state)
             advice = Advice(program(), str(data))

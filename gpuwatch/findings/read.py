@@ -13,51 +13,12 @@ from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.presets import preset_in, thresholds_in
 from gpuwatch.findings.prices import Price, main_bucket, prices_of
 from gpuwatch.findings.priority import HOUR_S, Facts, cost_a_day, number
+from gpuwatch.findings.record import FIELDS as FIELDS
+from gpuwatch.findings.record import Finding as Finding
 from gpuwatch.findings.repository import Action
 from gpuwatch.findings.selection import Filters, ranked
 from gpuwatch.findings.texts import remedy, rule_of, severity, summary
 from gpuwatch.store.database import Store
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Waste that a detector found, as the API returns it. Times are RFC 3339; amounts are decimal text, None where unknown."""
-
-    key: str
-    detector: str
-    title: str
-    severity: str
-    state: str
-    confidence: float
-    cluster: str
-    subject: dict[str, str | None]
-    team: str
-    user: str | None
-    started_at: str
-    ended_at: str | None
-    last_seen_at: str
-    wasted_gpu_seconds: str
-    wasted_cost: str | None
-    currency: str | None
-    bucket: str | None
-    summary: str
-    remedy: str
-    evidence: dict[str, Any]
-    devices: list[str]
-    nodes: list[str]
-    suppressed_by: str | None
-    resolved_reason: str | None
-    inferred: bool = False
-    """Whether its team is named by an account or namespace, because no ownership rule decides."""
-    gpu_index: int | None = None
-    """The index on its node of the one GPU that it is about; None for several, or where no source has it."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The finding as JSON has it."""
-        return asdict(self)
-
-
-FIELDS = tuple(Finding.__dataclass_fields__)
 
 
 @dataclass(frozen=True)

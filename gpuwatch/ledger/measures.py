@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.ledger.totals import SECOND_PLACES, Scale
-from gpuwatch.store.database import Store
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 WORKING = ("below_roof", "memory_roof", "compute")
 """The SMs did work."""

@@ -7,13 +7,15 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from math import lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, quotient_to_decimal, units_to_decimal
 from gpuwatch.ledger.dimensions import LABEL, RUN_WORDS, WORDS, parameters
-from gpuwatch.store.database import Store
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 SECOND_PLACES = 6
 """Decimal places of published GPU-seconds: whole microseconds."""

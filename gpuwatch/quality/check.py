@@ -8,6 +8,7 @@ from typing import Any
 
 OK, WARN, FAIL, NOT_JUDGED = "ok", "warn", "fail", "not judged"
 """NOT_JUDGED: the check could not be made, because what it reads is missing. It has a fix and is never OK."""
+COLUMNS = ("id", "status", "what", "fix")
 NAMED_MAX = 8
 """Nodes, owners or reasons that one check lists by name; the rest are counted."""
 
@@ -42,6 +43,11 @@ class Evidence:
     """Prices were computed."""
     measure_fix: str
     scheduler_fix: str
+
+
+def wrong(checks: Iterable[Check]) -> bool:
+    """Whether any check needs a fix, or could not be made: doctor's exit code."""
+    return any(check.status != OK for check in checks)
 
 
 def unjudged(id: str, why: str, fix: str) -> Check:

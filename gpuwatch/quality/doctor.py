@@ -9,7 +9,19 @@ from gpuwatch.billing.prices import FAR_FUTURE_US
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality import double_checks, hold_checks, measure_checks, rate_checks, source_checks
-from gpuwatch.quality.check import FAIL, NAMED_MAX, NOT_JUDGED, OK, WARN, Check, Evidence, named, unjudged
+from gpuwatch.quality.check import (
+    COLUMNS,
+    FAIL,
+    NAMED_MAX,
+    NOT_JUDGED,
+    OK,
+    WARN,
+    Check,
+    Evidence,
+    named,
+    unjudged,
+    wrong,
+)
 from gpuwatch.quality.clocks import WrongClock
 from gpuwatch.quality.measure_checks import COUNTERS, missing_fields
 from gpuwatch.quality.status import SourceStatus
@@ -31,8 +43,6 @@ __all__ = [
     "missing_fields",
     "wrong",
 ]
-
-COLUMNS = ("id", "status", "what", "fix")
 
 FILES = Advice()
 OPEN_HOURS = 2
@@ -62,11 +72,6 @@ AFTER_ANALYSIS = (
     "books",
 )
 """Checks that read the results of the analysis, in order."""
-
-
-def wrong(checks: Iterable[Check]) -> bool:
-    """Whether any check needs a fix, or could not be made: doctor's exit code."""
-    return any(check.status != OK for check in checks)
 
 
 def examine(
