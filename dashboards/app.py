@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from pathlib import Path
 from typing import Any
 
-from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
+from dash import ALL, Dash, Input, Output, State, ctx, no_update
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from gpuwatch.dashboards.client import COOKIE, Api, ApiFailure, Caller, Client, passed_on
+from gpuwatch.dashboards.client import COOKIE, Caller, Client, passed_on
 from gpuwatch.dashboards.components import rule_trial
-from gpuwatch.dashboards.shell import acting, filters, search, states
+from gpuwatch.dashboards.shell import acting, filters, search
 from gpuwatch.dashboards.shell import frame as shell_frame
+from gpuwatch.dashboards.shell.direct import title_of
 from gpuwatch.dashboards.shell.login import login_routes
-from gpuwatch.dashboards.shell.page import Page, find
+from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import ROOT, Query
 from gpuwatch.dashboards.shell.responses import Guarded, policy
 from gpuwatch.dashboards.shell.scripts import FOCUS_SCRIPT, GROUND_SCRIPT, TITLE_SCRIPT, WANTED_SCRIPT
 from gpuwatch.dashboards.shell.short_addresses import ShortAddresses
 from gpuwatch.dashboards.shell.theme import Scheme
+from gpuwatch.dashboards.shell.views import Views
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
 <head>{%metas%}<title>{%title%}</title><link rel="icon" type="image/svg+xml" href="/ui/assets/logo.svg">{%css%}</head>
-<body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+<body><!--first-->{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>"""
 _log = logging.getLogger("gpuwatch.dashboards")
 
@@ -40,14 +40,15 @@ def mount(app: FastAPI, client: Client | None = None) -> None:
     # A separate app behind one route keeps Dash's middleware, catch-all page and errors out of the API.
     inner = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     inner.router.routes.extend(login_routes(client))
-    dash = create(inner, client)
-    guarded = Guarded(inner, policy(dash))
+    views = Views(client)
+    dash = create(inner, client, views)
+    guarded = Guarded(inner, policy(dash), views)
     app.router.routes.append(Route(f"{ROOT}/{{path:path}}", guarded, include_in_schema=False))
     app.router.routes.append(Route(ROOT, guarded, include_in_schema=False))
     app.router.routes.append(ShortAddresses())
 
 
-def create(server: Any, client: Client) -> Dash:
+def create(server: Any, client: Client, views: Views) -> Dash:
     """The Dash app with its callbacks on a FastAPI server. `server` is untyped because Dash detects it by class name."""
     dash = Dash(
         "gpuwatch.dashboards",
@@ -65,11 +66,11 @@ def create(server: Any, client: Client) -> Dash:
     # Callbacks use plain requests; without this every page would start a worker for unused web sockets.
     dash.backend.websocket_capability = False
     dash.layout = shell_frame.frame()
-    _register(dash, client)
+    _register(dash, client, views)
     return dash
 
 
-def _register(dash: Dash, client: Client) -> None:
+def _register(dash: Dash, client: Client, views: Views) -> None:
     """Registers all callbacks: show a page, refresh it, change a filter, act on a finding."""
 
     @dash.callback(
@@ -84,9 +85,8 @@ def _register(dash: Dash, client: Client) -> None:
     )
     async def show(pathname: str, search: str, scheme: Scheme | None) -> tuple[Any, ...]:
         query = Query.parse(pathname, search)
-        page = find(query.path)
-        content = await _content(page, client.of(_caller()), query, scheme or "light")
-        return content, _digest(content), "", f"{page.title} · gpuwatch" if page else "gpuwatch"
+        page, view = find(query.path), await views.draw(_caller(), query, scheme or "light")
+        return view.content, view.digest, "", title_of(page.title if page else None)
 
     @dash.callback(
         Output("filters", "children"),
@@ -136,9 +136,8 @@ def _register(dash: Dash, client: Client) -> None:
         page = find(query.path)
         if page and page.load_once:
             raise PreventUpdate
-        content = await _content(page, client.of(_caller()), query, scheme or "light")
-        fresh = _digest(content)
-        return (no_update, no_update) if fresh == digest and not acted else (content, fresh)
+        view = await views.draw(_caller(), query, scheme or "light")
+        return (no_update, no_update) if view.digest == digest and not acted else (view.content, view.digest)
 
     @dash.callback(
         Output("sought", "children"),
@@ -191,35 +190,9 @@ def _register(dash: Dash, client: Client) -> None:
     scripted(TITLE_SCRIPT, Output("title", "modified_timestamp"), Input("title", "data"))
 
 
-async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) -> Component:
-    """The page, or a notice in its place. Never raises: a page that cannot be drawn shows an error."""
-    try:
-        if page is None:
-            raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
-        await api.me()  # one failed request instead of ten: failed sign-ins are rate-limited
-        content = page.layout(await page.load(api, query), query, scheme)
-        above = shell_frame.crumbs(page, query)
-        return content if above is None else html.Div([above, content])
-    except ApiFailure as error:
-        return states.failed(error, query)
-    except Exception:  # noqa: BLE001 - last resort: the traceback goes to the log, the reader sees an error notice
-        _log.exception("page %s failed", query.path)
-        return states.failed(
-            ApiFailure(
-                500, "internal", "The page could not be drawn from the API's response. The server log has the details."
-            ),
-            query,
-        )
-
-
 def _caller() -> Caller:
     """The browser that sent the current callback."""
     return Caller(None, ctx.cookies.get(COOKIE), (ctx.remote or "", 0), passed_on(ctx.headers))
-
-
-def _digest(content: Component) -> str:
-    """A fingerprint of the shown content, so that a refresh without changes sends nothing."""
-    return hashlib.sha256(json.dumps(content, default=Component.to_plotly_json).encode()).hexdigest()
 
 
 def _unexpected(error: Exception) -> None:

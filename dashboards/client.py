@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 from starlette.types import ASGIApp
+
+from gpuwatch.dashboards import in_process
 
 Row = dict[str, Any]
 """A JSON object from the API; the API reference documents the fields."""
@@ -95,21 +99,17 @@ class Client:
         """Sends one request. Raises ApiFailure unless it succeeds."""
         headers = dict(caller.headers) if self._app is not None else {}
         if caller.token:
-            headers["Authorization"] = f"Bearer {caller.token}"
+            headers["authorization"] = f"Bearer {caller.token}"
         elif caller.cookie and PLAIN.fullmatch(caller.cookie):
-            headers["Cookie"] = f"{COOKIE}={caller.cookie}"
-        # Pass on the browser's address: with the default, every caller would look like loopback.
-        transport = (
-            httpx.ASGITransport(app=self._app, raise_app_exceptions=False, client=caller.address)
-            if self._app is not None
-            else None
-        )
+            headers["cookie"] = f"{COOKIE}={caller.cookie}"
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                httpx.AsyncClient(transport=transport, base_url=self._base_url, timeout=timeout_s) as http,
-            ):
-                response = await http.request(method, path, params=params, headers=headers, json=body)
+            async with asyncio.timeout(timeout_s):
+                if self._app is not None:
+                    # Pass on the browser's address: with another, every caller would look like loopback.
+                    response = await in_process.ask(self._app, caller.address, method, path, params, headers, body)
+                else:
+                    async with httpx.AsyncClient(base_url=self._base_url, timeout=timeout_s) as http:
+                        response = await http.request(method, path, params=params, headers=headers, json=body)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise ApiFailure(504, "timeout", "The API did not respond in time.", "Choose a shorter window.") from error
         except httpx.HTTPError as error:
@@ -140,11 +140,13 @@ class Api:
 
     client: Client
     caller: Caller
+    answers: set[str] = field(default_factory=set)
+    """Names of all answers so far: two calls with the same names had the same answers."""
 
     async def get(self, path: str, **params: object) -> Row:
         """The JSON object of any route below /api/v1/, for routes without a method of their own here."""
         wanted = {name: str(value) for name, value in params.items() if value not in (None, "")}
-        response = await self.client.send(self.caller, "GET", f"/api/v1/{path}", wanted)
+        response = await self._send("GET", f"/api/v1/{path}", wanted)
         try:
             found = response.json()
         except ValueError as error:
@@ -153,13 +155,26 @@ class Api:
             raise ApiFailure(502, "bad_answer", f"/api/v1/{path} did not return a JSON object.")
         return found
 
+    async def _send(
+        self, method: str, path: str, params: Mapping[str, str], body: Row | None = None, timeout_s: float = TIMEOUT_S
+    ) -> httpx.Response:
+        """Sends a request, and remembers the name of its answer."""
+        asked = json.dumps([method, path, sorted(params.items()), body])
+        try:
+            response = await self.client.send(self.caller, method, path, params, body, timeout_s)
+        except ApiFailure as error:
+            self.answers.add(f"{asked} {error.status} {error.code} {error} {error.hint}")
+            raise
+        self.answers.add(f"{asked} {blake2b(response.content, digest_size=16).hexdigest()}")
+        return response
+
     async def me(self) -> Row:
         """Scope, teams and name of the caller; whether tokens are required; the version."""
         return await self.get("me")
 
     async def start_session(self) -> Row:
         """Starts a session for the token: its id, and the seconds until it expires."""
-        response = await self.client.send(self.caller, "POST", "/api/v1/session", {})
+        response = await self._send("POST", "/api/v1/session", {})
         return dict(response.json())
 
     async def sign_on(self) -> Row | None:
@@ -169,15 +184,15 @@ class Api:
 
     async def leave(self, target: str) -> Row:
         """Begins to sign in through the provider: its address, and what the browser keeps meanwhile."""
-        return dict((await self.client.send(self.caller, "POST", "/api/v1/session/sso", {}, {"target": target})).json())
+        return dict((await self._send("POST", "/api/v1/session/sso", {}, {"target": target})).json())
 
     async def arrive(self, **brought: str) -> Row:
         """Starts the session of the person whom the provider sent back."""
-        return dict((await self.client.send(self.caller, "POST", "/api/v1/session/sso/back", {}, brought)).json())
+        return dict((await self._send("POST", "/api/v1/session/sso/back", {}, brought)).json())
 
     async def end_session(self) -> None:
         """Ends the session of the cookie."""
-        await self.client.send(self.caller, "DELETE", "/api/v1/session", {})
+        await self._send("DELETE", "/api/v1/session", {})
 
     async def fleet(self) -> Row:
         """GPUs and slices now, by cluster, pool and model."""
@@ -234,13 +249,13 @@ class Api:
     async def act(self, keys: list[str], action: str, **words: str | None) -> Row:
         """ack, snooze, exempt, reopen, assign or judge findings: all of them or none."""
         body: Row = {"keys": keys, "action": action, **{name: word for name, word in words.items() if word}}
-        response = await self.client.send(self.caller, "POST", "/api/v1/inbox/actions", {}, body)
+        response = await self._send("POST", "/api/v1/inbox/actions", {}, body)
         return dict(response.json())
 
     async def test_channel(self, name: str) -> Row:
         """Sends a test message through a channel: whether it was delivered, and if not, why."""
         path = f"/api/v1/channels/{quote(name, safe='')}/test"
-        response = await self.client.send(self.caller, "POST", path, {})
+        response = await self._send("POST", path, {})
         return dict(response.json())
 
     async def inbox(self, **filters: str) -> Row:
@@ -258,7 +273,7 @@ class Api:
     async def backtest(self, rule: str, body: Row) -> Row:
         """What a rule would have flagged in a past window. Stores nothing."""
         path = f"/api/v1/detectors/{quote(rule, safe='')}/backtest"
-        response = await self.client.send(self.caller, "POST", path, {}, body, BACKTEST_S)
+        response = await self._send("POST", path, {}, body, BACKTEST_S)
         return dict(response.json())
 
     async def reclaim(self, limit: int, cursor: str, **filters: str) -> Row:

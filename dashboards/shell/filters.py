@@ -69,6 +69,17 @@ def layout(choices: Choices, query: Query, used: tuple[str, ...]) -> list[Compon
     return [controls[name] for name in used if name in controls]
 
 
+def outline(query: Query, used: tuple[str, ...]) -> list[Component]:
+    """The places of the controls with what is chosen, as long as the controls themselves are not there."""
+    chosen = {name: formats.owner(query.get(name)) if query.get(name) else f"All {name}s" for name in LABELS}
+    chosen |= {"window": WINDOWS.get(query.window) or custom(query.window), "q": query.get("q") or "Search"}
+    return [
+        html.Div(html.Div(formats.clip(chosen[name], 60), className="chosen-filter"), className="filter")
+        for name in used
+        if name in chosen
+    ]
+
+
 def window(query: Query) -> Component:
     """The named windows, plus a custom one from the URL."""
     options = list(WINDOWS.items())

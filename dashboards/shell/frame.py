@@ -7,7 +7,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.shell import search, states
+from gpuwatch.dashboards.shell import filters, search, states
 from gpuwatch.dashboards.shell.filters import Choices
 from gpuwatch.dashboards.shell.page import Page, find, pages
 from gpuwatch.dashboards.shell.query import ROOT, Query
@@ -38,7 +38,7 @@ def frame() -> Component:
                     ],
                     className="top",
                 ),
-                html.Aside([brand(), html.Div(navigation(Query()), id="nav")], className="side"),
+                html.Aside([brand(), html.Div(navigation(Query()), id="nav", className="nav-box")], className="side"),
                 html.Div(
                     [
                         html.Div(id="filters", className="filters", role="search", **parts.aria("Filters")),
@@ -60,6 +60,38 @@ def frame() -> Component:
         },
     )
     return provider
+
+
+def first(page: Page | None, query: Query, choices: Choices, content: str) -> Component:
+    """The frame around a page that is shown until the scripts of the real one have run."""
+    return html.Div(
+        [
+            html.Header(
+                [
+                    brand(),
+                    html.Div(drawer(query, choices), className="drawer-box"),
+                    html.Div(finder(), className="top-right"),
+                ],
+                className="top",
+            ),
+            html.Aside(
+                [
+                    brand(),
+                    html.Div([navigation(query, choices.open_findings), account(choices)], className="nav-box"),
+                ],
+                className="side",
+            ),
+            html.Div(
+                [
+                    html.Div(filters.outline(query, page.filters if page else ()), className="filters"),
+                    html.Div(className="message"),
+                    html.Main(content, className="page"),
+                ],
+                className="body",
+            ),
+        ],
+        className="shell",
+    )
 
 
 def brand() -> Component:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
+from typing import Any
 from urllib.parse import urlsplit
 
 from dash import Dash
@@ -13,11 +15,15 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuwatch.dashboards.shell.callback_types import fault
+from gpuwatch.dashboards.shell.direct import PLACE, first_view, preloads, shown, shows
 from gpuwatch.dashboards.shell.query import ROOT
+from gpuwatch.dashboards.shell.views import Views
 
 SUITES = f"{ROOT}/_dash-component-suites/"
 ASSETS = f"{ROOT}/assets/"
 UPDATE = f"{ROOT}/_dash-update-component"
+STATIC = (f"{ROOT}/_dash-layout", f"{ROOT}/_dash-dependencies")
+"""The frame and the list of callbacks: as long as the process runs, they are the same."""
 OWN = (f"{ROOT}/_", ASSETS, f"{ROOT}/login", f"{ROOT}/logout")
 """Paths that are not pages."""
 
@@ -48,9 +54,11 @@ def policy(dash: Dash) -> str:
 class Guarded:
     """ASGI wrapper of the pages. Responses are small, so each is buffered; compressed bundles are cached."""
 
-    def __init__(self, app: ASGIApp, csp: str) -> None:
-        self._app, self._csp = app, csp
+    def __init__(self, app: ASGIApp, csp: str, views: Views) -> None:
+        self._app, self._csp, self._views = app, csp, views
         self._bundles: dict[str, tuple[list[tuple[bytes, bytes]], bytes]] = {}
+        self._document: tuple[Message, bytes] | None = None
+        """The document of all pages, without a page."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
@@ -59,13 +67,16 @@ class Guarded:
             await refused(scope, receive, send)
             return
         if method != "POST" and not path.startswith(OWN):
-            # Every page is served by the same document; its script reads the URL.
-            scope = {**scope, "path": f"{ROOT}/", "raw_path": f"{ROOT}/".encode()}
+            await self._page(scope, receive, send, "gzip" in headers.get("accept-encoding", ""))
+            return
         if method == "POST" and path == UPDATE:
             body = await read_body(receive)
             if (wrong := fault(body)) is not None:
                 _log.warning("%s: %s", path, wrong)
                 await PlainTextResponse(wrong, 400)(scope, receive, send)
+                return
+            if shows(asked := json.loads(body)):
+                await self._show(scope, send, asked, "gzip" in headers.get("accept-encoding", ""))
                 return
             receive = replayed(body)
         inner = {**scope, "method": method if method == "POST" else "GET"}
@@ -79,6 +90,46 @@ class Guarded:
             out["content-length"] = str(len(body))
         await send({**start, "headers": out.raw})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send, compress: bool) -> None:
+        """The document, in which the page is already drawn. The scripts are named before, so that nothing waits for another."""
+        if self._document is None:
+            # Every page is served by the same document; its script reads the URL.
+            inner = {**scope, "method": "GET", "path": f"{ROOT}/", "raw_path": f"{ROOT}/".encode()}
+            start, body = await buffered(self._app, inner, receive)
+            if start["status"] == 200:
+                self._document = start, body
+        else:
+            start, body = self._document
+        out = MutableHeaders(raw=list(start["headers"]))
+        del out["content-length"]
+        self._set_headers(out, scope["path"], b"")
+        out["link"] = preloads(body)
+        if compress:
+            out["content-encoding"], out["vary"] = "gzip", "Accept-Encoding"
+        await send({**start, "headers": out.raw})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        body = body.replace(PLACE, await first_view(self._views, scope), 1)
+        if compress:
+            body = await asyncio.to_thread(gzip.compress, body, 2)
+        await send({"type": "http.response.body", "body": body})
+
+    async def _show(self, scope: Scope, send: Send, asked: dict[str, Any], compress: bool) -> None:
+        body = await shown(self._views, scope, asked)
+        start: Message = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-type", b"application/json")],
+        }
+        if compress:
+            body = await self._compressed(UPDATE, start, body)
+        out = MutableHeaders(raw=list(start["headers"]))
+        self._set_headers(out, UPDATE, b"")
+        out["content-length"] = str(len(body))
+        await send({**start, "headers": out.raw})
+        await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, path: str, scope: Scope, receive: Receive, compress: bool) -> tuple[Message, bytes]:
         """The buffered response; compressed bundles come from the cache."""
@@ -100,7 +151,7 @@ class Guarded:
         kind = out.get("content-type", "")
         if start["status"] != 200 or len(body) < SMALL or not any(part in kind for part in COMPRESSED):
             return body
-        bundle = path.startswith(SUITES)
+        bundle = path.startswith((SUITES, *STATIC))
         body = await asyncio.to_thread(gzip.compress, body, 6 if bundle else 2)
         out["content-encoding"] = "gzip"
         out["vary"] = "Accept-Encoding"

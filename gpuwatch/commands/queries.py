@@ -168,6 +168,7 @@ def chargeback(
     """Show charges by team or other dimensions."""
     from gpuwatch.billing.listings import chargeback_answer, chargeback_listing
     from gpuwatch.billing.people_table import for_people
+
     if form is not None:
         from gpuwatch.output.render import check_format
 

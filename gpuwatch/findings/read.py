@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,12 +13,13 @@ from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.presets import preset_in, thresholds_in
 from gpuwatch.findings.prices import Price, main_bucket, prices_of
 from gpuwatch.findings.priority import HOUR_S, Facts, cost_a_day, number
-from gpuwatch.findings.record import FIELDS as FIELDS
-from gpuwatch.findings.record import Finding as Finding
+from gpuwatch.findings.record import FIELDS, Finding
 from gpuwatch.findings.repository import Action
 from gpuwatch.findings.selection import Filters, ranked
 from gpuwatch.findings.texts import remedy, rule_of, severity, summary
 from gpuwatch.store.database import Store
+
+__all__ = ["FIELDS", "Finding", "Page", "daily", "facts_of", "page", "read", "read_one"]
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import FleetReader, Reader
-from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors, instant_of
+from gpuwatch.api.common import PREFIX, Name, Svc, errors, instant_of, minute_of
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.routes.capacity.capacity import At
 from gpuwatch.api.routes.capacity.plan import SHAPE_MAX
 from gpuwatch.api.routes.capacity.topology_map import open_findings
 from gpuwatch.api.schema.capacity.placing import PendingRequests, Placing
+from gpuwatch.findings.repository import Actions
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
@@ -22,6 +27,7 @@ router = APIRouter(prefix=PREFIX, tags=["fleet"])
     "/capacity/place", response_model=Placing, responses=errors(), summary="Where a request would be placed now"
 )
 def capacity_place(
+    request: Request,
     access: FleetReader,
     service: Svc,
     shape: Annotated[
@@ -44,11 +50,15 @@ def capacity_place(
     """
     from gpuwatch.capacity.simulator import IDLE, place
 
-    at_us = service.now_us() if at is None else instant_of(at)
-    with service.reader() as store:
-        findings = open_findings(service, store, cluster, None, [IDLE]) if at is None else []
+    at_us = minute_of(service.now_us()) if at is None else instant_of(at)
+    actions = Actions(service.state).current(service.now_us())
+
+    def look(store: Store) -> dict[str, Any]:
+        findings = open_findings(store, actions, cluster, None, [IDLE]) if at is None else []
         words: dict[str, Any] = {"within": within, "cluster": cluster, "pool": pool, "gpu_model": gpu_model}
-        return answer(place(store, at_us, shape, **words, exact=at is not None, findings=findings))
+        return place(store, at_us, shape, **words, exact=at is not None, findings=findings)
+
+    return kept(request, access, service, look, at_us, *actions.values())
 
 
 @router.get(
@@ -58,7 +68,12 @@ def capacity_place(
     summary="Waiting requests and what would let them start",
 )
 def capacity_pending(
-    access: Reader, service: Svc, cluster: Name = None, limit: Limit = 100, cursor: CursorText = None
+    request: Request,
+    access: Reader,
+    service: Svc,
+    cluster: Name = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
 ) -> Response:
     """As last reported by their schedulers, longest-waiting first. `why`: the reason in words; `waits_for`: gpus, other (quota, a
     turn, what no node offers) or unknown; `start`: for requests that wait for GPUs, where they fit or what would have to move or be
@@ -69,11 +84,15 @@ def capacity_pending(
 
     asked = question({"teams": access.teams, "cluster": cluster})
     place = decode(cursor, asked)
-    with service.reader() as store:
-        findings = open_findings(service, store, cluster, None, [IDLE]) if access.teams is None else []
-        found = pending(store, service.state, service.now_us(), access.teams, cluster=cluster, findings=findings)
-    items, following = page(found["items"], limit, place, asked, _name)
-    return answer(found | {"items": items, "next": following})
+    now_us, actions = minute_of(service.now_us()), Actions(service.state).current(service.now_us())
+
+    def look(store: Store) -> dict[str, Any]:
+        findings = open_findings(store, actions, cluster, None, [IDLE]) if access.teams is None else []
+        found = pending(store, service.state, now_us, access.teams, cluster=cluster, findings=findings)
+        items, following = page(found["items"], limit, place, asked, _name)
+        return found | {"items": items, "next": following}
+
+    return kept(request, access, service, look, now_us, *actions.values())
 
 
 def _name(item: dict[str, Any]) -> str:

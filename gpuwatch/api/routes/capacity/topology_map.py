@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import FleetReader, Reader
-from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Svc, answer, errors, instant_of
+from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Svc, answer, errors, instant_of, minute_of
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.routes.capacity.topology import At
 from gpuwatch.api.schema.capacity.topology import FleetMap, JobOverlay, LinkReach, NodeView
-from gpuwatch.findings.repository import Actions
+from gpuwatch.findings.repository import Action, Actions
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
@@ -21,12 +25,15 @@ Text = Annotated[str, Query(min_length=1, max_length=NAME_MAX)]
 
 
 def open_findings(
-    service: Any, store: Any, cluster: str | None, teams: tuple[str, ...] | None, detectors: Sequence[str] = ()
+    store: Store,
+    actions: Mapping[str, Action],
+    cluster: str | None,
+    teams: tuple[str, ...] | None,
+    detectors: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Open findings as GET /findings has them."""
     from gpuwatch.findings.read import read
 
-    actions = Actions(service.state).current(service.now_us())
     asked: dict[str, Any] = {"states": ["open"], "cluster": cluster, "teams": teams, "detectors": detectors}
     return [found.as_dict() for found in read(store, actions=actions, **asked)]
 
@@ -34,7 +41,9 @@ def open_findings(
 @router.get(
     "/topology/map", response_model=FleetMap, responses=errors(), summary="Every GPU in its place, with its state"
 )
-def topology_map(access: Reader, service: Svc, cluster: Name = None, pool: Name = None, at: At = None) -> Response:
+def topology_map(
+    request: Request, access: Reader, service: Svc, cluster: Name = None, pool: Name = None, at: At = None
+) -> Response:
     """Nodes by cluster, leaf and name; each lists its GPUs column by column. `state`: held, free, stranded (free, but no use to
     the usual requests), partitioned (MIG, no slice held), out_of_service, other. `team`, `job` and `finding` are places in
     the lists of these names; `avoidable` is the avoidable share of the last hours. Team-scoped tokens see the nodes on which
@@ -42,13 +51,16 @@ def topology_map(access: Reader, service: Svc, cluster: Name = None, pool: Name 
     """
     from gpuwatch.capacity.fleet_map import fleet_map
 
-    at_us = service.now_us() if at is None else instant_of(at)
-    with service.reader() as store:
-        findings = open_findings(service, store, cluster, access.teams) if at is None else []
-        found = fleet_map(
+    at_us = minute_of(service.now_us()) if at is None else instant_of(at)
+    actions = Actions(service.state).current(service.now_us())
+
+    def look(store: Store) -> dict[str, Any]:
+        findings = open_findings(store, actions, cluster, access.teams) if at is None else []
+        return fleet_map(
             store, at_us, cluster=cluster, pool=pool, teams=access.teams, exact=at is not None, findings=findings
         )
-    return answer(found)
+
+    return kept(request, access, service, look, at_us, *actions.values())
 
 
 @router.get(
