@@ -15,6 +15,7 @@ from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.attribution import INTERVAL_US_MAX, traits
 from gpuwatch.ledger.stranding import Asked, asked, strand
 from gpuwatch.settings import Settings
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 FREE_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
@@ -155,7 +156,7 @@ def unclosed(store: Store, cluster: str, start_us: int, end_us: int) -> list[dic
         )
     ]
     scale = lcm(1, *dens)
-    return store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
+    return remembered.rows(store, "ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
 
 
 def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:

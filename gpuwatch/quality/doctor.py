@@ -28,6 +28,7 @@ from gpuwatch.quality.status import SourceStatus
 from gpuwatch.rates.card import BEGINNING_US
 from gpuwatch.rates.models import model_tokens
 from gpuwatch.state import State
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 __all__ = [
@@ -90,7 +91,7 @@ def examine(
     first = [_analysed(store, advice), source_checks.rejects(store, advice, sources)]
     if (why := _not_checked(store)) is not None:
         return first + [unjudged(name, why, first[0].fix) for name in AFTER_ANALYSIS]
-    holds = store.rows("quality/doctor_holds", since_us=since_us)
+    holds = remembered.rows(store, "quality/doctor_holds", since_us=since_us)
     evidence = _evidence(store, since_us, advice)
     links = measure_checks.without_links(store, since_us)
     twice = double_checks.doubled_runs(store, since_us) if evidence.holds else []
@@ -188,7 +189,7 @@ def _evidence(store: Store, since_us: int, advice: Advice) -> Evidence:
 def _rates(store: Store, evidence: Evidence, advice: Advice) -> Check:
     if not evidence.prices:
         return unjudged("rates", "no price was computed", f"{advice.command('rates set rates.csv')}\n{advice.book()}")
-    rows = store.rows("quality/doctor_rates")
+    rows = remembered.rows(store, "quality/doctor_rates")
     if not rows:
         return Check("rates", OK, "a rate covers every GPU-hour")
     hours = sum(r["lacking_us"] for r in rows) / HOUR_US

@@ -8,6 +8,7 @@ from typing import Any
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, Check, Evidence, named, place, unjudged
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 Row = dict[str, Any]
@@ -17,7 +18,7 @@ NO_HOLD = "no job held a GPU"
 
 def doubled_runs(store: Store, since_us: int) -> list[Row]:
     """Pairs of runs that are one, as in sql/quality/doctor_doubled.sql."""
-    return store.rows("quality/doctor_doubled", since_us=since_us)
+    return remembered.rows(store, "quality/doctor_doubled", since_us=since_us)
 
 
 def checks(store: Store, since_us: int, evidence: Evidence, advice: Advice, twice: Sequence[Row]) -> list[Check]:
@@ -26,7 +27,7 @@ def checks(store: Store, since_us: int, evidence: Evidence, advice: Advice, twic
         return [unjudged(name, NO_HOLD, evidence.scheduler_fix) for name in ("doubled", "inventory")]
     return [
         _doubled(twice, advice),
-        _inventory(store.rows("quality/doctor_inventory", since_us=since_us), twice, advice),
+        _inventory(remembered.rows(store, "quality/doctor_inventory", since_us=since_us), twice, advice),
     ]
 
 

@@ -12,6 +12,7 @@ from gpuwatch.ledger.hours import check as check_ledger
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.policy.inferred import NONE
 from gpuwatch.quality.check import FAIL, NAMED_MAX, OK, WARN, Check, Evidence, named, place, unjudged
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 Row = dict[str, Any]
@@ -34,7 +35,7 @@ def owners(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> C
     """Held time without a team, and with an inferred one."""
     if not evidence.holds:
         return unjudged("owners", NO_HOLD, evidence.scheduler_fix)
-    rows = store.rows("quality/doctor_owners", since_us=since_us)
+    rows = remembered.rows(store, "quality/doctor_owners", since_us=since_us)
     lacking, inferred = ([r for r in rows if r[kind]] for kind in ("lacking", "inferred"))
     share, guessed = (
         sum(r["held_us"] for r in some) / some[0]["all_held_us"] if some else 0.0 for some in (lacking, inferred)

@@ -9,6 +9,7 @@ from gpuwatch.core.gpu_specs import facts
 from gpuwatch.findings import custom_rules, evaluate
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality.check import FAIL, OK, WARN, Check, Evidence, named, place, unjudged
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 UNOBSERVED_SHARE_MAX = 0.05
@@ -53,7 +54,7 @@ def fields(store: Store, since_us: int, evidence: Evidence, links: Links) -> Che
     """Nodes whose exporter leaves out fields that detectors need, or the traffic of `links`."""
     if not evidence.held_samples:
         return unjudged("counters", NO_SAMPLE, evidence.measure_fix)
-    lacking = [r for r in store.rows("quality/doctor_fields", since_us=since_us) if missing_fields(r)]
+    lacking = [r for r in remembered.rows(store, "quality/doctor_fields", since_us=since_us) if missing_fields(r)]
     if not lacking and not links:
         return Check("counters", OK, "every measured node with held GPUs delivers the fields that detectors need")
     problems, lines = [], []
@@ -73,7 +74,7 @@ def fields(store: Store, since_us: int, evidence: Evidence, links: Links) -> Che
 
 def without_links(store: Store, since_us: int) -> Links:
     """Nodes where jobs held several GPUs and NVLink (where their model has it) or PCIe traffic was not read, by kind."""
-    rows = store.rows("quality/doctor_links", since_us=since_us)
+    rows = remembered.rows(store, "quality/doctor_links", since_us=since_us)
     found = {
         "NVLink": [r for r in rows if not r["reads_nvlink"] and facts(r["model"]).link_bytes_per_s is not None],
         "PCIe": [r for r in rows if not r["reads_pcie"]],
@@ -85,7 +86,7 @@ def evaluated(store: Store, evidence: Evidence, links: Links) -> Check:
     """What detectors could not evaluate, because a field or a device's name was missing."""
     if not evidence.held_samples:
         return unjudged("verdicts", f"{NO_SAMPLE}, so no detector could evaluate its use", evidence.measure_fix)
-    rows = store.rows("quality/doctor_unjudged")
+    rows = remembered.rows(store, "quality/doctor_unjudged")
     reasons = [
         f"{_concerned(r)} on {r['devices']} devices for {r['device_us'] / HOUR_US:.1f} device-hours: {r['reason']}"
         for r in rows
@@ -121,7 +122,7 @@ def detectors(store: Store, evidence: Evidence) -> Check:
 
 def unmeasured(store: Store, evidence: Evidence, advice: Advice) -> Check:
     """GPUs that only a scheduler knows."""
-    rows = [r for r in store.rows("quality/doctor_devices") if r["unmeasured"]]
+    rows = [r for r in remembered.rows(store, "quality/doctor_devices") if r["unmeasured"]]
     if rows:
         what = f"{sum(r['unmeasured'] for r in rows)} GPUs are known to a scheduler and were never measured: "
         then = "name it in targets of [[dcgm]] or let its sender push here" if advice.live else "import its metrics"

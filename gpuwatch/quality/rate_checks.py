@@ -18,6 +18,7 @@ from gpuwatch.rates.fx import Fx
 from gpuwatch.rates.matching import match_models
 from gpuwatch.rates.models import ANY_MODEL
 from gpuwatch.state import State
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 WARNINGS_MAX = 100
@@ -104,7 +105,7 @@ def team_warnings(store: Store, rules: Sequence[TeamRule]) -> list[str]:
 def names_of(store: Store) -> Names:
     """The names of runs, by kind; labels as `label:<key>`."""
     found: dict[str, set[str]] = {}
-    for row in store.rows("quality/owner_word"):
+    for row in remembered.rows(store, "quality/owner_word"):
         kind, value = row["kind"], row["value"]
         if kind == "own":
             for word, name in parse_labels(value).items():

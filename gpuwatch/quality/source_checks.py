@@ -11,6 +11,7 @@ from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality.check import NAMED_MAX, OK, WARN, Check, Evidence, named, place, unjudged
 from gpuwatch.quality.fixes import source_fix
 from gpuwatch.quality.status import SourceStatus
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import conflicts, missing
 
@@ -50,7 +51,7 @@ def unknown(store: Store, evidence: Evidence, advice: Advice, sources: Sequence[
     """GPUs on nodes that no scheduler record names; failing schedulers are listed before missing ones."""
     if not evidence.measured:
         return unjudged("unscheduled", NO_MEASURED, evidence.measure_fix)
-    rows = [r for r in store.rows("quality/doctor_devices") if r["unknown"]]
+    rows = [r for r in remembered.rows(store, "quality/doctor_devices") if r["unknown"]]
     if not rows:
         return Check("unscheduled", OK, "a scheduler knows every node that is measured")
     what = f"{sum(r['unknown'] for r in rows)} GPUs are measured on nodes that no scheduler record names: "
@@ -104,7 +105,7 @@ def clusters(store: Store, since_us: int, evidence: Evidence) -> Check:
     """GPUs measured in two clusters at the same time: one exporter read under two names."""
     if not evidence.measured:
         return unjudged("clusters", NO_MEASURED, evidence.measure_fix)
-    rows = store.rows("quality/doctor_clusters", since_us=since_us)
+    rows = remembered.rows(store, "quality/doctor_clusters", since_us=since_us)
     if not rows:
         return Check("clusters", OK, "every GPU is measured in one cluster")
     what = f"{len(rows)} GPUs are measured in two clusters at once and count twice: "
@@ -119,7 +120,7 @@ def exporters(store: Store, since_us: int, evidence: Evidence) -> list[Check]:
     """Two exporters of one GPU, and owner labels that come and go."""
     if not evidence.measured:
         return [unjudged(name, NO_MEASURED, evidence.measure_fix) for name in ("exporters", "labels")]
-    rows = store.rows("quality/doctor_exporters", since_us=since_us)
+    rows = remembered.rows(store, "quality/doctor_exporters", since_us=since_us)
     twice, absent = [r for r in rows if r["exporters"]], [r for r in rows if not r["exporters"]]
     found = [
         Check("exporters", OK, "every GPU is read by one exporter"),
@@ -144,7 +145,7 @@ def exporters(store: Store, since_us: int, evidence: Evidence) -> list[Check]:
 
 def profiles(store: Store) -> list[Check]:
     """MIG profiles that their GPU does not have, and profiles of unknown GPU models, if any."""
-    rows = store.rows("quality/doctor_profiles")
+    rows = remembered.rows(store, "quality/doctor_profiles")
     meant = {id(row): shares.misnamed(row["model"], row["profile"]) for row in rows}
     misnamed = (
         f"{row['profile']} on {row['model']} ({row['slices']} slices on {place(row)}"

@@ -16,6 +16,7 @@ from gpuwatch.quality.status import SourceStatus
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.state.tokens import Tokens
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 SPAN_US = 7 * DAY_US
@@ -54,7 +55,7 @@ def quality(
     advice = Advice(url=url, token=state is not None and Tokens(state).exist())
     lacking = {
         (row["cluster"], row["node"]): [_field(name) for name in doctor.missing_fields(row)]
-        for row in store.rows("quality/doctor_fields", since_us=since_us)
+        for row in remembered.rows(store, "quality/doctor_fields", since_us=since_us)
     }
     everywhere: dict[str, set[str]] = {}
     for (cluster, _), names in lacking.items():
@@ -62,7 +63,7 @@ def quality(
     nodes = _nodes(store, lacking, now_us)
     items = [_live(source, everywhere, now_us) for source in sources]
     items += _imports(store, everywhere, now_us)
-    share = store.rows("quality/share", since_us=since_us)[0]
+    share = remembered.rows(store, "quality/share", since_us=since_us)[0]
     checks = [*doctor.examine(store, since_us, advice, sources, state), doctor.clocks(clocks)]
     if settings is not None:
         checks.append(server_clock(store, settings, now_us, doubt))

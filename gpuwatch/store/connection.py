@@ -117,6 +117,16 @@ class Connection:
             else:
                 self.changes.note(written)
 
+    @property
+    def within(self) -> bool:
+        """Whether a transaction has begun on this connection."""
+        return self._within
+
+    def has_read(self, tables: frozenset[str]) -> None:
+        """Notes permanent tables whose content was known without a statement, for `reading`."""
+        if self._read is not None:
+            self._read |= tables
+
     @contextmanager
     def reading(self) -> Iterator[set[str]]:
         """The permanent tables that the statements of the block read; complete when the block ends."""

@@ -1,0 +1,98 @@
+"""Answers of single statements that are given again while their tables are unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpuwatch.store import remembered
+from gpuwatch.store.connection import Connection
+from gpuwatch.store.database import Store
+
+NAME = "quality/doctor_profiles"
+"""Reads `device` alone."""
+SLICE = "insert into device (cluster, device_id, parent_id, gpu, gi, model, profile, node, measured)"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open(None) as found:
+        yield found
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that were run by name."""
+    names: list[str] = []
+    plain = Connection.rows
+
+    def rows(self: Connection, name: str, /, **parameters: object) -> list[dict[str, object]]:
+        names.append(name)
+        return plain(self, name, **parameters)
+
+    monkeypatch.setattr(Connection, "rows", rows)
+    return names
+
+
+def adds(store: Store, number: int) -> None:
+    """A slice with a profile that no GPU has."""
+    store.sql(f"{SLICE} values ('c', {number}, {number}, 'GPU-{number}', {number}, 'H100', '9g.odd', 'n', true)")
+
+
+def test_a_statement_runs_again_only_after_a_change_of_its_tables(store: Store, ran: list[str]) -> None:
+    first = remembered.rows(store, NAME)
+    store.sql("insert into run_team (cluster, run_id, team) values ('c', 1, 't')")
+    assert first == remembered.rows(store, NAME)
+    assert [NAME] == ran
+
+    adds(store, 1)
+    assert first != remembered.rows(store, NAME)
+    assert [NAME, NAME] == ran
+
+
+def test_other_connections_share_it_and_see_committed_changes(store: Store, ran: list[str]) -> None:
+    with store.cursor() as other:
+        empty = remembered.rows(store, NAME)
+        with store.transaction():
+            adds(store, 1)
+            assert empty == remembered.rows(other, NAME)
+            assert empty != remembered.rows(store, NAME)  # its own change, which nobody else may see
+            assert empty == remembered.rows(other, NAME)
+        assert empty != remembered.rows(other, NAME)
+
+
+def test_two_stores_do_not_share(store: Store) -> None:
+    adds(store, 1)
+    with Store.open(None) as other:
+        assert remembered.rows(store, NAME) != remembered.rows(other, NAME)
+
+
+def test_who_changes_a_row_changes_only_its_own(store: Store) -> None:
+    adds(store, 1)
+    remembered.rows(store, NAME)[0].clear()
+
+    assert remembered.rows(store, NAME)[0]
+
+
+def test_an_answer_made_of_it_names_its_tables(store: Store) -> None:
+    """Whoever keeps an answer has to know when it is old."""
+    for _ in range(2):
+        with store.reading() as tables:
+            remembered.rows(store, NAME)
+        assert {"device"} <= tables
+
+
+def test_parameters_are_part_of_the_question(store: Store, ran: list[str]) -> None:
+    for since_us in (0, 3_600_000_000, 0):
+        remembered.rows(store, "quality/doctor_clusters", since_us=since_us)
+
+    assert 2 == len(ran)
+
+
+def test_what_is_kept_has_a_bound(store: Store, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "ROWS_MAX", 2)
+    for since_us in (1, 2, 3, 3, 1):
+        remembered.rows(store, "quality/doctor_clusters", since_us=since_us)
+
+    assert 4 == len(ran)
