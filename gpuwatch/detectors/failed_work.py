@@ -75,7 +75,7 @@ FAILED_WORK = register(
         bucket=None,
         layer="scheduling",
         effort=DAYS,
-        needs=("runs",),
+        needs=("runs", "failed_claims"),
         priced=True,
         thresholds=(
             Threshold("lost_gpu_hours_min", 8, "a node of 8 GPUs for an hour; less is part of trying things out"),

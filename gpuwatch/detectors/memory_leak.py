@@ -37,6 +37,7 @@ MEMORY_LEAK = register(
         bucket="out_of_service",
         layer="partitioning",
         effort=HOURS,
+        needs=("memory_readings",),
         thresholds=(
             Threshold("leak_mib_min", 500, "more than 500 MiB above what an idle GPU of the model uses"),
             Threshold("baseline_mib_max", 1024, "drivers and daemons use no more than this of any model"),

@@ -74,14 +74,14 @@ def asked(store: Store, cluster: str, days: Iterable[int]) -> dict[int, Asked]:
     wanted = sorted(set(days))
     if not wanted:
         return {}
+    since_us, until_us = wanted[0] - DAYS * DAY_US, wanted[-1]
+    if not store.rows("ledger/any_request", cluster=cluster, since_us=since_us, until_us=until_us)[0]["found"]:
+        return {day: Asked() for day in wanted}
     models, largest = _fleet(store, cluster)
-    until_us = wanted[-1]
     ends = pa.Table.from_pylist([{"cluster": cluster, "as_of_us": until_us, "at_us": until_us}], schema=_END)
     by_day: dict[int, Counter[Task]] = {}
     with store.view("cluster_end", ends):
-        rows = store.rows(
-            "capacity/demand", lookback_us=until_us - wanted[0] + DAYS * DAY_US, by_day=True, limit=ROWS_MAX
-        )
+        rows = store.rows("capacity/demand", lookback_us=until_us - since_us, by_day=True, limit=ROWS_MAX)
     for row in rows:
         if row["gpus"] is not None:
             task = replace(task_of(row, models, largest, {}), members=1, level=NODE)

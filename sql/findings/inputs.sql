@@ -33,4 +33,21 @@ select 'labelled_drivers', count(*) > 0
 from node
 where cluster = $cluster and contains(labels, 'nvidia.com/cuda.driver-version.full')
 union all
-select 'preempted_claims', count(*) > 0 from claim where cluster = $cluster and upper(state) = 'PREEMPTED';
+select 'preempted_claims', count(*) > 0 from claim where cluster = $cluster and upper(state) = 'PREEMPTED'
+union all
+-- Runs that may have ended without a result, by their state.
+select 'failed_claims', count(*) > 0
+from (
+    select 1
+    from claim
+    where cluster = $cluster and end_us is not null
+        and upper(state) not in ('RUNNING', 'COMPLETED', 'SUCCEEDED', 'FINISHED', 'PASS')
+    limit 1
+)
+union all
+select 'memory_readings', count(*) > 0
+from (
+    (select 1 from device_hour where cluster = $cluster and fb_used_min_bytes is not null limit 1)
+    union all
+    (select 1 from workload_hour where cluster = $cluster and fb_used_max_bytes is not null limit 1)
+);

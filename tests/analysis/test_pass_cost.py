@@ -88,6 +88,23 @@ def test_a_new_record_ends_the_quiet(world: World, statements: list[str]) -> Non
     assert [("1",), ("2",)] == world.store.sql("select job_id from run order by 1")
 
 
+def test_what_has_no_input_is_not_looked_for(world: World, statements: list[str]) -> None:
+    """Neither failed runs, nor memory, nor requests of the days before: three statements of some hundred lines in all."""
+    words = {"failed work": "failed_span", "memory": "fb_bytes_max", "requests": "requests_all"}
+
+    def looked_for() -> set[str]:
+        return {name for name, word in words.items() if any(word in text for text in statements)}
+
+    world.analyze(120)
+    assert set() == looked_for()
+
+    day = 24 * 60
+    world.gpu("GPU-a", (60, {**WORK, "fb_used_bytes": 1}), start=day).job("2", ["GPU-a"], 30, 60, state="FAILED")
+    statements.clear()
+    world.analyze(day + 60)
+    assert set(words) == looked_for()
+
+
 def test_every_need_of_a_rule_is_an_input_that_is_looked_for(world: World) -> None:
     known = {row["name"] for row in world.store.rows("findings/inputs", cluster="c1")} | {
         "on_demand_rates",
