@@ -31,6 +31,7 @@ LONGEST = (
     "real/test_backfill.py",
     "ledger/test_ledger_properties.py",
     "billing/test_cost_days.py",
+    "billing/test_chargeback.py",
     "store/test_day_sums.py",
 )
 """Files of half a minute and more, longest first."""

@@ -37,6 +37,8 @@ def read(
 
 def claimed(store: Store, scale: Scale, asked: Mapping[str, object], by: Sequence[str]) -> Claimed:
     """What findings claim of the below-peak time of each group and step."""
+    if not store.sql("select 1 from claimed_time limit 1"):
+        return {}
     rows = store.rows("billing/measure", **asked, whole=False, groups=0, claimed_only=True)
     return {
         key(row["words"] | {"currency": row["currency"]}, by): scale.gpu_seconds(int(row["claimed_units"]))

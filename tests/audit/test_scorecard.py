@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gpuwatch.audit.decision import EXPLICIT, NONE, UNKNOWN, Decision
 from gpuwatch.audit.evidence import lacking
 from gpuwatch.audit.facts import read_facts
+from gpuwatch.audit.partitioning import partitioning
 from gpuwatch.audit.plan import actions
 from gpuwatch.audit.scheduling import scheduling
 from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade, scorecard, worst
@@ -300,27 +301,30 @@ def test_slurms_default_of_no_preemption_is_a_default(world: World) -> None:
     assert ("not known", None) == decided(found, "quota"), "a partition lists nodes"
 
 
-@pytest.mark.parametrize(
-    ("strategy", "config", "expected"),
-    [
-        pytest.param("mixed", "all-balanced", [1.0, 1.0], id="mig-manager cuts them"),
-        pytest.param("mixed", None, [1.0, 0.0], id="cut by hand"),
-        pytest.param("none", None, [0.0, 0.0], id="slices without a strategy"),
-        pytest.param(None, None, [None, None], id="a node that says nothing of MIG"),
-        pytest.param("unset", None, [0.0, 0.0], id="a node that is told to be capable, without a strategy"),
-    ],
-)
-def test_who_cuts_gpus(world: World, strategy: str | None, config: str | None, expected: list[float | None]) -> None:
-    for number in (1, 2):
-        world.gpu("GPU-a", (2 * HOURS, WORK), gi=number, profile="3g.40gb")
-    labels = {"nvidia.com/mig.config": config} if config else {}
-    if strategy == "unset":
-        strategy, labels = None, {"nvidia.com/mig.capable": "true"}
-    add(world, "node", NODE, scheduler="kubernetes", node="n1", mig_strategy=strategy, labels=json.dumps(labels))
+def test_who_cuts_gpus(world: World) -> None:
+    """Each case is a pool of its own."""
+    capable = {"nvidia.com/mig.capable": "true"}
+    cases: dict[str, tuple[str | None, dict[str, str], list[float | None]]] = {
+        "mig-manager cuts them": ("mixed", {"nvidia.com/mig.config": "all-balanced"}, [1.0, 1.0]),
+        "cut by hand": ("mixed", {}, [1.0, 0.0]),
+        "slices without a strategy": ("none", {}, [0.0, 0.0]),
+        "a node that says nothing of MIG": (None, {}, [None, None]),
+        "a node that is told to be capable, without a strategy": (None, capable, [0.0, 0.0]),
+    }
+    for name, (strategy, labels, _) in cases.items():
+        for number in (1, 2):
+            world.gpu(f"GPU of {name}", (2 * HOURS, WORK), gi=number, profile="3g.40gb", node=name)
+        add(
+            world, "node", NODE, scheduler="kubernetes", node=name, pool=name, mig_strategy=strategy, labels=json.dumps(labels)
+        )  # fmt: skip
+    world.analyze(10_000, detectors=["idle-hoarding"])
+    facts = read_facts(world.store, world.state, None, NOW_US)
 
-    found = told(world)
-
-    assert expected == [decided(found, id)[1] for id in ("mig-strategy", "mig-owner")]
+    found = {}
+    for name in cases:
+        ratios = {d.id: d.ratio for d in partitioning({"mig": [row for row in facts["mig"] if row["pool"] == name]})}
+        found[name] = [ratios["mig-strategy"], ratios["mig-owner"]]
+    assert {name: expected for name, (_, _, expected) in cases.items()} == found
 
 
 def test_links_that_a_matrix_tells_are_explicit(world: World) -> None:
@@ -504,34 +508,33 @@ def test_an_exempt_finding_asks_for_nothing() -> None:
     assert {"USD": Fraction(30)} == told_["costs_a_month"]
 
 
-@pytest.mark.parametrize(
-    ("action", "verdict", "left_out"),
-    [
-        pytest.param("ack", "true_positive", 0, id="one that its owner called true stays"),
-        pytest.param("ack", None, 0, id="one that its owner knows stays"),
-        pytest.param("snooze", None, 0, id="one that is put off stays"),
-        pytest.param("ack", "false_positive", 1, id="one that its owner called false is left out"),
-        pytest.param("exempt", None, 1, id="one that its owner exempted is left out"),
-    ],
-)
-def test_what_owners_said_is_heeded(action: str, verdict: str | None, left_out: int) -> None:
+def test_what_owners_said_is_heeded() -> None:
+    """One after the other, each on the finding that the one before left open."""
+    cases: dict[str, tuple[str, str | None, int]] = {
+        "one that its owner called true stays": ("ack", "true_positive", 0),
+        "one that its owner knows stays": ("ack", None, 0),
+        "one that is put off stays": ("snooze", None, 0),
+        "one that its owner called false is left out": ("ack", "false_positive", 1),
+        "one that its owner exempted is left out": ("exempt", None, 1),
+    }
     world = hoarded()
     before = told(world)
     (key,) = before["actions"][0]["keys"]
-    until = NOW_US + DAY_US if action == "snooze" else None
     owners = Actions(world.state)
-    owners.act(Action(key, action, until, "looked", "ada", NOW_US - 2, verdict))
+    assert 0 == before["left_out"]
+    for number, (name, (action, verdict, left_out)) in enumerate(cases.items()):
+        until, at_us = NOW_US + DAY_US if action == "snooze" else None, NOW_US - 100 + 2 * number
+        owners.act(Action(key, action, until, "looked", "ada", at_us, verdict))
 
-    found = told(world)
+        found = told(world)
 
-    assert (0, left_out) == (before["left_out"], found["left_out"])
-    assert left_out == len(before["actions"]) - len(found["actions"])
-    assert bool(left_out) is all(key not in one["keys"] for one in found["actions"])
-    assert bool(left_out) is (f"Left out: {left_out} finding " in left_out_sentence(found))
-    assert (before["waste"], before["layers"][2]["cost"]) == (found["waste"], found["layers"][2]["cost"])
-
-    owners.act(Action(key, "reopen", None, "again", "ada", NOW_US - 1))
-    assert 0 == told(world)["left_out"], "what is reopened asks again"
+        assert left_out == found["left_out"], name
+        assert left_out == len(before["actions"]) - len(found["actions"]), name
+        assert bool(left_out) is all(key not in one["keys"] for one in found["actions"]), name
+        assert bool(left_out) is (f"Left out: {left_out} finding " in left_out_sentence(found)), name
+        assert (before["waste"], before["layers"][2]["cost"]) == (found["waste"], found["layers"][2]["cost"]), name
+        owners.act(Action(key, "reopen", None, "again", "ada", at_us + 1))
+        assert 0 == told(world)["left_out"], f"{name}: what is reopened asks again"
 
 
 def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
