@@ -121,6 +121,14 @@ class Slurm:
         """Number of a new batch job."""
         return self.run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={wrap}").partition(";")[0]
 
+    def until_released(self, name: str) -> str:
+        """The script of a job that runs until `release(name)`: on a slow machine too, nobody comes too late to see it run."""
+        return f"until [ -e {self.folder}/released-{name} ]; do sleep 0.2; done"
+
+    def release(self, name: str) -> None:
+        """Lets the jobs of that name end."""
+        (self.folder / f"released-{name}").touch()
+
     def clear(self) -> None:
         """Cancels every job and waits for their ends: a job's own daemon outlives the others."""
         self.run("scancel", "--user=root")

@@ -177,7 +177,7 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
         *("sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1", "--wrap=sleep 2", ":", "--gres=gpu:2"),
         *("--nodes=1",),
     )
-    paused = slurm.submit("--gres=gpu:1", "--nodelist=gpu2", wrap="sleep 3")
+    paused = slurm.submit("--gres=gpu:1", "--nodelist=gpu2", wrap=slurm.until_released("paused"))
     both.until("the job to pause runs", paused, {"RUNNING"})
     slurm.run("scontrol", "suspend", paused)
     both.poll()
@@ -186,13 +186,15 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
         "state, detail ->> 'state'", "workload", f"uid = '{paused}' and (detail ->> 'state') = 'SUSPENDED'"
     )
 
-    resized = slurm.submit("--gres=gpu:1", "--nodes=2", wrap="sleep 3")
+    resized = slurm.submit("--gres=gpu:1", "--nodes=2", wrap=slurm.until_released("resized"))
     both.until("the job to resize runs", resized, {"RUNNING"})
     slurm.until("accounting knows its start", lambda: has_run(slurm, resized))
     slurm.run("scontrol", "update", f"JobId={resized}", "NumNodes=1")
     both.poll()
+    slurm.release("resized")
     slurm.until("the parts end", lambda: state_of(slurm, parts) == "COMPLETED")
     slurm.run("scontrol", "resume", paused)
+    slurm.release("paused")
     victim = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--qos=normal", wrap="sleep 600")
     both.until("the victim runs", victim, {"RUNNING"})
     slurm.until("accounting knows its start", lambda: has_run(slurm, victim))
@@ -257,11 +259,12 @@ def test_a_restart_between_start_and_end_loses_nothing(slurm: Slurm) -> None:
     """A second process knows only the store, and comes back after the job ended."""
     both = Both(slurm)
     both.poll()  # the first look takes longest
-    job = slurm.submit("--gres=gpu:3", wrap="sleep 2")
+    job = slurm.submit("--gres=gpu:3", wrap=slurm.until_released("restarted"))
     both.until("it runs", job, {"RUNNING"})
 
     assert [{job}] * 2 == [running(sink) for sink in both.sinks]
 
+    slurm.release("restarted")
     slurm.until("it ends", lambda: state_of(slurm, job) == "COMPLETED")
     slurm.until("accounting has its end", lambda: job in accounted(slurm) and not open_in_sacct(slurm))
     both.restart()
@@ -353,7 +356,7 @@ def test_a_controller_that_is_not_there_is_told_with_the_fix(slurm: Slurm) -> No
 def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
     """Jobs end while nobody answers, and when slurmctld comes back."""
     live, sink = rest(slurm), StoreSink()
-    job = slurm.submit("--gres=gpu:2", wrap="sleep 2")
+    job = slurm.submit("--gres=gpu:2", wrap=slurm.until_released("unanswered"))
     other = slurm.submit("--gres=gpu:1", wrap="sleep 600")
     slurm.until("they run", lambda: asyncio.run(live.poll(sink, now_us)) and running(sink) >= {job, other})
     assert slurm.rest is not None and slurm.controller is not None
@@ -363,6 +366,7 @@ def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
     assert not asyncio.run(live.poll(sink, now_us))
     assert "check that slurmrestd runs" in sink.errors[-1] or "start slurmrestd" in sink.errors[-1]
 
+    slurm.release("unanswered")
     slurm.until("one ends", lambda: state_of(slurm, job) == "COMPLETED")
     slurm.stop(slurm.controller)
     slurm.rest = slurm.start_rest()
