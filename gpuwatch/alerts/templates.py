@@ -23,6 +23,7 @@ FIELDS = {
     "severity": "info, low, medium, high or critical",
     "previous_severity": "of worsened: the severity before",
     "title": "title of the rule",
+    "headline": "what happens to whom, and where",
     "rule": "id of the rule",
     "owner": "team and user in words",
     "team": "team",

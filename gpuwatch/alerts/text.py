@@ -21,7 +21,9 @@ RECLAIM = "reclaim-"
 NO_COST = "no cost claimed"
 """For findings such as blind-spot, about unknown use rather than waste."""
 
-_NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
+ENDED = "condition ended"
+"""The usual reason, which says no more than `Resolved`."""
+_NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape", "preset", "currency"}
 _OWNERS = {"__unallocated__": "no team assigned", "__platform__": "platform", "__shared__": "shared", "*": "the fleet"}
 _KINDS = {"gpu": "GPU", "slice": "MIG slice"}
 """Display names of subject kinds that differ from the kind."""
@@ -58,9 +60,10 @@ def what(event: str, finding: Json, previous_severity: str | None, earlier: Sequ
     return f"Worsened to {severity}" + (f" (was {previous_severity})" if previous_severity else "")
 
 
-def findings_url(base_url: str | None) -> str | None:
-    """The page of all findings."""
-    return f"{base_url.rstrip('/')}/ui/findings" if base_url else None
+def findings_url(base_url: str | None, detector: str | None = None) -> str | None:
+    """The page of all findings, or of one detector's."""
+    query = f"?{urlencode({'detector': detector}, errors='replace')}" if detector else ""
+    return f"{base_url.rstrip('/')}/ui/findings{query}" if base_url else None
 
 
 def report_url(base_url: str | None, week: str, team: str | None, form: str) -> str | None:
@@ -86,9 +89,9 @@ def claims_waste(finding: Json) -> bool:
 
 
 def reason(finding: Json) -> str | None:
-    """Why the finding was resolved, in words."""
+    """Why the finding was resolved, in words; None where its condition just ended."""
     resolved = finding.get("resolved_reason")
-    return str(resolved).replace("_", " ") if resolved else None
+    return str(resolved).replace("_", " ") if resolved and resolved != ENDED else None
 
 
 def money(amount: Decimal | None, currency: object) -> str:
@@ -137,6 +140,14 @@ def subject(finding: Json) -> str:
         return _OWNERS[identity]
     repeated = not name or identity == name or identity.endswith(f"/{name}")
     return f"{kind} {identity}" + ("" if repeated else f" ({name})")
+
+
+def short(finding: Json) -> str:
+    """`lattice-qcd`, `GPU 7 on n1`, `pool a100`: the subject's name in a list."""
+    about = finding.get("subject")
+    if isinstance(about, Mapping) and about.get("kind") == "job":
+        return str(about.get("name") or about.get("id"))
+    return " ".join(part for part in (subject(finding), where(finding)) if part)
 
 
 def where(finding: Json) -> str:
@@ -192,7 +203,7 @@ def evidence(finding: Json) -> list[str]:
     plain = [
         _shown(str(name), value)
         for name, value in (items.items() if isinstance(items, Mapping) else ())
-        if name not in _NOT_SHOWN and isinstance(value, bool | int | float | str)
+        if name not in _NOT_SHOWN and isinstance(value, bool | int | float | str) and value != ""
     ]
     return plain[:MAX_EVIDENCE]
 

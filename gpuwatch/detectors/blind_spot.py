@@ -20,6 +20,14 @@ def _summary(e: Evidence) -> str:
     return f"{count(e['devices'], 'GPU')} of this {place}{nodes} never measured: {held}."
 
 
+def _headline(e: Evidence) -> str:
+    if e.get("place") == "gpu":
+        return "{is|was} in use and never measured"
+    if "place" in e:
+        return f"{{has|had}} {count(e['devices'], 'GPU')} in use and never measured"
+    return f"{{holds|held}} {count(e['blind_devices'], 'device')} that nothing {{measures|measured}}"
+
+
 def _remedy(e: Evidence) -> str:
     if "place" in e:
         return (
@@ -46,6 +54,7 @@ BLIND_SPOT = register(
             Threshold("blind_us_min", HOUR_US, "an hour without a single valid sample of a held device"),
             Threshold("still_us", HOUR_US, "blind within the last hour of what is known is blind still"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         mode="runs",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpuwatch.advisor import periodic
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, register
 from gpuwatch.store.database import Store
 
 DEVICES_MAX = 8
@@ -66,8 +66,15 @@ _NONE = (_HOUR.empty_table(), _MINUTE.empty_table())
 def _summary(e: Evidence) -> str:
     who = "One device stops" if e["devices"] == 1 else f"{count(e['devices'], 'device')} stop together"
     return (
-        f"{who} every {count(e['period_minutes'], 'minute')}, "
+        f"{who} every {lasting(e['period_minutes'], 'minutes')}, "
         f"{100 * e['duty_ratio']:.0f} % of the time: as for checkpoints."
+    )
+
+
+def _headline(e: Evidence) -> str:
+    return (
+        f"{{stops|stopped}} {count(e['devices'], 'GPU')} every {lasting(e['period_minutes'], 'minutes')} as for checkpoints, "
+        f"{100 * e['duty_ratio']:.0f} % of the time"
     )
 
 
@@ -284,6 +291,7 @@ CHECKPOINT_STALL = register(
             Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=_severity,

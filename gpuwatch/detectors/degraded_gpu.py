@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, lasting, register
+
+LOST = (79,)
+"""XID codes after which the GPU is off the bus."""
 
 
 def _summary(e: Evidence) -> str:
     sentence = f"The GPU reports {e['signs']}"
     return (
-        f"{sentence}, and was not read for {count(e['silent_hours'], 'hour')}." if e["silent_hours"] else f"{sentence}."
+        f"{sentence}, and was not read for {lasting(e['silent_hours'], 'hours')}."
+        if e["silent_hours"]
+        else f"{sentence}."
     )
+
+
+def _headline(e: Evidence) -> str:
+    signs = re.sub(r" \([^()]*\)", "", str(e["signs"]))
+    if e.get("silent_hours") or e.get("xid") in LOST:
+        return f"failed ({signs})"
+    return f"{{reports|reported}} {signs}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -37,6 +51,7 @@ DEGRADED_GPU = register(
             Threshold("alike_gpus_min", 3, "with fewer GPUs of a model in a pool the usual number of lanes is unknown"),
             Threshold("remembered_us", 30 * DAY_US, "a GPU off the bus is missed for a month"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=3 * HOUR_US,

@@ -16,6 +16,10 @@ def _summary(e: Evidence) -> str:
     return sentence
 
 
+def _headline(e: Evidence) -> str:
+    return f"{{has|had}} several drivers: {e['versions']}"
+
+
 def _remedy(e: Evidence) -> str:
     if e["unmet_jobs"] or e["failed_starts"]:
         return (
@@ -38,6 +42,7 @@ DRIVER_DRIFT = register(
                 "failed_start_us", 120 * SECOND_US, "a CUDA initialisation that fails ends a run within 120 seconds"
             ),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=DAY_US,

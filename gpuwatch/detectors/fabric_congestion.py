@@ -15,6 +15,13 @@ def _summary(e: Evidence) -> str:
     )
 
 
+def _headline(e: Evidence) -> str:
+    return (
+        f"{{slows|slowed}} {e['fallen_gangs']} of {count(e['gangs'], 'gang')}: they {{exchange|exchanged}} {100 * e['fall_ratio']:.0f} % "
+        "less than in the week before"
+    )
+
+
 def _remedy(e: Evidence) -> str:
     first = "Replace the links that make errors" if _errors(e) else "Look for link errors"
     return (
@@ -51,6 +58,7 @@ FABRIC_CONGESTION = register(
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("still_us", HOUR_US, "congested within the last hour of what is known"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, hours: "high",

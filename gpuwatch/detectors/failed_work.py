@@ -11,7 +11,7 @@ import pyarrow as pa
 from gpuwatch.advisor.inputs import money
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, price_text, register
 from gpuwatch.store.database import Store
 
 HIGH_GPU_HOURS, MEDIUM_GPU_HOURS = 1000, 100
@@ -45,7 +45,7 @@ def _cost(rows: list[dict[str, Any]]) -> dict[str, str | None]:
 
 
 def _summary(e: Evidence) -> str:
-    price = "" if e.get("lost_cost") is None else f" ({e['lost_cost']} {e['currency']})"
+    price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
     reasons = f"by reason: {e['by_reason']}" if "," in e["by_reason"] else f"reason: {e['reason']}"
     return (
         f"{count(e['failures'], 'run')} on {count(e['gpus'], 'GPU')} ended without a result: "
@@ -53,10 +53,19 @@ def _summary(e: Evidence) -> str:
     )
 
 
+def _headline(e: Evidence) -> str:
+    price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
+    return (
+        f"lost {count(e['lost_gpu_hours'], 'GPU-hour')}{price} in {count(e['failures'], 'failed run')} ({e['reason']})"
+    )
+
+
 def _remedy(e: Evidence) -> str:
     cause = _REMEDIES.get(e["reason"], "Look at the log of the run that failed.")
     if e.get("checkpoint_minutes"):
-        return f"{cause} Next time, save checkpoints more often than every {count(e['checkpoint_minutes'], 'minute')}."
+        return (
+            f"{cause} Next time, save checkpoints more often than every {lasting(e['checkpoint_minutes'], 'minutes')}."
+        )
     if e.get("continued"):
         return f"{cause} A later run may have continued this one: if it saves checkpoints, declare them (label gpuwatch.io/checkpoint-minutes)."
     return f"{cause} Next time, save checkpoints, and declare how far apart they are (label gpuwatch.io/checkpoint-minutes)."
@@ -83,6 +92,7 @@ FAILED_WORK = register(
             Threshold("successor_us", DAY_US, "a run of the same name after a time limit may continue it"),
             Threshold("recent_us", 7 * DAY_US, "the finding stays open for a week after the last failure"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=_severity,

@@ -21,6 +21,11 @@ def _summary(e: Evidence) -> str:
     )
 
 
+def _headline(e: Evidence) -> str:
+    busy = count(e["hollow_devices"], "device")
+    return f"{{keeps|kept}} {busy} busy with only {_percent(e['sm_active_ratio'])} of the SMs at work"
+
+
 _REMEDIES = {
     "host": "The host feeds the GPU too slowly: more loader workers, pinned memory, prefetch, CUDA graphs.",
     "hung": (
@@ -82,6 +87,7 @@ FALSE_UTILIZATION = register(
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
             Threshold("still_us", 10 * MINUTE_US, "low SM activity within the last 10 known minutes counts as ongoing"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=HOUR_US,

@@ -5,15 +5,22 @@ from __future__ import annotations
 from gpuwatch.capacity.make_room import prepare
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import WEEKS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
 
 
 def _summary(e: Evidence) -> str:
     free = f"{count(e['free_gpus'], 'GPU')} free, the largest gang that one node could take {e['largest_gang_gpus']:g}"
     if e.get("starved_minutes"):
-        waited = count(e["starved_minutes"], "minute")
+        waited = lasting(e["starved_minutes"], "minutes")
         return f"{free}; {e['waiting_job']} waited {waited} for {e['shape']} although as many GPUs were free."
     return f"{free}; the usual requests cannot use {100 * e['fragmentation_ratio']:.0f} % of them."
+
+
+def _headline(e: Evidence) -> str:
+    free = f"{{has|had}} {count(e['free_gpus'], 'free GPU')}"
+    if e.get("starved_minutes"):
+        return f"{free} too scattered for job {e['waiting_job']}, which {{waits|waited}} for {e['shape']}"
+    return f"{free}, {100 * e['fragmentation_ratio']:.0f} % of them too scattered for the usual requests"
 
 
 def _remedy(e: Evidence) -> str:
@@ -38,6 +45,7 @@ FRAGMENTATION = register(
                 "wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour while enough GPUs are free is starved"
             ),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, _: "critical" if e.get("starved_minutes") else "medium",

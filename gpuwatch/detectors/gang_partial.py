@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
 
 
 def _summary(e: Evidence) -> str:
     sentence = (
         f"{e['running_pods']:g} of {e['pods_min']:g} members running and holding {count(e['held_devices'], 'device')}, "
-        f"the rest without a place for {count(e['partial_minutes'], 'minute')}"
+        f"the rest without a place for {lasting(e['partial_minutes'], 'minutes')}"
     )
     return f"{sentence}; in deadlock with {e['deadlock_with']}." if e.get("deadlock_with") else f"{sentence}."
+
+
+def _headline(e: Evidence) -> str:
+    held = count(e["held_devices"], "device")
+    return f"{{runs|ran}} {e['running_pods']:g} of {e['pods_min']:g} members, so {held} {{wait|waited}} for the rest"
 
 
 def _remedy(e: Evidence) -> str:
@@ -37,6 +42,7 @@ GANG_PARTIAL = register(
             Threshold("partial_us_min", 5 * MINUTE_US, "the gang plugin of Kubernetes gives up after 5 minutes"),
             Threshold("fresh_us", 2 * HOUR_US, "a waiting request is recorded again every hour"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         measures={

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import HOURS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
 
 
 def _summary(e: Evidence) -> str:
     return (
         f"{e['idle_devices']} of {count(e['devices'], 'device')} idle, {e['shape']}: "
         f"{count(e['idle_device_hours'], 'device-hour')} in {count(e['idle_runs'], 'idle run')}, "
-        f"the longest {count(e['longest_idle_minutes'], 'minute')}."
+        f"the longest {lasting(e['longest_idle_minutes'], 'minutes')}."
         + (" Which of the node's devices it holds is not known; all of them idled." if e.get("placement") else "")
     )
+
+
+def _headline(e: Evidence) -> str:
+    of = f" of {e['devices']}" if e["idle_devices"] < e["devices"] else ""
+    return f"{{holds|held}} {count(e['idle_devices'], 'idle GPU')}{of}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -45,6 +50,7 @@ IDLE_HOARDING = register(
             Threshold("reclaim_us", 120 * MINUTE_US, "job_defense_shield cancels at 120 minutes"),
             Threshold("still_us", 5 * MINUTE_US, "idle within the last 5 minutes of what is known is idle still"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         mode="runs",

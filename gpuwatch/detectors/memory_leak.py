@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import HOURS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
 
 
 def _summary(e: Evidence) -> str:
@@ -12,13 +12,20 @@ def _summary(e: Evidence) -> str:
         of = f", left by job {e['last_job']}" if e.get("last_job") else ""
         waits = e.get("requests_waiting", 0)
         waited = f"; {count(waits, 'request')} waited meanwhile" if waits else ""
-        return f"{e['fb_used_gib']:.1f} GiB in use on an unallocated GPU{of}, for {count(e['orphan_hours'], 'hour')}{waited}."
+        return f"{e['fb_used_gib']:.1f} GiB in use on an unallocated GPU{of}, for {lasting(e['orphan_hours'], 'hours')}{waited}."
     full = e.get("hours_to_full")
-    hours_full = f"; full in {count(full, 'hour')}" if full is not None else ""
+    hours_full = f"; full in {lasting(full, 'hours')}" if full is not None else ""
     return (
         f"Memory grows by {100 * e['growth_ratio_per_hour']:.1f} % an hour on {count(e['leaking_devices'], 'device')} while the work "
         f"stays the same{hours_full}."
     )
+
+
+def _headline(e: Evidence) -> str:
+    if e["shape"] == "orphan":
+        of = f" that job {e['last_job']} left behind" if e.get("last_job") else ""
+        return f"{{has|had}} {e['fb_used_gib']:.1f} GiB of its memory in use{of}, with no job on it"
+    return f"{{leaks|leaked}} memory: {100 * e['growth_ratio_per_hour']:.1f} % more an hour on {count(e['leaking_devices'], 'device')}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -54,6 +61,7 @@ MEMORY_LEAK = register(
             Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=6 * HOUR_US,

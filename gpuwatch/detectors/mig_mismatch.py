@@ -20,6 +20,12 @@ def _summary(e: Evidence) -> str:
     )
 
 
+def _headline(e: Evidence) -> str:
+    if e["verdict"] == "undersized":
+        return f"{{needs|needed}} more than its {e['profile']} slice: a job ended at {100 * e['full_ratio']:.0f} % of its memory"
+    return f"{{uses|used}} a {e['profile']} slice where a {e['fit']} {{is|was}} enough"
+
+
 def _remedy(e: Evidence) -> str:
     if e["verdict"] == "undersized":
         return (
@@ -55,6 +61,7 @@ MIG_MISMATCH = register(
             ),
             Threshold("attempt_max_us", HOUR_US, "a longer attempt has done work that is not lost"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=7 * DAY_US + 6 * HOUR_US,

@@ -15,6 +15,10 @@ def _summary(e: Evidence) -> str:
     return f"{sentence}: {waited} for one kind while others were free."
 
 
+def _headline(e: Evidence) -> str:
+    return f"{{mixes|mixed}} {count(e['mig_gpus'], 'GPU')} in MIG mode and {count(e['whole_gpus'], 'whole GPU')}"
+
+
 def _remedy(e: Evidence) -> str:
     if e["starved_requests"]:
         return "Split the pool by MIG mode, or repartition the free GPUs to what the requests ask for."
@@ -33,6 +37,7 @@ MIG_MIXED_POOL = register(
         thresholds=(
             Threshold("waited_us_min", 10 * MINUTE_US, "Insufficient nvidia.com/... for ten minutes is starvation"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=DAY_US,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.advisor.idle_mig import prepare
 from gpuwatch.core.clock import DAY_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register, waits
 
 
 def _summary(e: Evidence) -> str:
@@ -13,6 +13,11 @@ def _summary(e: Evidence) -> str:
         f"{count(e['idle_instances'], 'instance')} ({e['profiles']}) unused for a week, {count(e['waiting_jobs'], 'job')} "
         f"waiting for what would fit in their place ({e['wanted']})."
     )
+
+
+def _headline(e: Evidence) -> str:
+    idle = count(e["idle_instances"], "unused MIG instance")
+    return f"{{keeps|kept}} {idle} ({e['profiles']}) while {count(e['waiting_jobs'], 'job')} {waits(e['waiting_jobs'])} for {e['wanted']}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -33,6 +38,7 @@ MIG_SPECULATIVE = register(
             Threshold("known_ratio_min", 0.8, "four fifths of those seven days are known"),
             Threshold("wait_us_min", 30 * MINUTE_US, "a request that has waited half an hour"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, _: "low",

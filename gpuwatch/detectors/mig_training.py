@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import HOURS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
 
 
 def _summary(e: Evidence) -> str:
     return (
         f"A training gang of {e['members']} has {count(e['slices'], 'member')} on MIG slices of {e['spread']} "
-        f"for {count(e['together_hours'], 'hour')}."
+        f"for {lasting(e['together_hours'], 'hours')}."
     )
+
+
+def _headline(e: Evidence) -> str:
+    return f"{{trains|trained}} across {count(e['slices'], 'MIG slice')} of {e['spread']}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -28,6 +32,7 @@ MIG_TRAINING = register(
         effort=HOURS,
         needs=("runs", "slices"),
         thresholds=(Threshold("together_us_min", 30 * MINUTE_US, "a trial run of a gang is over before"),),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         mode="runs",

@@ -14,6 +14,11 @@ def _summary(e: Evidence) -> str:
     )
 
 
+def _headline(e: Evidence) -> str:
+    fall = f"from {100 * e['quiet_ratio']:.0f} % to {100 * e['loud_ratio']:.0f} %"
+    return f"{{falls|fell}} {fall} of a shared GPU while {e['neighbour']} {{is|was}} busy"
+
+
 def _remedy(e: Evidence) -> str:
     return f"Move {e['neighbour']} to another GPU, or cut this one into MIG slices: they do not disturb each other."
 
@@ -37,6 +42,7 @@ NOISY_NEIGHBOUR = register(
             Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
             Threshold("window_us", 3 * HOUR_US, "instants of the three hours that end with the evaluated one"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, hours: "medium",

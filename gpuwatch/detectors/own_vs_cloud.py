@@ -7,15 +7,21 @@ from decimal import Decimal
 from gpuwatch.advisor.daily import own_cases
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.rules.layers import WEEKS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, price_text, register
 
 
 def _summary(e: Evidence) -> str:
     used, even = f"{100 * e['utilisation_ratio']:.0f} %", f"{100 * e['break_even_ratio']:.0f} %"
-    owned, cloud = (f"{Decimal(e[name]):,.2f}" for name in ("owned_price", "cloud_price"))
-    prices = f"{_fixed(e).capitalize()} {owned} against cloud {cloud} {e['currency']} a GPU-hour"
-    saved = f"{Decimal(e['saved_a_month']):,.0f} {e['currency']} a month"
-    return f"{prices}: break-even at {even} use, measured {used}; {saved}."
+    owned, cloud = (price_text(e[name], e["currency"]) for name in ("owned_price", "cloud_price"))
+    prices = f"A GPU-hour costs {owned} {_fixed(e)} and {cloud} in the cloud"
+    saved = f"the difference is {price_text(e['saved_a_month'], e['currency'])} a month"
+    return f"{prices}; owning pays from {even} use on, measured {used}: {saved}."
+
+
+def _headline(e: Evidence) -> str:
+    saved = price_text(Decimal(e["saved_a_month"]).quantize(Decimal(1)), e["currency"])
+    other = "in the cloud" if e["cheaper"] == "cloud" else "owned"
+    return f"would cost {saved} a month less {other} at {100 * e['utilisation_ratio']:.0f} % use"
 
 
 def _fixed(e: Evidence) -> str:
@@ -50,6 +56,7 @@ OWN_VS_CLOUD = register(
             Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),
             Threshold("gpus_min", 1, "any pool with a GPU is compared"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         mode="all",

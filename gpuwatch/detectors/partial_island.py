@@ -5,14 +5,18 @@ from __future__ import annotations
 from gpuwatch.capacity.make_room import prepare_levels
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, lasting, register
 
 
 def _summary(e: Evidence) -> str:
     return (
         f"{e['jobs']} held {e['used_gpus']:g} of {e['island_gpus']:g} GPUs of an island while {e['waiting_job']} waited "
-        f"{count(e['pending_minutes'], 'minute')} for a whole one."
+        f"{lasting(e['pending_minutes'], 'minutes')} for a whole one."
     )
+
+
+def _headline(e: Evidence) -> str:
+    return f"{{has|had}} an NVLink island in use in part while job {e['waiting_job']} {{waits|waited}} for a whole one"
 
 
 def _remedy(e: Evidence) -> str:
@@ -33,6 +37,7 @@ PARTIAL_ISLAND = register(
             Threshold("held_us_min", 2 * HOUR_US, "held two hours by jobs that are smaller than half of it"),
             Threshold("wait_us_min", 30 * MINUTE_US, "a request for a whole one has waited half an hour"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, _: "medium",

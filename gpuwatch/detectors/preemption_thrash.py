@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, register
 from gpuwatch.store.database import Store
 
 
@@ -18,7 +18,7 @@ def _summary(e: Evidence) -> str:
     if e["case"] == "inversion":
         return (
             f"{count(e['waiting_jobs'], 'job')} of higher priority, the longest for "
-            f"{count(e['longest_wait_minutes'], 'minute')}, behind runs of lower priority that hold "
+            f"{lasting(e['longest_wait_minutes'], 'minutes')}, behind runs of lower priority that hold "
             f"{count(e['lower_devices'], 'GPU')} and may be displaced."
         )
     if e["case"] == "pool":
@@ -32,6 +32,14 @@ def _summary(e: Evidence) -> str:
         else "the amount of lost work is unknown"
     )
     return f"{count(e['preemptions'], 'preemption')} in 24 hours ended {count(e['ended_gpu_hours'], 'GPU-hour')} of runs; {lost}."
+
+
+def _headline(e: Evidence) -> str:
+    if e["case"] == "inversion":
+        return f"{{has|had}} {count(e['waiting_jobs'], 'job')} of higher priority waiting behind lower ones"
+    if e["case"] == "pool":
+        return f"{{has|had}} {count(e['preemptions'], 'preemption')} in 24 hours"
+    return f"was preempted {count(e['preemptions'], 'time')} in 24 hours"
 
 
 def _remedy(e: Evidence) -> str:
@@ -63,6 +71,7 @@ PREEMPTION_THRASH = register(
             Threshold("day_us", DAY_US, "the day over which preemptions are counted"),
             Threshold("fresh_us", 2 * HOUR_US, "workloads are recorded again every hour"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=2 * HOUR_US,

@@ -11,7 +11,7 @@ from gpuwatch.advisor.inputs import money
 from gpuwatch.advisor.right_size import Used, smaller
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, day_floor
 from gpuwatch.rules.layers import HOURS
-from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, lasting, price_text, register
 from gpuwatch.store.database import Store
 
 _SIZE = pa.schema(
@@ -34,11 +34,17 @@ _SIZE = pa.schema(
 
 def _summary(e: Evidence) -> str:
     saving = e.get("saving_per_hour")
-    price = "" if saving is None else f", for {saving} {e['currency']} an hour less"
+    price = "" if saving is None else f", for {price_text(saving, e['currency'])} an hour less"
     return (
-        f"In {count(e['measured_hours'], 'hour')} it used at most {e['fb_used_max_gib']:.1f} GiB and "
+        f"In {lasting(e['measured_hours'], 'hours')} it used at most {e['fb_used_max_gib']:.1f} GiB and "
         f"{100 * e['sm_active_max_ratio']:.0f} % of the SMs of {e['now']}: {e['fits']} would be enough{price}."
     )
+
+
+def _headline(e: Evidence) -> str:
+    saving = e.get("saving_per_hour")
+    price = "" if saving is None else f" for {price_text(saving, e['currency'])} an hour less"
+    return f"{{needs|needed}} only {e['fits']} instead of {e['now']}{price}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -94,6 +100,7 @@ RIGHT_SIZING = register(
             Threshold("sm_active_max", 0.8, "NVIDIA DCGM user guide: 0.8 of the SMs is effective use of this GPU"),
             Threshold("still_us", 60 * MINUTE_US, "true of the last hour of what is known is true still"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, hours: "info",

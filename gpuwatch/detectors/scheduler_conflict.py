@@ -23,6 +23,10 @@ def _summary(e: Evidence) -> str:
     return "; ".join([sentence, *(words for number, words in proofs if number)]) + "."
 
 
+def _headline(e: Evidence) -> str:
+    return f"{{gets|got}} work from several schedulers at once: {e['writers']}"
+
+
 def _remedy(e: Evidence) -> str:
     return (
         f"{e['writers']}: give each workload class one placement authority: nodes of its own, or one queue that all of them pass "
@@ -45,6 +49,7 @@ SCHEDULER_CONFLICT = register(
             Threshold("taken_us", 10 * MINUTE_US, "who comes within 10 minutes has driven out who was there"),
             Threshold("refused_min", 3, "one or two refused pods a day are a device plugin that restarted"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         prepare=_prepare,

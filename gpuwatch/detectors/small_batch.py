@@ -15,6 +15,10 @@ def _summary(e: Evidence) -> str:
     )
 
 
+def _headline(e: Evidence) -> str:
+    return f"{{runs|ran}} batches too small for {count(e['small_devices'], 'GPU')}: {100 * e['sm_active_ratio']:.0f} % of the SMs {{are|were}} at work"
+
+
 def _remedy(e: Evidence) -> str:
     if e.get("is_serving"):
         return "Use continuous batching, or share the GPU with other services (MIG slice, MPS or time-slicing)."
@@ -49,6 +53,7 @@ SMALL_BATCH = register(
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
             Threshold("still_us", 10 * MINUTE_US, "small within the last 10 minutes of what is known is small still"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, hours: "low",

@@ -5,14 +5,18 @@ from __future__ import annotations
 from gpuwatch.advisor.daily import spot_cases
 from gpuwatch.core.clock import DAY_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, lasting, price_text, register
 
 
 def _summary(e: Evidence) -> str:
     return (
-        f"Spot saves {e['saving']} of {e['cost']} {e['currency']} in 30 days at {e['interruptions_an_hour']:g} interruptions "
-        f"an hour: checkpoints every {count(e['checkpoint_minutes'], 'minute')}, {100 * e['lost_ratio']:.1f} % more time."
+        f"Spot saves {price_text(e['saving'], e['currency'])} of {price_text(e['cost'], e['currency'])} in 30 days at {e['interruptions_an_hour']:g} interruptions "
+        f"an hour: checkpoints every {lasting(e['checkpoint_minutes'], 'minutes')}, {100 * e['lost_ratio']:.1f} % more time."
     )
+
+
+def _headline(e: Evidence) -> str:
+    return f"could save {price_text(e['saving'], e['currency'])} in 30 days on spot capacity"
 
 
 def _remedy(e: Evidence) -> str:
@@ -35,6 +39,7 @@ SPOT_SUITABILITY = register(
             Threshold("restart_us", 10 * MINUTE_US, "a container start, as the warm-up of other rules"),
             Threshold("recent_us", 7 * DAY_US, "a job that did not run for a week is no longer reported"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         mode="all",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, register, waits
 from gpuwatch.store.database import Store
 
 
@@ -17,7 +17,7 @@ def _prepare(store: Store, scope: EvaluationScope) -> None:
 def _summary(e: Evidence) -> str:
     waiting = (
         f"{count(e['waiting_jobs'], 'job')} for {count(e['waiting_devices'], 'GPU')}, "
-        f"the longest for {count(e['longest_wait_minutes'], 'minute')}"
+        f"the longest for {lasting(e['longest_wait_minutes'], 'minutes')}"
     )
     if e["case"] == "idle reservation":
         return (
@@ -28,6 +28,13 @@ def _summary(e: Evidence) -> str:
         f"Waiting below quota ({e['used_devices']:g} of {e['quota_devices']:g} in use): {waiting}, while {e['borrower']} and "
         f"others borrow {count(e['borrowed_devices'], 'GPU')}."
     )
+
+
+def _headline(e: Evidence) -> str:
+    waiting = f"{count(e['waiting_jobs'], 'job')} {waits(e['waiting_jobs'])} for {count(e['waiting_devices'], 'GPU')}"
+    if e["case"] == "idle reservation":
+        return f"{{reserves|reserved}} {count(e['quota_devices'], 'GPU')} that it {{does|did}} not use while {waiting}"
+    return f"{{is|was}} below its quota while {waiting}, which {e['borrower']} and others {{borrow|borrowed}}"
 
 
 def _remedy(e: Evidence) -> str:
@@ -58,6 +65,7 @@ STARVATION = register(
             Threshold("used_max", 0.5, "less than half of the quota, at every sighting of these days"),
             Threshold("coverage_min", 0.9, "hours of these days in which the queue was seen"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         look_back_us=2 * HOUR_US,

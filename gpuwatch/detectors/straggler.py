@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import DAYS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, lasting, register
 
 CLOCK_RATIO_MAX = 0.93
 """Of the gang's median SM clock, below which a GPU is slow (domain: D11)."""
@@ -17,8 +17,12 @@ def _summary(e: Evidence) -> str:
     return (
         f"{e['gpu']} on {e['node']}{clock} ({e['causes']}) computes {100 * e['busy_ratio']:.0f} % of the time, the middle "
         f"of its {e['gpus']} GPUs {100 * e['gang_busy_ratio']:.0f} %: the others wait {100 * e['loss_ratio']:.0f} % of the "
-        f"time in {count(e['windows'] / 12, 'hour')}."
+        f"time in {lasting(e['windows'] / 12, 'hours')}."
     )
+
+
+def _headline(e: Evidence) -> str:
+    return f"{{waits|waited}} {100 * e['loss_ratio']:.0f} % of the time for one slow GPU ({e['gpu']} on {e['node']})"
 
 
 def _remedy(e: Evidence) -> str:
@@ -54,6 +58,7 @@ STRAGGLER = register(
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
             Threshold("still_us", 10 * MINUTE_US, "slow within the last 10 minutes of what is known is slow still"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=lambda e, hours: "medium",

@@ -27,6 +27,11 @@ def _summary(e: Evidence) -> str:
     return f"{there}: a step takes {times} times as long on links that are {e['bandwidth_ratio']:.1f} times slower."
 
 
+def _headline(e: Evidence) -> str:
+    spans = str(e["spans"])
+    return f"{spans[:1].lower()}{spans[1:]} while {e['best']} was free"
+
+
 def _remedy(e: Evidence) -> str:
     slurm = e.get("scheduler") == "slurm"
     if e["best_kind"] in IN_NODE and (e.get("nodes") or 1) > 1:
@@ -82,6 +87,7 @@ TOPOLOGY_BLIND_PLACEMENT = register(
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
             Threshold("still_us", 10 * MINUTE_US, "links in use within the last 10 minutes of what is known"),
         ),
+        headline=_headline,
         summary=_summary,
         remedy=_remedy,
         severity=_severity,

@@ -10,6 +10,8 @@ from typing import Any
 
 from gpuwatch.core.clock import SECOND_US, Window, parse_rfc3339, rfc3339
 from gpuwatch.core.money import CENT_PLACES, format_quantity
+from gpuwatch.findings.headline import headline
+from gpuwatch.findings.naming import Names, names_of
 from gpuwatch.findings.presets import preset_in, thresholds_in
 from gpuwatch.findings.prices import Price, main_bucket, prices_of
 from gpuwatch.findings.priority import HOUR_S, Facts, cost_a_day, number
@@ -107,16 +109,19 @@ def _with_texts(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
         return []
     by_key = {row["key"]: row for row in store.rows("findings/finding", keys=[row["key"] for row in rows])}
     prices = prices_of(store, by_key)
+    names = names_of(store, list(by_key.values()))
     return [
-        _finding(by_key[row["key"]] | {"state": row["state"]}, prices[row["key"]])
+        _finding(by_key[row["key"]] | {"state": row["state"]}, prices[row["key"]], names)
         for row in rows
         if row["key"] in by_key
     ]
 
 
-def _finding(row: dict[str, Any], price: Price) -> Finding:
+def _finding(row: dict[str, Any], price: Price, names: Names) -> Finding:
     rule = rule_of(row["detector"])
     stored = json.loads(row["evidence"] or "{}")
+    named = names.evidence(row, stored)
+    words = row["evidence"] if named == stored else json.dumps(named)
     seconds = Fraction(int(row["wasted_units"]), row["wasted_den"] * SECOND_US)
     cost = price.cost
     elapsed_us = row["last_seen_us"] - row["started_us"]
@@ -148,8 +153,8 @@ def _finding(row: dict[str, Any], price: Price) -> Finding:
         wasted_cost=None if cost is None else format_quantity(cost, CENT_PLACES),
         currency=price.currency,
         bucket=main_bucket(row["bucket"], price.claimed),
-        summary=summary(row["detector"], row["evidence"], row["rule_version"]),
-        remedy=remedy(rule, evidence | {"job_ended": row["job_ended"], "is_serving": row["is_serving"]}),
+        summary=summary(row["detector"], words, row["rule_version"]),
+        remedy=remedy(rule, evidence | named | {"job_ended": row["job_ended"], "is_serving": row["is_serving"]}),
         evidence=evidence,
         devices=list(row["devices"] or []),
         nodes=list(row["nodes"] or []),
@@ -157,4 +162,5 @@ def _finding(row: dict[str, Any], price: Price) -> Finding:
         resolved_reason=row["resolved_reason"],
         inferred=row["inferred"],
         gpu_index=row["gpu_index"],
+        headline=headline(rule, named, row, names.met(row)),
     )

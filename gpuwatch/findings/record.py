@@ -38,6 +38,8 @@ class Finding:
     """Whether its team is named by an account or namespace, because no ownership rule decides."""
     gpu_index: int | None = None
     """The index on its node of the one GPU that it is about; None for several, or where no source has it."""
+    headline: str = ""
+    """What happens to whom, and where, in one sentence; empty where its rule has none."""
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as JSON has it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.registry import discover
+from gpuwatch.core.words import duration
 from gpuwatch.rules.layers import DAYS, OTHER
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
 Evidence = Mapping[str, Any]
+_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 Mode = Literal["hours", "runs", "all"]
 MEASURES = ("sum", "mean", "max", "min", "first", "last", "devices")
 """How numbers of several rows become one number of the finding: means are weighted by time, devices are counted once."""
@@ -26,6 +29,23 @@ def count(number: float, noun: str) -> str:
     """A number with its noun, for a sentence: one decimal, two below 1. The evidence keeps the exact number."""
     text = f"{number:,.{1 if abs(number) >= 1 else 2}f}".rstrip("0").rstrip(".")
     return f"{text} {noun}{'' if text == '1' else 's'}"
+
+
+def lasting(number: float, unit: Literal["minutes", "hours"]) -> str:
+    """A time for a sentence: `3 h 28 min`, `4 days 3 h`."""
+    return duration(number * (60 if unit == "minutes" else 3600))
+
+
+def waits(number: float) -> str:
+    """The verb for so many that wait, for a headline."""
+    return "{waits|waited}" if number == 1 else "{wait|waited}"
+
+
+def price_text(amount: str | float | Decimal, currency: object) -> str:
+    """An amount for a sentence: `$129`, `$4.20`, `CHF 12.00`; cents below 100."""
+    value = Decimal(str(amount))
+    sign = _SIGNS.get(str(currency), f"{currency} " if currency else "")
+    return f"{sign}{value:,.0f}" if abs(value) >= 100 else f"{sign}{value:,.2f}"
 
 
 def is_time(name: str) -> bool:
@@ -75,6 +95,9 @@ class Rule:
     thresholds: tuple[Threshold, ...]
     summary: Callable[[Evidence], str]
     remedy: Callable[[Evidence], str]
+    headline: Callable[[Evidence], str] | None = None
+    """What its subject does, as the first line of a message goes on after the subject's name: `{holds|held} 2 idle GPUs`, with the
+    verb as it is open and after its end. None: messages begin with the title."""
     layer: str = OTHER
     """The id of the layer of authority that answers for its findings, one of `layers.LAYERS`. Where a rule touches two
     layers: the one whose decision would have prevented the waste. OTHER: a site's own rule."""

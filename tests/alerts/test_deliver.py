@@ -8,6 +8,7 @@ import random
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -295,7 +296,8 @@ def test_a_first_start_with_a_large_history_is_one_message(state: State, clock: 
     async def story() -> None:
         async with hook(200) as receiver:
             add_channel(state, receiver.url)
-            enqueue(state, [*several(40), *(finding(f"old{i}", state="resolved") for i in range(500))], clock())
+            found = [replace(one, detector=f"rule-{place}") for place, one in enumerate(several(40))]
+            enqueue(state, [*found, *(finding(f"old{i}", state="resolved") for i in range(500))], clock())
             assert 1 == await deliverer(state, clock).deliver_due()
             (body,) = receiver.bodies
             assert 10 == len([b for b in body["blocks"] if b["type"] == "section"]) - 1

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.alerts import text as alerts_text
-from gpuwatch.alerts.channels import slack, webhook
+from gpuwatch.alerts.channels import email, slack, webhook
+from gpuwatch.alerts.delivery.email_server import Mail
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import Template
 from tests.worlds.alerts import finding
@@ -58,7 +59,7 @@ def test_a_line_about_a_gpu_names_its_place_and_no_uuid() -> None:
     )
 
 
-def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look() -> None:
+def test_a_message_says_what_who_dollars_since_remedy_and_where_to_look() -> None:
     """The whole payload, as a person would check it in Slack's block kit builder."""
     text = {"type": "mrkdwn", "verbatim": True}
 
@@ -83,7 +84,6 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
                     text | {"text": "*Cost so far*\n$480 (192.0 GPU-h)"},
                     text | {"text": "*Since*\n2026-11-02 00:00 UTC, 24.0 h"},
                     text | {"text": "*Where*\ncluster c1, node n1"},
-                    text | {"text": "*Evidence*\nidle devices 8; longest idle minutes 1440"},
                 ],
             },
             {"type": "section", "text": text | {"text": "*Fix:* Release the devices."}},
@@ -160,11 +160,18 @@ def test_a_service_without_an_address_has_no_link() -> None:
     assert "actions" not in {block["type"] for block in slack.payload("opened", finding().as_dict(), None)["blocks"]}
 
 
-def test_the_end_says_why() -> None:
-    shown = json.dumps(slack.single(alert("resolved"), BASE))
+def test_the_end_says_why_unless_the_condition_just_ended() -> None:
+    shown = json.dumps(slack.single(alert("resolved", resolved_reason="rule_changed"), BASE))
 
-    assert "*Why it ended:* condition ended" in shown
+    assert "*Why it ended:* rule changed" in shown
     assert "*Fix:*" not in shown
+    assert "Why it ended" not in json.dumps(slack.single(alert("resolved"), BASE))
+
+
+def test_the_first_line_is_the_findings_headline() -> None:
+    told = "GPU 7 on gpu-node-0042 failed (XID 79) while llama-pretrain of team nlp was running"
+
+    assert f"High · {told} · $480/day" == slack.single(alert(headline=told), BASE)["text"]
 
 
 HOSTILE = "<!channel> <@U1> <https://evil.example|click> & *b* `c`"
@@ -254,7 +261,8 @@ def test_slacks_limits_hold_for_any_text(text: str, count: int, event: str) -> N
 
 
 def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
-    told = [alert(key=f"f{i}", wasted_cost=f"{i}.00") for i in range(12)] + [alert("resolved", "over")]
+    told = [alert(key=f"f{i}", detector=f"rule-{i}", wasted_cost=f"{i}.00") for i in range(12)]
+    told.append(alert("resolved", "over"))
     payload = slack.digest(told, BASE, key="k")
     sections = [block["text"]["text"] for block in payload["blocks"] if block["type"] == "section"]
 
@@ -263,6 +271,35 @@ def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
     assert [["and 3 more"]] == [
         [element["text"] for element in block["elements"]] for block in payload["blocks"] if block["type"] == "context"
     ]
+
+
+CAUSE = ":red_circle: 4 x GPUs held and idle: train-0, train-1, train-2 and 1 more · $1,920/day"
+OVER = ":white_check_mark: *Resolved* · train-llm (job 4711) of team red held 8 idle GPUs · $480 (192.0 GPU-h)"
+
+
+def test_a_digest_has_one_line_for_each_cause() -> None:
+    """Causes by their money; a resolved finding is no part of an open cause. A broken GPU has its own headline."""
+    jobs = [alert(key=f"j{i}", subject={"kind": "job", "id": f"{i}", "name": f"train-{i}"}) for i in range(4)]
+    gpu = alert(key="g", detector="degraded-gpu", headline="GPU 7 on n1 failed (XID 79)", wasted_cost="2000.00")
+    over = alert("resolved", "over", headline="train-llm (job 4711) of team red held 8 idle GPUs")
+    payload = slack.digest([*jobs, over, gpu], BASE, key="k")
+    sections = [block["text"]["text"] for block in payload["blocks"] if block["type"] == "section"]
+
+    assert [
+        ":bar_chart: *6 findings: 5 opened, 1 resolved · $3,920/day*",
+        ":red_circle: *High* · GPU 7 on n1 failed (XID 79) · $2,000/day · <https://gpuwatch.example/ui/findings/g|open>",
+        f"{CAUSE} · <https://gpuwatch.example/ui/findings?detector=idle-hoarding|open>",
+        f"{OVER} · <https://gpuwatch.example/ui/findings/over|open>",
+    ] == sections
+    assert 3 == len(email_lines([*jobs, over, gpu]))
+
+
+def email_lines(told: list[Alert]) -> list[str]:
+    """The numbered lines of the e-mail of a digest."""
+    mail = Mail("localhost", 25, "none", "a@b.example", ("c@d.example",))
+    message = email.digest(mail, told, BASE, "k", 0).get_body(("plain",))
+    assert message is not None
+    return re.findall(r"(?m)^\d+: .*$", message.get_content())
 
 
 @pytest.mark.parametrize(

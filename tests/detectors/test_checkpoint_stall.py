@@ -200,7 +200,7 @@ def test_it_says_so_in_words(fleet: World) -> None:
     """One sentence, and how grave it is."""
     (finding,) = found(fleet, "a gang")
 
-    assert CHECKPOINT_STALL.summary(finding.evidence).startswith("2 devices stop together every 30 minutes, ")
+    assert CHECKPOINT_STALL.summary(finding.evidence).startswith("2 devices stop together every 30 min, ")
     assert CHECKPOINT_STALL.severity is not None
     assert ("medium", "high") == (
         CHECKPOINT_STALL.severity({"duty_ratio": 0.09}, 1),

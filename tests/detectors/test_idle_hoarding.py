@@ -364,7 +364,7 @@ def test_a_summary_counts_devices(fleet: World) -> None:
     (finding,) = found(fleet, "one of four")
 
     assert (
-        "1 of 4 devices idle, some of its devices: 1 device-hour in 1 idle run, the longest 60 minutes."
+        "1 of 4 devices idle, some of its devices: 1 device-hour in 1 idle run, the longest 1 h."
         == IDLE_HOARDING.summary(finding.evidence)
     )
     assert IDLE_HOARDING.remedy(finding.evidence).startswith("Shrink the request to 3 devices")

@@ -143,7 +143,7 @@ def test_a_reservation_that_is_hardly_used_is_called_reserved(findings: dict[str
     one = findings["reserved"]
 
     assert ("reserved", "cloud") == (one.evidence["paid"], one.evidence["cheaper"])
-    assert OWN_VS_CLOUD.summary(one.evidence).startswith("Reserved 2.00 against cloud 3.50 USD")
+    assert OWN_VS_CLOUD.summary(one.evidence).startswith("A GPU-hour costs $2.00 reserved and $3.50 in the cloud; ")
     assert "Let the reservation end" in OWN_VS_CLOUD.remedy(one.evidence)
 
 

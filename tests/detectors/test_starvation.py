@@ -191,7 +191,7 @@ def test_evidence_names_numbers_and_the_borrower(world: World) -> None:
     assert ("starved", "is0-other", "Never") == (f.evidence["case"], f.evidence["borrower"], f.evidence["reclaim"])
     assert 0 == f.wasted_s
     assert (
-        "Waiting below quota (4 of 8 in use): 1 job for 4 GPUs, the longest for 120 minutes, while is0-other and others "
+        "Waiting below quota (4 of 8 in use): 1 job for 4 GPUs, the longest for 2 h, while is0-other and others "
         "borrow 4 GPUs."
     ) == STARVATION.summary(f.evidence)
 

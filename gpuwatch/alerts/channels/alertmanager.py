@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.firing.repository import FiringAlert
 from gpuwatch.alerts.kind import Context, ContinuousKind, channel_kind
-from gpuwatch.alerts.lines import clean, plain_line
+from gpuwatch.alerts.lines import NO_MONEY, clean, plain_line
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import Template
 from gpuwatch.core.clock import MINUTE_US, parse_rfc3339, rfc3339
@@ -77,16 +77,17 @@ def alert(
         "finding": key,
     }
     body = template.text(opened, base_url, clean)
+    amounts = {"cost": alerts_text.cost_so_far(finding), "rate": alerts_text.a_day(finding)}
     annotations = {
         "summary": plain_line(opened, template),
         "description": body if body is not None else finding.get("summary"),
         "remedy": finding.get("remedy"),
         "owner": alerts_text.owner(finding),
-        **(
-            {"cost": alerts_text.cost_so_far(finding), "rate": alerts_text.a_day(finding)}
-            if alerts_text.claims_waste(finding)
-            else {}
-        ),
+        **{
+            name: amount
+            for name, amount in amounts.items()
+            if alerts_text.claims_waste(finding) and amount not in NO_MONEY
+        },
     }
     link = alerts_text.finding_url(base_url, key)
     return {

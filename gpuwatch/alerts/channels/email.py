@@ -12,7 +12,7 @@ from typing import Any
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.delivery.email_server import Mail
 from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
-from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, NO_MONEY, clean, digest_line, plain_line
+from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, NO_MONEY, clean, digest_line, grouped, plain_line
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, Template
 from gpuwatch.core.clock import from_us
@@ -83,10 +83,9 @@ def single(
         ("Cost so far" if alert.event != "resolved" else "Total cost", alerts_text.cost_so_far(finding)),
         ("Since" if alert.event != "resolved" else "From", alerts_text.since(finding)),
         ("Where", alerts_text.place(finding)),
-        ("Evidence", "; ".join(alerts_text.evidence(finding)) or "see the link"),
     ]
     if not alerts_text.claims_waste(finding):
-        facts = [fact for fact in facts if fact[0] in ("Owner", "Since", "Evidence")]
+        facts = [fact for fact in facts if fact[0] in ("Owner", "Since")]
     facts = [fact for fact in facts if fact[1] not in NO_MONEY]
     if finding.get("remedy") and alert.event != "resolved":
         facts.append(("Fix", str(finding["remedy"])))
@@ -104,10 +103,11 @@ def digest(
     by: Sequence[str] = (),
     template: Template = BUILT_IN,
 ) -> EmailMessage:
-    """The message about several findings, most expensive first; `by` names what they have in common."""
-    title, ranked = digest_line(alerts, by)
-    facts = [(str(number), plain_line(alert, template)) for number, alert in enumerate(ranked[:MAX_DIGEST], 1)]
-    left = len(alerts) - MAX_DIGEST
+    """The message about several findings by cause, most expensive first; `by` names what they have in common."""
+    title, groups = digest_line(alerts, by), grouped(alerts, template)
+    lines = [plain_line(g.alerts[0], template) if len(g.alerts) == 1 else g.line() for g in groups[:MAX_DIGEST]]
+    facts = [(str(number), line) for number, line in enumerate(lines, 1)]
+    left = sum(len(group.alerts) for group in groups[MAX_DIGEST:])
     if left > 0:
         facts.append(("", f"and {left} more"))
     link = alerts_text.findings_url(base_url)

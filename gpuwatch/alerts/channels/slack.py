@@ -8,7 +8,17 @@ from typing import Any
 
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
-from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, MAX_PART, NO_MONEY, clean, digest_line, line_parts, plain_line
+from gpuwatch.alerts.lines import (
+    ACTIONS,
+    MAX_DIGEST,
+    MAX_PART,
+    NO_MONEY,
+    clean,
+    digest_line,
+    grouped,
+    line_parts,
+    plain_line,
+)
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, MAX_VALUE, Template
 from gpuwatch.report.summary import Summary
@@ -90,10 +100,9 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
         ("Cost so far" if event != "resolved" else "Total cost"): alerts_text.cost_so_far(finding),
         "Since" if event != "resolved" else "From": alerts_text.since(finding),
         "Where": alerts_text.place(finding),
-        "Evidence": "; ".join(alerts_text.evidence(finding)) or "see the link",
     }
     if not alerts_text.claims_waste(finding):
-        facts = {name: text for name, text in facts.items() if name in ("Owner", "Since", "Evidence")}
+        facts = {name: text for name, text in facts.items() if name in ("Owner", "Since")}
     known = {name: text for name, text in facts.items() if text not in NO_MONEY}
     fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in known.items()]
     return [
@@ -116,16 +125,21 @@ def digest(
     by: Sequence[str] = (),
     template: Template = BUILT_IN,
 ) -> Payload:
-    """The message about several findings: their sum, the most expensive MAX_DIGEST of them, and a link to all.
+    """The message about several findings: their sum, the MAX_DIGEST most expensive causes, and a link to all.
 
     `by` names what they have in common; it comes first.
     """
-    title, ranked = digest_line(alerts, by)
+    title, groups = digest_line(alerts, by), grouped(alerts, template)
     blocks = [_section(f":bar_chart: *{escape(title, MAX_LINE)}*")]
-    for alert in ranked[:MAX_DIGEST]:
-        url = alerts_text.finding_url(base_url, str(alert.finding.get("key")))
-        blocks.append(_section(line(alert, template) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
-    left = len(alerts) - MAX_DIGEST
+    for group in groups[:MAX_DIGEST]:
+        first = group.alerts[0]
+        if len(group.alerts) == 1:
+            text, url = line(first, template), alerts_text.finding_url(base_url, str(first.finding.get("key")))
+        else:
+            text = f"{_icon(first)} {escape(group.line(), MAX_FIELD)}"
+            url = alerts_text.findings_url(base_url, str(first.finding.get("detector")))
+        blocks.append(_section(text + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
+    left = sum(len(group.alerts) for group in groups[MAX_DIGEST:])
     blocks += _buttons([("Open all findings", alerts_text.findings_url(base_url))])
     return _message(title, [*blocks, *([_context([f"and {left} more"])] if left > 0 else [])])
 
@@ -158,12 +172,16 @@ def test(channel: str, base_url: str | None) -> Payload:
 
 def line(alert: Alert, template: Template = BUILT_IN) -> str:
     """The headline as mrkdwn: what happened, to what, whose it is, money a day."""
-    icon = ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
+    icon = _icon(alert)
     own = template.line(alert, None, _shown)
     if own is not None:
         return _cut(f"{icon} {own}".strip(), MAX_FIELD)
-    what, rest = line_parts(alert, lambda text: escape(text, MAX_PART))
+    what, rest = line_parts(alert, escape)
     return f"{icon} *{what}* · {rest}".strip()
+
+
+def _icon(alert: Alert) -> str:
+    return ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
 
 
 def escape(text: object, limit: int) -> str:

@@ -60,7 +60,7 @@ def digest(
     """{"version", "event": "digest", "key", "link", "text", "items": [as in payload]}: all of them, in order."""
     link = alerts_text.findings_url(base_url)
     items = [_item(alert, base_url, template) for alert in alerts]
-    text = digest_line(alerts, by)[0]
+    text = digest_line(alerts, by)
     return {"version": VERSION, "event": "digest", "key": key, "link": link, "text": text, "items": items}
 
 

@@ -45,6 +45,9 @@ class Finding(Shape):
     """Why it is over; `records changed` and `rule_changed` take it back: it was no waste."""
     inferred: bool = Field(description="Whether its account or namespace names the team, because no rule decides.")
     gpu_index: int | None = Field(description="The index on its node of the one GPU that it is about.")
+    headline: str = Field(
+        description="What happens to whom, and where, in one sentence; empty where its rule has none."
+    )
 
 
 class ListedFinding(Finding):
