@@ -25,6 +25,7 @@ from gpuwatch.api.bodies import body_models
 from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.etags import Tagged
+from gpuwatch.api.examples import JSON, add_examples
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 from gpuwatch.api.shares import backtest_turns, decoding_turns, question_turns
 from gpuwatch.api.turns import Released
@@ -124,12 +125,14 @@ def _described(version: str) -> dict[str, Any]:
         schemas.pop(name, None)
     parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, methods in document["paths"].items():
-        for operation in methods.values():
-            _complete(path, operation)
+        for method, operation in methods.items():
+            _complete(path, operation, reads=method == "get")
+    add_examples(document)
+    document["servers"] = [{"url": "/", "description": "The server that gave this description."}]
     return document
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
+def _complete(path: str, operation: dict[str, Any], reads: bool) -> None:
     responses: dict[str, dict[str, Any]] = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422")):
         del responses["422"]
@@ -141,5 +144,7 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
             answer["description"] += (
                 f"; code `{TEAM_SCOPE}`: the answer would depend on teams that the token does not cover"
             )
+    if JSON in responses.get("200", {}).get("content", {}) and reads:
+        responses["304"] = {"description": "not modified: `If-None-Match` has the current ETag"}
     if path not in OPEN:
         operation["security"] = [{"token": []}, {}]

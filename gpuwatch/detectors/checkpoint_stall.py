@@ -19,8 +19,7 @@ DEVICES_MAX = 8
 """Devices read per job: a gang stops together or not at all."""
 DEVICES_AT_ONCE = 4096
 """Devices whose minutes of two days are in memory at a time: about half a gigabyte."""
-MATRIX_MAX = 2_000_000
-"""Minutes of all windows that are searched together: 16 MB."""
+MATRIX_MAX = 2_000_000  # minutes of all windows that are searched together: 16 MB
 HOUR_MINUTES = HOUR_US // MINUTE_US
 DAY_MINUTES = DAY_US // MINUTE_US
 
@@ -38,8 +37,7 @@ class Minutes(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Windows of a day at most that end with an hour: the job, the most devices that were read of it at once, the minute its
-    hour ends, its first row and the one after its last."""
+    """Windows of a day at most that end with an hour: job, most devices read at once, end, first row and the one after its last."""
 
     number: Column
     devices: Column
@@ -63,19 +61,13 @@ _MINUTE = pa.schema([("number", pa.int64()), ("hour_us", pa.int64()), ("minute",
 _NONE = (_HOUR.empty_table(), _MINUTE.empty_table())
 
 
+def _often(e: Evidence) -> str:
+    return f"every {lasting(e['period_minutes'], 'minutes')}, {100 * e['duty_ratio']:.0f} % of the time"
+
+
 def _summary(e: Evidence) -> str:
     who = "One device stops" if e["devices"] == 1 else f"{count(e['devices'], 'device')} stop together"
-    return (
-        f"{who} every {lasting(e['period_minutes'], 'minutes')}, "
-        f"{100 * e['duty_ratio']:.0f} % of the time: as for checkpoints."
-    )
-
-
-def _headline(e: Evidence) -> str:
-    return (
-        f"{{stops|stopped}} {count(e['devices'], 'GPU')} every {lasting(e['period_minutes'], 'minutes')} as for checkpoints, "
-        f"{100 * e['duty_ratio']:.0f} % of the time"
-    )
+    return f"{who} {_often(e)}: as for checkpoints."
 
 
 def _remedy(e: Evidence) -> str:
@@ -291,7 +283,7 @@ CHECKPOINT_STALL = register(
             Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
         ),
-        headline=_headline,
+        headline=lambda e: f"{{stops|stopped}} {count(e['devices'], 'GPU')} {_often(e)}, as for checkpoints",
         summary=_summary,
         remedy=_remedy,
         severity=_severity,

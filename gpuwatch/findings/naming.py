@@ -63,12 +63,11 @@ def names_of(store: Store, rows: Sequence[Row]) -> Names:
         if row["subject_kind"] in ("gpu", "slice") and row["team"] == PLATFORM:
             about.append(row["key"])
     return Names(
-        {
-            (one["cluster"], one["job_id"]): (one["name"], one["team"])
-            for one in _asked(store, "job_name", "jobs", jobs)
-        },
-        {(one["cluster"], one["gpu"]): one["gpu_index"] for one in _asked(store, "gpu_name", "gpus", gpus)},
-        {one["key"]: (one["name"], one["team"]) for one in store.rows("findings/running", keys=about)} if about else {},
+        {(one["cluster"], one["job_id"]): (one["name"], one["team"]) for one in _asked(store, "job", "jobs", jobs)},
+        {(one["cluster"], one["gpu"]): one["gpu_index"] for one in _asked(store, "gpu", "gpus", gpus)},
+        {one["key"]: (one["name"], one["team"]) for one in store.rows("findings/names/running", keys=about)}
+        if about
+        else {},
     )
 
 
@@ -77,4 +76,4 @@ def _asked(store: Store, query: str, column: str, pairs: Iterable[tuple[str, str
     if not ordered:
         return ()
     clusters, ids = ([pair[place] for pair in ordered] for place in (0, 1))
-    return list(store.rows(f"findings/{query}", clusters=clusters, **{column: ids}))
+    return list(store.rows(f"findings/names/{query}", clusters=clusters, **{column: ids}))

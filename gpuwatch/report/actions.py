@@ -16,10 +16,11 @@ from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
-from gpuwatch.report.facts import Facts
+from gpuwatch.report.facts import PLATFORM, Facts
 from gpuwatch.report.html.markup import name, owner_name
 
 STEPS_SHOWN = 5
+YOU = "your team"
 NAMES_SHOWN = 3
 """Jobs and nodes that an action names."""
 PROJECTED_DAYS_MIN = 2
@@ -136,7 +137,7 @@ def card(facts: Facts, step: Step) -> Card:
     cost = f"{report_text.money(step.cost, facts.currency)} this {facts.period_word}" if step.cost else "a proposal"
     if step.bucket is not None:
         title = BUCKET_WORDS[step.bucket]
-        about = f"Owner: {owner_of(facts, step)} · {cost}"
+        about = f"Owner: {owner_of(facts, step)} · {cost}{_most_in(facts, step.bucket)}"
         meaning = MEANINGS[step.bucket]
         what = f"{meaning[0].upper()}{meaning[1:]}."
         severity = severity_of(step.cost, facts.covered.end_us - facts.covered.start_us)
@@ -167,10 +168,19 @@ def _holders(facts: Facts, bucket: str) -> str:
         (payer.of(bucket).cost_in(facts.currency) or 0, payer) for payer in facts.payers if payer.kind == "allocated"
     ]
     held.sort(key=lambda one: (-one[0], str(one[1].name)))
-    shown = [
-        owner_name(payer.name) if facts.team is None else name(payer.name) for cost, payer in held[:NAMES_SHOWN] if cost
-    ]
-    return ", ".join(shown) or "unknown"
+    if facts.team is None:
+        return ", ".join([owner_name(payer.name) for cost, payer in held[:NAMES_SHOWN] if cost]) or "unknown"
+    users = [name(payer.name) for cost, payer in held if cost and payer.name]
+    return ", ".join(users[:NAMES_SHOWN]) or YOU
+
+
+def _most_in(facts: Facts, bucket: str) -> str:
+    """The team's jobs with the most time in a bucket, of those that the report lists."""
+    held = sorted(
+        (job for job in facts.jobs if job.of(bucket).gpu_seconds), key=lambda job: -job.of(bucket).gpu_seconds
+    )
+    named = dict.fromkeys(name(facts.job_names.get((job.cluster, job.name)) or job.name) for job in held if job.name)
+    return f" · most in {', '.join(list(named)[:NAMES_SHOWN])}" if named else ""
 
 
 def _names(facts: Facts, step: Step) -> str:
@@ -195,8 +205,9 @@ def _owners(facts: Facts, step: Step) -> str:
     users = list(dict.fromkeys(name(one.user) for one in step.findings if one.user))
     shown = ", ".join(users[:NAMES_SHOWN])
     if facts.team is not None:
-        return shown or "your team"
-    return f"{owner_name(step.findings[0].team)}{f' ({shown})' if shown else ''}"
+        return shown or YOU
+    team = step.findings[0].team
+    return f"{'Platform' if team == PLATFORM else owner_name(team)}{f' ({shown})' if shown else ''}"
 
 
 def _wastes(finding: Finding) -> bool:

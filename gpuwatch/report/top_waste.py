@@ -12,7 +12,7 @@ from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import subject_name
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
-from gpuwatch.report.facts import UNOWNED, Facts
+from gpuwatch.report.facts import PLATFORM, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 
 FINDINGS_SHOWN, NODES_SHOWN = 5, 2
@@ -107,10 +107,10 @@ def a_day(finding: Finding) -> Fraction | None:
 
 
 def owner(facts: Facts, finding: Finding) -> str:
-    """`team search, user ann`; in a team's own report only the user."""
-    team = "no team assigned" if finding.team == UNOWNED else f"team {name(finding.team)}"
-    parts = [] if facts.team is not None else [team]
-    parts += [f"user {name(finding.user)}" if finding.user else "user unknown"]
+    """`team search, user ann`; in a team's own report only the user. An unknown user is left out."""
+    words = {UNOWNED: "no team assigned", PLATFORM: "platform"}
+    parts = [] if facts.team is not None else [words.get(finding.team) or f"team {name(finding.team)}"]
+    parts += [f"user {name(finding.user)}"] if finding.user else []
     return ", ".join(parts)
 
 
@@ -134,7 +134,7 @@ def _card(facts: Facts, finding: Finding) -> Card:
         title=finding.title,
         lost=lost,
         summary=finding.summary,
-        about=f"{subject}, {owner(facts, finding)} · {over} · {report_text.hours(hours)}{per_day}{acted}",
+        about=f"{', '.join(part for part in (subject, owner(facts, finding)) if part)} · {over} · {report_text.hours(hours)}{per_day}{acted}",
         remedy=finding.remedy,
     )
 

@@ -9,6 +9,7 @@ import pytest
 import schemathesis
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from jsonschema import Draft202012Validator
 from schemathesis.checks import CheckFunction
 from schemathesis.specs.openapi import checks
 
@@ -106,6 +107,51 @@ def test_the_contract_is_served(filled: Api) -> None:
 
     assert set() == CONTRACT - found
     assert set(served()) == found
+
+
+def test_every_body_and_answer_has_an_example_that_fits_its_schema(filled: Api) -> None:
+    """Also every parameter in a path."""
+    document = filled.app.openapi()
+    wrong: list[tuple[str, str]] = []
+    count = 0
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            holders = [a for status, a in operation["responses"].items() if status == "200"]
+            for holder in (operation.get("requestBody", {}), *holders):
+                content = holder.get("content", {}).get("application/json")
+                if content is None:
+                    continue
+                count += 1
+                schema = {**content["schema"], "components": document["components"]}
+                errors = list(Draft202012Validator(schema).iter_errors(content["example"]))
+                wrong += [(path, error.message[:200]) for error in errors]
+            wrong += [
+                (path, p["name"]) for p in operation.get("parameters", ()) if p["in"] == "path" and "example" not in p
+            ]
+
+    assert [] == wrong
+    assert count > 100
+
+
+def test_examples_have_names_that_people_know(filled: Api) -> None:
+    found = filled.app.openapi()["paths"]["/api/v1/findings"]["get"]["responses"]["200"]["content"]["application/json"]
+    (finding,) = found["example"]["items"]
+
+    assert ("idle-hoarding", "vision", "alice") == (finding["detector"], finding["team"], finding["user"])
+    assert "2026-11-21T02:08:29Z" == finding["started_at"]
+
+
+def test_the_description_names_its_server_and_when_nothing_changed(filled: Api) -> None:
+    document = filled.app.openapi()
+    silent = [
+        path
+        for path, methods in document["paths"].items()
+        if "application/json" in methods.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        and "304" not in methods["get"]["responses"]
+    ]
+
+    assert "/" == document["servers"][0]["url"]
+    assert [] == silent
 
 
 def test_applications_share_routes_and_description(filled: Api) -> None:

@@ -194,7 +194,7 @@ def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World
     )  # fmt: skip
     assert ("800.00", "USD", 1, 8) == tuple(one.evidence[key] for key in ("lost_cost", "currency", "failures", "gpus"))
     assert (
-        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost (800.00 USD); reason: failed."
+        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost ($800); reason: failed."
         == FAILED_WORK.summary(one.evidence)
     )
     assert {} == granted_s(world, RULE)
@@ -238,7 +238,7 @@ def test_retries_are_listed_by_reason(world: World) -> None:
 def test_the_remedy_follows_the_reason() -> None:
     assert "log of the run" in FAILED_WORK.remedy({"reason": "failed"})
     assert "hardware errors" in FAILED_WORK.remedy({"reason": "node failure"})
-    assert "more often than every 240 minutes" in FAILED_WORK.remedy({"reason": "failed", "checkpoint_minutes": 240})
+    assert "more often than every 4 h" in FAILED_WORK.remedy({"reason": "failed", "checkpoint_minutes": 240})
     assert "may have continued" in FAILED_WORK.remedy({"reason": "time limit", "continued": "possibly"})
 
 

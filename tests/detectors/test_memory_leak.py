@@ -196,7 +196,7 @@ def test_it_names_the_job_that_left_it(fleet: World) -> None:
     assert (name_of("left by a job"), None) == (left["evidence"].get("last_job"), other["evidence"].get("last_job"))
     assert left["run_id"] is not None and other["run_id"] is None
     assert (
-        f"12.0 GiB in use on an unallocated GPU, left by job {name_of('left by a job')}, for 1.9 hours."
+        f"12.0 GiB in use on an unallocated GPU, left by job {name_of('left by a job')}, for 1 h 55 min."
         == MEMORY_LEAK.summary(left["evidence"])
     )
 

@@ -135,7 +135,9 @@ def test_owned_gpus_that_are_hardly_used(findings: dict[str, Said]) -> None:
     names = ("cheaper", "gpus", "break_even_ratio", "utilisation_ratio", "owned_price", "cloud_price", "currency")
     assert ("cloud", 2, 0.5714, 0.2604, "2.000000", "3.500000", "USD") == tuple(one.evidence[name] for name in names)
     assert "1589.27" == one.evidence["saved_a_month"]
-    assert "break-even at 57 % use, measured 26 %" in OWN_VS_CLOUD.summary(one.evidence)
+    assert "owning pays from 57 % use on, measured 26 %: the difference is $1,589 a month." in OWN_VS_CLOUD.summary(
+        one.evidence
+    )
     assert "Rent what is used" in OWN_VS_CLOUD.remedy(one.evidence)
 
 

@@ -129,7 +129,7 @@ def test_it_says_so_in_words(fleet: World) -> None:
     (finding,) = found(fleet, "a day of little")
 
     assert (
-        f"In 26 hours it used at most 6.0 GiB and 9 % of the SMs of {H100}: 1g.10gb would be enough."
+        f"In 1 day 2 h it used at most 6.0 GiB and 9 % of the SMs of {H100}: 1g.10gb would be enough."
         == RIGHT_SIZING.summary(finding.evidence)
     )
 

@@ -174,7 +174,7 @@ def test_words() -> None:
 
     assert (
         "GPU-a on n7 at 1400 MHz, others at 1900 (low clock) computes 45 % of the time, the middle of its 8 GPUs 30 %: "
-        "the others wait 33 % of the time in 2 hours."
+        "the others wait 33 % of the time in 2 h."
     ) == STRAGGLER.summary(told)
     assert "GPU-a on n7 (low clock)" in STRAGGLER.summary(told | {"sm_clock_mhz": 1900.0})
     assert "Drain n7" in STRAGGLER.remedy(told)

@@ -116,7 +116,7 @@ def key_of(store: Store, job: str, detector: str) -> str:
         pytest.param({"q": "sear"}, [IDLE_1], id="a part of a team"),
         pytest.param({"q": "n1"}, [IDLE_1, IDLE_2, HOLLOW_2], id="a node"),
         pytest.param({"q": "mostly idle sms"}, [HOLLOW_2], id="a title"),
-        pytest.param({"q": "longest 60.5"}, [IDLE_2], id="a summary"),
+        pytest.param({"q": "longest 1 h"}, [IDLE_2], id="a summary"),
     ],
 )
 def test_findings_are_picked_and_ordered(

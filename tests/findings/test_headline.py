@@ -40,7 +40,7 @@ CASES: dict[str, list[tuple[tuple[str, str, str, str], dict[str, Any], str]]] = 
         (
             SLURM,
             {"devices": 4, "period_minutes": 40, "duty_ratio": 0.13},
-            "lattice-qcd (job 502002) of team physics on n1 stops 4 GPUs every 40 min as for checkpoints, 13 % of the time",
+            "lattice-qcd (job 502002) of team physics on n1 stops 4 GPUs every 40 min, 13 % of the time, as for checkpoints",
         )
     ],
     "degraded-gpu": [

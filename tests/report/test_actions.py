@@ -96,6 +96,29 @@ def test_a_team_is_not_asked_about_stranded_gpus() -> None:
     assert [] == steps(replace(facts(stranded="70.00"), team="ants"))
 
 
+def test_an_action_of_a_team_names_its_users_and_the_jobs_with_most_of_it() -> None:
+    """An unknown user is nobody to ask; a job without such time is not named."""
+    jobs = tuple(
+        Payer(job, Amount(), None, {"gap": Amount(Decimal(seconds))}, cluster="c1")
+        for job, seconds in (("6", 0), ("9", 1800), ("7", 3600))
+    )
+    users = tuple(
+        Payer(user, Amount(), None, {"gap": Amount(Decimal(60), (("USD", Decimal(9)),))}) for user in (None, "bo")
+    )
+    mine = replace(facts(gap="70"), team="ants", jobs=jobs, payers=users)
+    (step,) = steps(mine)
+
+    assert "bo" == owner_of(mine, step)
+    assert card(mine, step).about.endswith(" · most in llama-pretrain, 9")
+    assert "your team" == owner_of(replace(mine, payers=users[:1]), step)
+
+
+def test_the_platform_is_called_so() -> None:
+    (step,) = steps(facts(finding("7", "7.00", team="__platform__", user=None)))
+
+    assert "Platform" == owner_of(facts(), step)
+
+
 def test_an_exempt_finding_explains_its_cost() -> None:
     assert [] == steps(facts(finding("7", "7.00", state="exempt"), hoarded="7.00"))
 
