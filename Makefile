@@ -7,6 +7,7 @@
 #   make bench   measures and writes bench/RESULTS.md
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
 #   make docs    writes the tables of docs/ that come from the code, and the documentation as a site into build/site
+#   make screenshots  takes the pictures of docs/get-started/tour.md from a demo; needs chromium
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock (run), -dev.lock (tests) and -image.lock (the container) from pyproject.toml, with hashes
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--size small", PORT=9000, TEST_ARGS="-k mig",
@@ -40,7 +41,7 @@ LOCK = build/lock/venv/bin/uv pip compile --quiet --universal --python-version 3
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock requirements-dev.lock
 
-.PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs wheel lock clean test-servers chart-tools
+.PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs screenshots wheel lock clean test-servers chart-tools
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
@@ -76,6 +77,10 @@ bench: $(VENV)/.has-dev
 
 accuracy: $(VENV)/.has-dev
 	$(BIN)/python -m bench.accuracy --seeds $(ACCURACY_SEEDS) --out docs/understand/accuracy.md
+
+# Pictures for docs/get-started/tour.md, from a running demo; needs chromium.
+screenshots: $(VENV)/.has-dev
+	$(BIN)/python -m bench.screenshots
 
 docs: $(VENV)/.has-dev
 	$(BIN)/python -m tests.house.docs_tables
