@@ -63,11 +63,12 @@ def analyze(
     detectors: Sequence[str] = (),
     retention: bool = False,
     progress: Progress | None = None,
+    samples_until_us: int | None = None,
 ) -> AnalyzeReport:
     """Brings the ledger and the findings up to date; running it again changes nothing.
 
     With `retention`, repeated records and those past their retention are deleted at the end. Without a window: everything
-    that is new or changed. With one: its hours are recomputed too. Raises LedgerDoesNotClose, naming the device-hour, before
+    that is new or changed. With one: its hours are recomputed too. Samples after `samples_until_us` wait for a later run. Raises LedgerDoesNotClose, naming the device-hour, before
     any finding is written; UsageError for an unknown detector.
     """
     with store.workspace() as work:
@@ -76,6 +77,7 @@ def analyze(
             if name not in known:
                 raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
         one = _Analysis(work, state, settings, now_us, (since_us, until_us), known, detectors or tuple(known), progress)
+        one.samples_until_us = samples_until_us
         return one.run(retention)
 
 
@@ -92,13 +94,14 @@ class _Analysis:
     detectors: Sequence[str]
     progress: Progress | None
     report: AnalyzeReport = field(default_factory=AnalyzeReport)
+    samples_until_us: int | None = None
 
     def run(self, retention: bool) -> AnalyzeReport:
         """Every cluster, then what concerns all of them."""
         store, report = self.store, self.report
         report.failed_rules += [str(refusal) for refusal in custom_rules.refused()]
         report.left_out = drop_late(store)
-        seal_all(store)
+        seal_all(store, self.samples_until_us)
         for cluster in clusters_of(store):
             report.clusters.append(cluster)
             _ClusterAnalysis(self, cluster).run()

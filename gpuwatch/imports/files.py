@@ -145,10 +145,12 @@ def finish_import(store: Store, report: ImportReport) -> None:
     store.checkpoint()
 
 
-def seal_all(store: Store) -> int:
-    """Seals all samples; returns the number of sealed rows."""
+def seal_all(store: Store, until_us: int | None = None) -> int:
+    """Seals all samples, or those up to a time; returns the number of sealed rows."""
     newest = store.sql("select max(observed_us) from sample_tail")[0][0]
-    return 0 if newest is None else store.seal(newest + 1)
+    if newest is None:
+        return 0
+    return store.seal(newest + 1 if until_us is None else min(newest, until_us) + 1)
 
 
 def parts_of(kind: str, path: Path, cluster: str | None, timezone: str | None) -> list[Part]:

@@ -43,6 +43,7 @@ class WrongClock:
 class _Clock:
     sender: str
     at_us: int = 0
+    proven: bool = False
     offsets: deque[int] = field(default_factory=lambda: deque(maxlen=READINGS))
 
 
@@ -58,6 +59,11 @@ class Clocks:
         """Records a clock that was read directly: it differs by `offset_us` from ours."""
         with self._lock:
             self._note(cluster, name, "", offset_us, at_us)
+
+    def record_ahead(self, cluster: str, name: str, ahead_us: int, at_us: int) -> None:
+        """Records a time that had not come when it was read: one is proof that its clock is ahead."""
+        with self._lock:
+            self._note(cluster, name, "", ahead_us, at_us, proven=True)
 
     def record_pushed(self, sender: str, batches: Sequence[Records | Points], now_us: int) -> None:
         """Records the newest sample time of every node that a sender pushed, at most every READ_EVERY_US."""
@@ -82,7 +88,7 @@ class Clocks:
             every = [
                 (cluster, name, clock.sender, _offset(clock))
                 for (cluster, name), clock in self._clocks.items()
-                if len(clock.offsets) >= READINGS_MIN and now_us - clock.at_us <= FRESH_US
+                if (clock.proven or len(clock.offsets) >= READINGS_MIN) and now_us - clock.at_us <= FRESH_US
             ]
         usual: dict[str, list[int]] = {}
         for _, _, sender, offset_us in every:
@@ -97,11 +103,11 @@ class Clocks:
                 found.append(WrongClock(cluster, name, off_us))
         return sorted(found, key=lambda clock: (-abs(clock.offset_us), clock.cluster, clock.name))
 
-    def _note(self, cluster: str, name: str, sender: str, offset_us: int, at_us: int) -> None:
+    def _note(self, cluster: str, name: str, sender: str, offset_us: int, at_us: int, *, proven: bool = False) -> None:
         clock = self._clocks.setdefault((cluster, name), _Clock(sender))
         if clock.sender != sender:  # reported by another sender, over another path
             clock = self._clocks[cluster, name] = _Clock(sender)
-        clock.at_us = at_us
+        clock.at_us, clock.proven = at_us, proven
         clock.offsets.append(offset_us)
         self._clocks.move_to_end((cluster, name))
         if len(self._clocks) > CLOCKS_MAX:

@@ -19,6 +19,7 @@ from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from gpuwatch.store.time_bounds import AHEAD_US_RECORD
 
 REST_SHARE = 1.0
 """After a pass the analyzer rests at least as long as the pass took, so it uses at most half a core on average."""
@@ -159,7 +160,15 @@ class Analyzer:
         due = day != self._retained_day or (0 < self._retain_again_s <= began)
         retention = due and self._times.clock.doubt() is None
         with self._writing:
-            report = analyze(self._store, self._state, settings, now_us=now_us, retention=retention)
+            proven_us = self._times.proven_us()
+            report = analyze(
+                self._store,
+                self._state,
+                settings,
+                now_us=now_us,
+                retention=retention,
+                samples_until_us=None if proven_us is None else proven_us + AHEAD_US_RECORD,
+            )
         if retention:
             self._retained_day = day
             self._retain_again_s = began + RETAIN_AGAIN_S if report.more_to_retain else 0.0

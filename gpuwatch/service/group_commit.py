@@ -19,7 +19,7 @@ from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.store.cardinality import SeriesLimit
 from gpuwatch.store.database import Store
 from gpuwatch.store.stored_contexts import StoredContexts
-from gpuwatch.store.time_bounds import Span, in_time, live
+from gpuwatch.store.time_bounds import Ahead, Span, happened, in_time, live
 
 LINGER_S = 0.1
 """How long the first request of a group waits for others."""
@@ -59,11 +59,19 @@ class GroupCommit:
         on_commit: Callable[[float, int, int], None] | None = None,
         on_fatal: Callable[[str], None] | None = None,
         span: Callable[[], Span] | None = None,
+        proven_us: Callable[[], int | None] = lambda: None,
+        on_ahead: Callable[[str, Ahead], None] = lambda source, ahead: None,
     ) -> None:
-        """`span` is when readings are taken; by default as long as raw samples are kept, by the clock."""
+        """`span` is when readings are taken; by default as long as raw samples are kept, by the clock.
+
+        `proven_us` is the time if another clock confirms it, else None. Then no record is stored with a later one, and
+        `on_ahead(source, ahead)` is called for a source that had one.
+        """
         self._store = store
         self._now_us = now_us
         self._span = span or (lambda: live(now_us(), raw_days * DAY_US))
+        self._proven_us = proven_us
+        self._on_ahead = on_ahead
         self._limit = SeriesLimit()
         self._contexts = StoredContexts(store.changes)
         self._on_commit = on_commit
@@ -117,7 +125,7 @@ class GroupCommit:
         now_us = self._now_us()
         span = self._span()
         kept = [in_time(b, span, source, rejects) if isinstance(b, Points) else b for b in batches]
-        kept = self._limit.admitted(kept, now_us, source, rejects)
+        kept = self._limit.admitted(self._happened(source, kept), now_us, source, rejects)
         rows = sum(b.rows.num_rows for b in kept)
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # can no longer be cancelled: the rows will be written
@@ -132,6 +140,21 @@ class GroupCommit:
             self._urgent = self._urgent or not patient
             self._changed.notify_all()
         return done
+
+    def _happened(self, source: str, batches: list[Records | Points]) -> list[Records | Points]:
+        """The batches without record times that lie ahead of a clock that others confirm."""
+        proven_us = self._proven_us()
+        if proven_us is None:
+            return batches
+        kept: list[Records | Points] = []
+        for batch in batches:
+            ahead = None
+            if isinstance(batch, Records):
+                batch, ahead = happened(batch, proven_us)
+            kept.append(batch)
+            if ahead is not None:
+                self._on_ahead(source, ahead)
+        return kept
 
     def _work(self) -> None:
         while True:

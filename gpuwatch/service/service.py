@@ -44,6 +44,7 @@ from gpuwatch.state import State
 from gpuwatch.state.pairing import check_store, open_state_of
 from gpuwatch.state.server import Server
 from gpuwatch.store.database import Store
+from gpuwatch.store.time_bounds import Ahead
 
 OPEN_ROWS_MAX = 1_000_000
 REPRICE_WAIT_S = 5.0
@@ -91,7 +92,14 @@ class Service:
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(
-            store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal, self.times.span
+            store.cursor(),
+            now_us,
+            settings.raw_retention_days,
+            self._committed,
+            self._fatal,
+            self.times.span,
+            self.times.proven_us,
+            self._ahead,
         )
         self._alerting = Alerting(
             state,
@@ -278,6 +286,11 @@ class Service:
     def sources(self) -> list[SourceStatus]:
         """All live sources and senders."""
         return self._sources.all()
+
+    def _ahead(self, source: str, ahead: Ahead) -> None:
+        """Notes a source with record times in the future."""
+        name = f"{source} (node {ahead.node})" if ahead.node else source
+        self._clocks.record_ahead(ahead.cluster, f"records of {name}", ahead.by_us, self.now_us())
 
     def wrong_clocks(self) -> list[WrongClock]:
         """Nodes and sources with a wrong clock."""

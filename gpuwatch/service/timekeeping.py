@@ -75,6 +75,10 @@ class Timekeeping:
                 self._mark_us = offset_us
         return steps
 
+    def proven_us(self) -> int | None:
+        """The time if other clocks confirm it now, else None."""
+        return self.clock.now_us() if self.clock.confirmed() else None
+
     def span(self) -> Span:
         """From when to when samples are taken: by the trusted time, and after a step by the new time too."""
         first_us, last_us = self.clock.both_us()

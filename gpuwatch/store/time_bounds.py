@@ -6,15 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, rfc3339
-from gpuwatch.core.model import Points, Rejects
+from gpuwatch.core.model import Points, Records, Rejects
 
 FIRST_US, LAST_US = 978_307_200_000_000, 253_402_300_799_000_000
 """2001, and the last second that can be printed: outside, the unit of the time is wrong."""
 AHEAD_US_LIVE = 10 * MINUTE_US
 """How far a live reading may lie ahead of this machine's clock."""
+AHEAD_US_RECORD = MINUTE_US
+"""The same for the times of records, and for samples that go into the books. What was read has happened, so a later time is that of
+a clock that is ahead."""
 AHEAD_US_HISTORY = 24 * HOUR_US
 """The same for files, whose clock nobody can correct any more."""
 
@@ -25,6 +29,27 @@ TOO_OLD = (
 )
 TOO_NEW = "the time of the sample lies in the future: check the clocks of sender and server, and its unit"
 RETIRED = "the raw samples of the day of the sample are already deleted: if that was a mistake, run `gpuwatch repair`"
+
+PAST = {
+    "claim": ("submit_us", "start_us", "end_us", "evidence_us"),
+    "pending": ("submit_us", "evidence_us"),
+    "node": ("observed_us", "since_us", "created_us"),
+    "event": ("first_us", "last_us"),
+    "link": ("observed_us",),
+    "queue": ("observed_us",),
+    "workload": ("submit_us", "reserved_us", "admitted_us", "start_us", "evicted_us", "end_us", "observed_us"),
+    "reservation": ("observed_us",),
+}
+"""Columns of live records whose times are past when they are read. Others may be plans: when a request is to start, a reservation."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """How far the furthest time of some records lies ahead of the clock, and the Kubernetes node that it is of, if any."""
+
+    cluster: str
+    node: str | None
+    by_us: int
 
 
 @dataclass(frozen=True)
@@ -78,3 +103,29 @@ def refusals(times: NDArray[np.int64], span: Span) -> dict[str, NDArray[np.bool_
     if span.retired:
         found[RETIRED] = np.isin(times // DAY_US, list(span.retired)) & ~old & ~new
     return {reason: which for reason, which in found.items() if which.any()}
+
+
+def happened(batch: Records, now_us: int) -> tuple[Records, Ahead | None]:
+    """Records without times of the future: those more than AHEAD_US_RECORD ahead become `now_us`, as what was read has happened."""
+    rows, furthest = batch.rows, None
+    for name in PAST.get(batch.table, ()):
+        if not rows.num_rows or name not in rows.column_names:
+            continue
+        times = rows.column(name)
+        last_us = pc.max(times).as_py()
+        if last_us is None or last_us <= now_us + AHEAD_US_RECORD:
+            continue
+        if furthest is None or last_us - now_us > furthest.by_us:
+            furthest = _ahead(rows, pc.index(times, last_us).as_py(), last_us - now_us)
+        late = pc.greater(times, now_us + AHEAD_US_RECORD)
+        bounded = pc.if_else(late, pa.scalar(now_us, times.type), times)
+        rows = rows.set_column(rows.column_names.index(name), name, bounded)
+    return (batch, None) if furthest is None else (Records(batch.table, rows), furthest)
+
+
+def _ahead(rows: pa.Table, at: int, by_us: int) -> Ahead:
+    row = {
+        name: rows.column(name)[at].as_py() for name in ("cluster", "scheduler", "node") if name in rows.column_names
+    }
+    node = row.get("node") if row.get("scheduler") == "kubernetes" else None
+    return Ahead(row.get("cluster") or "", node, by_us)
