@@ -239,6 +239,21 @@ left join share_site n on n.node = k.node
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
 
+-- A name is unique in its namespace: a pod whose end nobody recorded was gone when another pod of its name started.
+update wanted
+set end_us = n.next_us
+from (
+    select w.pod_uid, w.namespace, w.pod, min(other.start_us) as next_us
+    from wanted w
+    join wanted other
+        on other.pod = w.pod and other.namespace is not distinct from w.namespace
+        and other.pod_uid <> w.pod_uid and other.start_us > w.start_us
+    where w.scheduler = 'kubernetes' and other.scheduler = 'kubernetes' and not w.ended
+    group by w.pod_uid, w.namespace, w.pod
+) n
+where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = n.pod_uid and wanted.pod = n.pod
+    and wanted.namespace is not distinct from n.namespace and wanted.end_us > n.next_us;
+
 -- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
 create or replace temp table owner_span as
 select
