@@ -593,3 +593,50 @@ def test_what_was_closed_keeps_its_teams_when_the_default_changes(tmp_path: Path
 
         assert 0 == periods_close.find_corrections(world.store, state, NOW)
         assert by_team(now) == by_team(chargeback.chargeback(world.store, state, WINDOW))
+
+
+# What a token of one team sees of a closed period: what was published, whatever others had then or have since.
+
+
+def three_teams(unpriced: bool) -> World:
+    """Red holds a GPU for an hour, blue and teal one for ten seconds less; blue two of models without a price as well."""
+    gpus = [Gpu(f"GPU-{name}", f"n-{name}") for name in "rbt"]
+    rows: list[Any] = [samples(gpu, minutes(0, HOUR), IDLE) for gpu in gpus]
+    ends = {"r": HOUR, "b": HOUR - 10, "t": HOUR - 10}
+    claims = [claim(name, 0, end, f"n-{name}", gpus=f"GPU-{name}", account=name) for name, end in ends.items()]
+    for model in ("X1", "X2") if unpriced else ():
+        rows.append(samples(Gpu(f"GPU-{model}", f"n-{model}", model=model), minutes(0, HOUR), IDLE))
+        claims.append(claim(model, 0, HOUR, f"n-{model}", gpus=f"GPU-{model}", account="b"))
+    return World().add(*rows, *claims).book()
+
+
+def seen_by_red(world: World, state: State) -> list[tuple[str, list[records.Charge]]]:
+    """What red's token is answered of the closed week, by every dimension."""
+    every = (by for by in BYS if by)
+    return [(str(by), list(chargeback.chargeback(world.store, state, WINDOW, by, teams={"red"}).items)) for by in every]
+
+
+@pytest.mark.parametrize("unpriced", [False, True], ids=["all priced", "models of another team without a price"])
+def test_red_is_shown_its_published_cents_and_nothing_that_others_do_later_moves_them(
+    tmp_path: Path, unpriced: bool
+) -> None:
+    """33.49 cents: alone they are 33, and 34 in the bill of all, whose exact 100.28 cents are 100."""
+    world = three_teams(unpriced)
+    with State.open(tmp_path) as state:
+        replace_rates(state, [rate("0.3349")], "test", "test", 0)
+        replace_team_rules(state, rules(r="red", b="blue", t="teal"), "test", "test", 0)
+        chargeback.price_all(world.store, state)
+        close(world, state)
+        (mine,) = chargeback.chargeback(world.store, state, WINDOW, ("team",), teams={"red"}).items
+        bill = chargeback.chargeback(world.store, state, WINDOW, ("team",))
+
+        assert Decimal("0.34") == mine.cost
+        assert mine in bill.items
+        assert sum(charge.cost or 0 for charge in bill.items) == bill.cost
+
+        before = seen_by_red(world, state)
+        repriced(world, state, rate("0.3349"), rate("9", model="X1"), rate("7", model="X2"))
+        world.add(claim("late", 0, HOUR, "n-t", gpus="GPU-t", account="b")).book()
+        chargeback.price_all(world.store, state)
+        periods_close.find_corrections(world.store, state, NOW + 1)
+        assert before == seen_by_red(world, state)

@@ -230,30 +230,28 @@ def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collec
 
 def _rounded_groups(groups: Sequence[_Group], known: Mapping[Key, tuple[int, int]]) -> list[tuple[_Group, int, int]]:
     """Each group with its GPU microseconds and cents: the published ones, else by largest remainder: hidden groups and
-    money that is not the cost of a device separately.
+    money that is not the cost of a device separately. Which groups others have decides nothing about the shown ones.
     """
-    if known and all(_published_key(group) in known for group in groups):
-        return [(group, *known[_published_key(group)]) for group in groups]
     kinds = [(one.shown, one.currency, one.origin) for one in groups]
     micros = divided([one.amounts.gpu_seconds for one in groups], SECOND_PLACES, [one.shown for one in groups])
     cents = divided([one.amounts.cost or 0 for one in groups], CENT_PLACES, kinds)
-    return list(zip(groups, micros, cents, strict=True))
+    rounded_here = zip(groups, micros, cents, strict=True)
+    return [(group, *known.get(_published_key(group), amounts)) for group, *amounts in rounded_here]
 
 
 def _published_key(group: _Group) -> Key:
-    return group.words["team"], group.kind, group.currency, group.origin, group.cause
+    return group.words.get("team"), group.kind, group.currency, group.origin, group.cause
 
 
 def _known(published: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[int, int]]:
-    """Microseconds and cents of rows by team, as published at the closing; {} where two have the same key."""
-    found: dict[Key, tuple[int, int]] = {}
+    """Microseconds and cents of rows by team, as published at the closing; without rows that have the same key, which are
+    those of time without a price."""
+    found: dict[Key, list[tuple[int, int]]] = {}
     for row in published:
         key = (row["team"], row["kind"], row["currency"], row.get("origin"), row.get(CAUSE))
-        if key in found:
-            return {}
         cents = 0 if row["cost"] is None else pico(row["cost"]) // CENT_PICO
-        found[key] = pico(row["gpu_seconds"]) // 10 ** (EXACT_PLACES - SECOND_PLACES), cents
-    return found
+        found.setdefault(key, []).append((pico(row["gpu_seconds"]) // 10 ** (EXACT_PLACES - SECOND_PLACES), cents))
+    return {key: rows[0] for key, rows in found.items() if len(rows) == 1}
 
 
 def _charge(group: _Group, micros: int, cents: int, inferred: Collection[str]) -> Charge:
