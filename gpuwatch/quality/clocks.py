@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuwatch.core.clock import MINUTE_US, SECOND_US
 from gpuwatch.core.model import Points, Records
+from gpuwatch.store.time_bounds import Ahead
 
 CLOCKS_MAX = 20_000
 """Clocks tracked at a time; the one not seen for the longest is dropped first."""
@@ -60,10 +61,11 @@ class Clocks:
         with self._lock:
             self._note(cluster, name, "", offset_us, at_us)
 
-    def record_ahead(self, cluster: str, name: str, ahead_us: int, at_us: int) -> None:
-        """Records a time that had not come when it was read: one is proof that its clock is ahead."""
+    def record_ahead(self, source: str, ahead: Ahead) -> None:
+        """Records a source with a time that had not come when it was read: one is proof that its clock is ahead."""
+        name = f"records of {source} (node {ahead.node})" if ahead.node else f"records of {source}"
         with self._lock:
-            self._note(cluster, name, "", ahead_us, at_us, proven=True)
+            self._note(ahead.cluster, name, "", ahead.by_us, ahead.at_us, proven=True)
 
     def record_pushed(self, sender: str, batches: Sequence[Records | Points], now_us: int) -> None:
         """Records the newest sample time of every node that a sender pushed, at most every READ_EVERY_US."""

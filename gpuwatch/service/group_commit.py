@@ -44,6 +44,14 @@ class _Request:
     patient: bool
 
 
+@dataclass(frozen=True)
+class Proof:
+    """The time if another clock confirms it, else None; and what is called for a source with a record of a later time."""
+
+    now_us: Callable[[], int | None]
+    on_ahead: Callable[[str, Ahead], None]
+
+
 class GroupCommit:
     """The only writer of raw tables: a thread that appends submitted batches in groups.
 
@@ -59,19 +67,16 @@ class GroupCommit:
         on_commit: Callable[[float, int, int], None] | None = None,
         on_fatal: Callable[[str], None] | None = None,
         span: Callable[[], Span] | None = None,
-        proven_us: Callable[[], int | None] = lambda: None,
-        on_ahead: Callable[[str, Ahead], None] = lambda source, ahead: None,
+        proof: Proof | None = None,
     ) -> None:
         """`span` is when readings are taken; by default as long as raw samples are kept, by the clock.
 
-        `proven_us` is the time if another clock confirms it, else None. Then no record is stored with a later one, and
-        `on_ahead(source, ahead)` is called for a source that had one.
+        With `proof`, no record is stored with a time later than the proven one.
         """
         self._store = store
         self._now_us = now_us
         self._span = span or (lambda: live(now_us(), raw_days * DAY_US))
-        self._proven_us = proven_us
-        self._on_ahead = on_ahead
+        self._proof = proof or Proof(lambda: None, lambda source, ahead: None)
         self._limit = SeriesLimit()
         self._contexts = StoredContexts(store.changes)
         self._on_commit = on_commit
@@ -143,7 +148,7 @@ class GroupCommit:
 
     def _happened(self, source: str, batches: list[Records | Points]) -> list[Records | Points]:
         """The batches without record times that lie ahead of a clock that others confirm."""
-        proven_us = self._proven_us()
+        proven_us = self._proof.now_us()
         if proven_us is None:
             return batches
         kept: list[Records | Points] = []
@@ -153,7 +158,7 @@ class GroupCommit:
                 batch, ahead = happened(batch, proven_us)
             kept.append(batch)
             if ahead is not None:
-                self._on_ahead(source, ahead)
+                self._proof.on_ahead(source, ahead)
         return kept
 
     def _work(self) -> None:

@@ -30,7 +30,7 @@ from gpuwatch.service.analyzer import AnalysisStatus, Analyzer
 from gpuwatch.service.backup import Backup, backup
 from gpuwatch.service.collect import Collectors, unchanged
 from gpuwatch.service.config import Plan, made
-from gpuwatch.service.group_commit import Batches, GroupCommit
+from gpuwatch.service.group_commit import Batches, GroupCommit, Proof
 from gpuwatch.service.imports import Imports
 from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.priority import threads, yield_to_others
@@ -44,7 +44,6 @@ from gpuwatch.state import State
 from gpuwatch.state.pairing import check_store, open_state_of
 from gpuwatch.state.server import Server
 from gpuwatch.store.database import Store
-from gpuwatch.store.time_bounds import Ahead
 
 OPEN_ROWS_MAX = 1_000_000
 REPRICE_WAIT_S = 5.0
@@ -91,15 +90,9 @@ class Service:
         self._probe = Probe(store.cursor())
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
+        proof = Proof(self.times.proven_us, self._clocks.record_ahead)
         self._writer = GroupCommit(
-            store.cursor(),
-            now_us,
-            settings.raw_retention_days,
-            self._committed,
-            self._fatal,
-            self.times.span,
-            self.times.proven_us,
-            self._ahead,
+            store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal, self.times.span, proof
         )
         self._alerting = Alerting(
             state,
@@ -286,11 +279,6 @@ class Service:
     def sources(self) -> list[SourceStatus]:
         """All live sources and senders."""
         return self._sources.all()
-
-    def _ahead(self, source: str, ahead: Ahead) -> None:
-        """Notes a source with record times in the future."""
-        name = f"{source} (node {ahead.node})" if ahead.node else source
-        self._clocks.record_ahead(ahead.cluster, f"records of {name}", ahead.by_us, self.now_us())
 
     def wrong_clocks(self) -> list[WrongClock]:
         """Nodes and sources with a wrong clock."""

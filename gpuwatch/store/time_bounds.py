@@ -45,11 +45,12 @@ PAST = {
 
 @dataclass(frozen=True)
 class Ahead:
-    """How far the furthest time of some records lies ahead of the clock, and the Kubernetes node that it is of, if any."""
+    """How far the furthest time of some records lay ahead of the clock at `at_us`, and the Kubernetes node that it is of, if any."""
 
     cluster: str
     node: str | None
     by_us: int
+    at_us: int
 
 
 @dataclass(frozen=True)
@@ -116,16 +117,16 @@ def happened(batch: Records, now_us: int) -> tuple[Records, Ahead | None]:
         if last_us is None or last_us <= now_us + AHEAD_US_RECORD:
             continue
         if furthest is None or last_us - now_us > furthest.by_us:
-            furthest = _ahead(rows, pc.index(times, last_us).as_py(), last_us - now_us)
+            furthest = _ahead(rows, pc.index(times, last_us).as_py(), last_us - now_us, now_us)
         late = pc.greater(times, now_us + AHEAD_US_RECORD)
         bounded = pc.if_else(late, pa.scalar(now_us, times.type), times)
         rows = rows.set_column(rows.column_names.index(name), name, bounded)
     return (batch, None) if furthest is None else (Records(batch.table, rows), furthest)
 
 
-def _ahead(rows: pa.Table, at: int, by_us: int) -> Ahead:
+def _ahead(rows: pa.Table, at: int, by_us: int, now_us: int) -> Ahead:
     row = {
         name: rows.column(name)[at].as_py() for name in ("cluster", "scheduler", "node") if name in rows.column_names
     }
     node = row.get("node") if row.get("scheduler") == "kubernetes" else None
-    return Ahead(row.get("cluster") or "", node, by_us)
+    return Ahead(row.get("cluster") or "", node, by_us, now_us)
