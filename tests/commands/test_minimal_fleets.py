@@ -1,0 +1,278 @@
+"""Fleets of a few GPUs that go wrong easily, imported from files by the command line: GPU-seconds and cents computed by hand.
+
+Each fleet is a cluster of its own. Samples stand in the middle of each minute, so a device is seen from 0 to a whole minute. A
+GPU costs $3.60 an hour: a tenth of a cent a second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuwatch.cli import app
+
+RUNNER = CliRunner()
+T0 = datetime(2026, 11, 2, tzinfo=UTC)
+WINDOW = "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z"
+FIELDS = {"GR_ENGINE_ACTIVE": 0.9, "SM_ACTIVE": 0.8, "PIPE_TENSOR_ACTIVE": 0.4, "DRAM_ACTIVE": 0.2}
+SACCT = "JobID|JobIDRaw|Cluster|User|Account|Partition|JobName|State|ExitCode|Submit|Start|End|ElapsedRaw|NNodes|NodeList|ReqTRES|AllocTRES"
+PLATFORM = "platform"
+NODES = """NodeName=n1 Arch=x86_64
+   Gres=gpu:h100:4
+   State=MIXED
+   Partitions=gpu
+   BootTime=2026-11-02T00:00:00 SlurmdStartTime=2026-11-02T00:00:00
+   CfgTRES=cpu=128,mem=2000000M,billing=128,gres/gpu=4
+"""
+
+
+def moment(second: int, zone: str = "") -> str:
+    return (T0 + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S") + zone
+
+
+@dataclass
+class Fleet:
+    """The files of a cluster, and what each job must have: GPU-seconds by job, `platform` for time that nobody held."""
+
+    expected: dict[str, str]
+    readings: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    jobs: list[str] = field(default_factory=list)
+    dumps: list[list[dict[str, Any]]] = field(default_factory=list)
+    nodes: str = ""
+    options: tuple[str, ...] = ()
+    start: datetime = T0
+
+    def gpu(self, uuid: str, node: str, index: int, start: int, end: int, **labels: str) -> Fleet:
+        """Samples of a busy device, one a minute."""
+        named = {"gpu": str(index), "UUID": uuid, "pci_bus_id": f"00000000:{16 + index:02X}:00.0", "Hostname": node}
+        named |= {"modelName": "NVIDIA H100 80GB HBM3", **labels}
+        text = ",".join(f'{key}="{value}"' for key, value in named.items())
+        for second in range(start + 30, end, 60):
+            at_ms = int((self.start.timestamp() + second) * 1000)
+            for name, value in FIELDS.items():
+                self.readings[f"DCGM_FI_PROF_{name}"].append(f"DCGM_FI_PROF_{name}{{{text}}} {value} {at_ms}")
+        return self
+
+    def job(
+        self, number: str, start: int, end: int, nodes: str = "n1", gpus: int = 1, raw: str = "", state: str = "COMPLETED",
+        between: tuple[str, str] | None = None,
+    ) -> Fleet:  # fmt: skip
+        """A line of sacct; `between`: its start and end as it prints them."""
+        first, last = between or (moment(start), moment(end))
+        count = nodes.count(",") + 1
+        tres = f"billing=8,cpu=8,gres/gpu={gpus},mem=64G,node={count}"
+        own = f"{number}|{raw or number}||ann|acct|gpu|train|{state}|0:0|{first}|{first}|{last}|{end - start}"
+        self.jobs.append(f"{own}|{count}|{nodes}|{tres}|{tres}")
+        return self
+
+    def dump(self, *pods: dict[str, Any]) -> Fleet:
+        self.dumps.append(list(pods))
+        return self
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Import kinds and texts."""
+        lines = [line for name, rows in self.readings.items() for line in (f"# TYPE {name} gauge", *rows)]
+        yield "openmetrics", "\n".join([*lines, "# EOF", ""])
+        if self.jobs:
+            yield "sacct", "\n".join([SACCT, *self.jobs, ""])
+        if self.nodes:
+            yield "scontrol", self.nodes
+        for pods in self.dumps:
+            yield "k8s-json", json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+
+
+def pod(name: str, uid: str, start: int, end: int | None, node: str = "n1", owner: str = "") -> dict[str, Any]:
+    """A pod with one GPU, as `kubectl get pods -o json` prints it."""
+    at = moment(start, "Z")
+    over = {"startedAt": at, "finishedAt": moment(end or 0, "Z"), "exitCode": 0, "reason": "Completed"}
+    state = {"running": {"startedAt": at}} if end is None else {"terminated": over}
+    about: dict[str, Any] = {"name": name, "namespace": "lab", "uid": uid, "creationTimestamp": at}
+    if owner:
+        about["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
+        about["ownerReferences"] = [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": f"{owner}-uid", "controller": True}
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": about,
+        "spec": {"nodeName": node, "containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        "status": {
+            "phase": "Running" if end is None else "Succeeded",
+            "startTime": at,
+            "containerStatuses": [{"name": "m", "ready": end is None, "restartCount": 0, "state": state}],
+        },
+    }
+
+
+def replaced_under_a_job() -> Fleet:
+    """B dies at 1,800 and another GPU is in its slot from 2,400 on; the job has both slots for two hours."""
+    fleet = Fleet({"1": "13800"}).job("1", 0, 7200, gpus=2)
+    fleet.gpu("GPU-1A", "n1", 0, 0, 7200, hpc_job="1").gpu("GPU-1B", "n1", 1, 0, 1800, hpc_job="1")
+    return fleet.gpu("GPU-1C", "n1", 1, 2400, 7200, hpc_job="1")
+
+
+def repartitioned_under_a_job() -> Fleet:
+    """An hour of 3g.40gb (4 of 8 memory slices) and one of 4g.40gb (4 of 7 compute slices)."""
+    fleet = Fleet({"2": "3857.142857", PLATFORM: "3342.857143"}).job("2", 0, 7200)
+    for number, profile in enumerate(("3g.40gb", "4g.40gb")):
+        at = 3600 * number
+        fleet.gpu("GPU-2A", "n1", 0, at, at + 3600, GPU_I_PROFILE=profile, GPU_I_ID="1", hpc_job="2")
+    return fleet
+
+
+def requeued_task_of_an_array() -> Fleet:
+    fleet = Fleet({"10_1": "3000", "10_2": "3600", PLATFORM: "600"})
+    fleet.job("10_1", 0, 1200, raw="11", state="NODE_FAIL").job("10_1", 1800, 3600, raw="11").job(
+        "10_2", 0, 3600, raw="12"
+    )
+    return fleet.gpu("GPU-3A", "n1", 0, 0, 3600).gpu("GPU-3B", "n1", 1, 0, 3600)
+
+
+def other_cluster_with_the_same_names() -> Fleet:
+    """The node and the GPU's index are those of every other fleet here."""
+    return Fleet({"4": "1800", PLATFORM: "1800"}).job("4", 0, 1800).gpu("GPU-4A", "n1", 0, 0, 3600)
+
+
+def over_the_end_of_daylight_saving() -> Fleet:
+    """From 00:30 in summer time to the second 01:30 in New York are two hours."""
+    fleet = Fleet({"5": "7200", PLATFORM: "7200"}, options=("--timezone", "America/New_York"))
+    fleet.start = datetime(2026, 11, 1, 4, tzinfo=UTC)
+    fleet.job("5", 0, 7200, between=("2026-11-01T00:30:00", "2026-11-01T01:30:00"))
+    return fleet.gpu("GPU-5A", "n1", 0, 0, 14400)
+
+
+def pod_again_on_the_same_gpu() -> Fleet:
+    """Two dumps, each with the pod that runs then; the first was gone when the second started."""
+    labels = {"namespace": "lab", "pod": "db-0", "container": "m"}
+    fleet = Fleet({"lab/db-0": "5400"}).dump(pod("db-0", "u1", 0, None)).dump(pod("db-0", "u2", 2400, None))
+    fleet.gpu("GPU-6A", "n1", 0, 0, 1800, **labels).gpu("GPU-6A", "n1", 0, 1800, 2400)
+    return fleet.gpu("GPU-6A", "n1", 0, 2400, 5400, **labels)
+
+
+def pod_again_on_another_node() -> Fleet:
+    fleet = Fleet({"lab/db-1": "7200", "lab/x-0": "3000", PLATFORM: "4200"})
+    fleet.dump(pod("db-1", "v1", 0, None)).dump(pod("db-1", "v2", 3600, None, "n2"), pod("x-0", "v3", 4200, 7200))
+    return fleet.gpu("GPU-7A", "n1", 0, 0, 7200).gpu("GPU-7B", "n2", 0, 0, 7200)
+
+
+def heterogeneous_job() -> Fleet:
+    fleet = Fleet({"20+0": "3600", "20+1": "7200"})
+    fleet.job("20+0", 0, 3600, raw="20").job("20+1", 0, 3600, "n2", 2, raw="21").gpu("GPU-8A", "n1", 0, 0, 3600)
+    return fleet.gpu("GPU-8B", "n2", 0, 0, 3600).gpu("GPU-8C", "n2", 1, 0, 3600)
+
+
+def preempted_and_resumed() -> Fleet:
+    fleet = Fleet({"lab/t": "2400", PLATFORM: "1200"}).gpu("GPU-9A", "n1", 0, 0, 3600)
+    return fleet.dump(pod("t-aaa", "p1", 0, 1200, owner="t"), pod("t-bbb", "p2", 2400, 3600, owner="t"))
+
+
+def one_of_two_nodes_lost() -> Fleet:
+    """n2 falls silent with the job; it stays owned, out of service."""
+    fleet = Fleet({"30": "3600", PLATFORM: "3600"}).job("30", 0, 1800, "n1,n2", 2, state="NODE_FAIL")
+    return fleet.gpu("GPU-10A", "n1", 0, 0, 3600).gpu("GPU-10B", "n2", 0, 0, 1800)
+
+
+def moved_to_another_node() -> Fleet:
+    """Between its two nodes the GPU is free for ten minutes."""
+    fleet = Fleet({"41": "1800", "42": "1800", PLATFORM: "4800"}).job("41", 0, 1800).job("42", 2400, 4200, "n2")
+    fleet.gpu("GPU-11A", "n1", 1, 0, 1800, hpc_job="41").gpu("GPU-11A", "n2", 0, 2400, 4200, hpc_job="42")
+    return fleet.gpu("GPU-11B", "n1", 0, 0, 4200)
+
+
+def half_of_the_node_measured() -> Fleet:
+    """Four GPUs by the inventory, two with samples, three held for an hour of two."""
+    fleet = Fleet({"51": "10800", PLATFORM: "18000"}, nodes=NODES).job("51", 1800, 5400, gpus=3)
+    return fleet.gpu("GPU-12A", "n1", 0, 0, 7200).gpu("GPU-12B", "n1", 1, 0, 7200)
+
+
+FLEETS: dict[str, Callable[[], Fleet]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        *(
+            replaced_under_a_job,
+            repartitioned_under_a_job,
+            requeued_task_of_an_array,
+            other_cluster_with_the_same_names,
+        ),
+        *(over_the_end_of_daylight_saving, pod_again_on_the_same_gpu, pod_again_on_another_node, heterogeneous_job),
+        *(preempted_and_resumed, one_of_two_nodes_lost, moved_to_another_node, half_of_the_node_measured),
+    )
+}
+
+
+def run(*arguments: object) -> Any:
+    """What a command prints as JSON."""
+    done = RUNNER.invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with all fleets, priced and analyzed."""
+    place = tmp_path_factory.mktemp("fleets")
+    data = place / "data"
+    for name, make in FLEETS.items():
+        fleet = make()
+        for number, (kind, text) in enumerate(fleet.files()):
+            path = place / f"{name}-{number}.txt"
+            path.write_text(text)
+            common = ("--data", data, "--cluster", name, "--format", "json")
+            (found,) = run("import", kind, path, *common, *(fleet.options if kind == "sacct" else ()))["items"]
+            assert (0, 0) == (found["rejected"], found["unreadable"])
+    card = place / "rates.csv"
+    models = "NVIDIA H100 80GB HBM3", "h100"
+    rows = [f"{model},owned,3.60,2026-09-10T00:00:00Z," for model in models]
+    card.write_text("\n".join(["gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to", *rows, ""]))
+    assert RUNNER.invoke(app, ["rates", "set", str(card), "--data", str(data)]).exit_code == 0
+    (report,) = run("analyze", "--data", data, "--format", "json")["items"]
+    assert [] == report["failed_rules"]
+    return data
+
+
+@pytest.fixture(scope="module")
+def charges(data: Path) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = run(
+        "chargeback", "--data", data, "--by", "cluster,job", "--window", WINDOW, "--format", "json"
+    )["items"]
+    return items
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_every_job_has_the_gpu_seconds_computed_by_hand_and_their_price(
+    name: str, charges: list[dict[str, Any]]
+) -> None:
+    mine = [row for row in charges if row["cluster"] == name]
+    expected = {job: Decimal(seconds) for job, seconds in FLEETS[name]().expected.items()}
+
+    assert expected == {row["job"] or row["kind"]: Decimal(row["gpu_seconds"]) for row in mine}
+    for row in mine:
+        assert abs(Decimal(row["cost"]) - Decimal(row["gpu_seconds"]) / 1000) <= Decimal("0.01")
+
+
+def test_buckets_and_charges_add_up_to_the_capacity_exactly(data: Path, charges: list[dict[str, Any]]) -> None:
+    ledger = run("ledger", "--data", data, "--window", WINDOW, "--format", "json")
+    capacity = sum(Decimal(seconds) for make in FLEETS.values() for seconds in make().expected.values())
+
+    assert capacity == sum(Decimal(row["gpu_seconds"]) for row in charges)
+    assert capacity == sum(Decimal(row["gpu_seconds"]) for row in ledger["items"])
+    assert capacity / 1000 == sum(Decimal(row["cost"]) for row in charges)
+
+
+def test_doctor_finds_no_double_holds_and_closed_books(data: Path) -> None:
+    done = RUNNER.invoke(app, ["doctor", "--data", str(data), "--format", "json"])
+    found = {row["id"]: row["status"] for row in json.loads(done.stdout)["items"]}
+
+    assert {"ok"} == {
+        found[name] for name in ("books", "conflicts", "doubled", "inventory", "rejects", "rates", "clusters")
+    }
