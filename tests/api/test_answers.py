@@ -34,6 +34,7 @@ ROUTES = (
     "topology/map",
     "capacity/pending",
     "capacity/place",
+    "gpus?window=2026-W45",
 )
 TEXT = """# TYPE DCGM_FI_DEV_GPU_UTIL gauge
 """

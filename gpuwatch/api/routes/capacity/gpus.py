@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, window_of, words
 from gpuwatch.api.errors import ApiError
@@ -16,12 +17,16 @@ from gpuwatch.api.schema.capacity.gpus import Gpu, Heat
 from gpuwatch.core.clock import Window
 from gpuwatch.findings.repository import Actions
 
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
+
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 Measure = Literal["gr_engine_ratio", "sm_active_ratio", "fb_used_gib", "power_watts", "gpu_temp_celsius", "health"]
 
 
 @router.get("/gpus", response_model=Heat, responses=errors(), summary="GPUs over time")
 def gpus(
+    request: Request,
     access: FleetReader,
     service: Svc,
     window: WindowText = "7d",
@@ -43,18 +48,21 @@ def gpus(
     place = decode(cursor, asked)
     span = _bounded(window_of(window, service.now_us()) if place is None or place.window is None else place.window)
     after = None if place is None else tuple(json.loads(place.key))
-    with service.reader() as store:
+
+    def look(store: Store) -> dict[str, Any]:
         facts = heat.gpus(store, span, cluster=cluster, pool=pool, q=q, after=after, limit=limit + 1)
         shown = facts[:limit]
         cells = heat.heat(store, span, shown, [measure])
-    following = None
-    if len(facts) > limit:
-        following = encode(Cursor(json.dumps(heat.place_of(shown[-1])), 0, span), asked)
-    values = cells.pop("values")
-    items = [
-        {**fact, "values": cell[measure], "held": cell[heat.HELD]} for fact, cell in zip(shown, values, strict=True)
-    ]
-    return answer({"items": items, "measure": measure, **cells, "window": words(span), "next": following})
+        following = None
+        if len(facts) > limit:
+            following = encode(Cursor(json.dumps(heat.place_of(shown[-1])), 0, span), asked)
+        values = cells.pop("values")
+        items = [
+            {**fact, "values": cell[measure], "held": cell[heat.HELD]} for fact, cell in zip(shown, values, strict=True)
+        ]
+        return {"items": items, "measure": measure, **cells, "window": words(span), "next": following}
+
+    return kept(request, access, service, look, span)
 
 
 @router.get("/gpus/{gpu:path}", response_model=Gpu, responses=errors(404), summary="One GPU")
