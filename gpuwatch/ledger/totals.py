@@ -123,15 +123,9 @@ def working_tables(store: Store) -> Iterator[None]:
     """The statements of one query see a single state of the ledger, regardless of concurrent writes; its temporary tables are
     dropped when it is answered, or has failed. A transaction that the caller has begun is used as it is.
     """
-    with nullcontext() if _in_transaction(store) else store.transaction():
+    with nullcontext() if store.within else store.transaction():
         yield
-        store.run("ledger/totals/drop")
-
-
-def _in_transaction(store: Store) -> bool:
-    """Whether the connection is within a transaction: only then it stays the same from one statement to the next."""
-    first, second = (store.sql("select txid_current()")[0][0] for _ in range(2))
-    return bool(first == second)
+        store.drop_made("ledger/totals/drop")
 
 
 def page(

@@ -41,6 +41,12 @@ def words(text: str) -> Words:
     return Words(frozenset(map(intern, _WORD.findall(code))), name, made)
 
 
+def made_by(text: str) -> frozenset[str]:
+    """The temporary table or view that a changing statement makes, if any."""
+    found = words(text)
+    return frozenset((found.target,)) if found.target and found.made in ("table", "view") else frozenset()
+
+
 class Changes:
     """Counts of committed changes by table, for all connections of one open store."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gpuwatch.core import sqlfile
 from gpuwatch.core.errors import StoreError
-from gpuwatch.store.changes import Changes
+from gpuwatch.store.changes import Changes, made_by
 
 OutOfMemory = duckdb.OutOfMemoryException
 """What a query raises that needs more than memory_limit and cannot spill."""
@@ -55,6 +55,8 @@ class Connection:
         """Permanent tables that were read since `reading` began."""
         self._views: set[str] = set()
         """Permanent tables that temporary views and macros of this connection name."""
+        self._made: set[str] = set()
+        """Temporary tables and views that this connection has made and not dropped with `drop_made`."""
         self._hollow: dict[str, bool] = {}
         """Tables this transaction has written, and whether only empty results so far."""
         self._workspaces: list[Self] = []
@@ -111,6 +113,7 @@ class Connection:
         if not changing:
             return
         self._views |= self.changes.named_by_view(text)
+        self._made |= made_by(text)
         if written := self.changes.written_by(text):
             if self._within:
                 self._written |= written
@@ -154,6 +157,14 @@ class Connection:
         for statement in sqlfile.load(name):
             changed = _changed(self._do(statement, parameters))
         return changed
+
+    def drop_made(self, name: str, /) -> None:
+        """Runs the statements of a SQL file that drop one temporary table or view each, for those that this connection has made."""
+        for statement in sqlfile.load(name):
+            dropped = statement.text.split()[-1].removeprefix("temp.")
+            if dropped in self._made:
+                self._do(statement, {})
+                self._made.discard(dropped)
 
     def table(self, name: str, /, **parameters: object) -> pa.Table:
         """The result of a SQL file's last statement as an Arrow table; earlier statements run first."""
