@@ -36,6 +36,8 @@ REQUEST_BYTES_MAX = 1 << 20
 LATER = ("alembic.command", "alembic.config", "sqlalchemy.dialects.sqlite", "uvicorn.loops.auto", "uvicorn.lifespan.off",
          "uvicorn.protocols.http.auto", "flask", "plotly.offline")  # fmt: skip
 """What a server imports by name, or in a function."""
+IMPORTED, READY = b"imported", b"ready"
+"""What the parent process reports: one more module, and that it forks from now on."""
 
 
 class Child:
@@ -170,20 +172,26 @@ def _parent() -> socket.socket:
         process.wait(PATIENCE_S)
 
     atexit.register(end)
+    # Importing everything takes minutes on a busy machine: PATIENCE_S is the limit of each import.
+    while (said := ours.recv(16)) != READY:
+        assert said, "the parent of gpuwatch's processes has ended: see what it wrote to stderr"
     return ours
 
 
 # The parent process ---------------------------------------------------------------------------------------------------
 
 
-def _imported() -> None:
-    """Imports what any command imports."""
+def _imported(asking: socket.socket) -> None:
+    """Imports what any command imports, and reports each module to the asking process."""
     for room in ("gpuwatch", "gpuwatch.collectors", "gpuwatch.dashboards"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             if not module.name.endswith("__main__") and ".state_migrations." not in module.name:
                 importlib.import_module(module.name)
+                asking.send(IMPORTED)
     for name in LATER:
         importlib.import_module(name)
+        asking.send(IMPORTED)
+    asking.send(READY)
 
 
 def _forked(asking: socket.socket) -> None:
@@ -274,8 +282,12 @@ def _run_to_the_end() -> NoReturn:
 
 
 if __name__ == "__main__":
-    _imported()
+    asked_by = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        _imported(asked_by)
+    except BrokenPipeError:  # the tests ended meanwhile
+        os._exit(0)
     gc.collect()
     gc.freeze()  # no child looks through it, nor copies its pages
-    _forked(socket.socket(fileno=int(sys.argv[1])))
+    _forked(asked_by)
     _run_to_the_end()
