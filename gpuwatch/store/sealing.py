@@ -39,8 +39,19 @@ def seal(store: Connection, before_us: int) -> int:
         with store.workspace() as work, work.transaction():
             work.run("store/late_hour", start_us=start, end_us=end)
             sealed += _seal_day(work, start, end)
-            work.run("store/sealed_day", start_us=start, end_us=end, day_us=day * DAY_US)
+            note_day(work, start_us=start, end_us=end, day_us=day * DAY_US)
     return sealed
+
+
+def note_day(store: Connection, **span: int) -> None:
+    """Records the contents of a sealed day, the owners on its samples, and which hours are stale.
+
+    Needs `late_hour`. Most days have one context on a device in every hour: then there are no turns to find.
+    """
+    store.run("store/sealed_day", **span)
+    several = store.sql("select 1 from labelled group by device_id, hour_us having count(*) > 1 limit 1")
+    store.run("store/context_turns" if several else "store/context_spans", **span)
+    store.run("store/stale_hours", **span)
 
 
 def _seal_day(work: Connection, start_us: int, end_us: int) -> int:

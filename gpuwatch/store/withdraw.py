@@ -9,7 +9,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.fields import columns as field_columns
 from gpuwatch.store.connection import Connection, identifier
 from gpuwatch.store.database import TRACED
-from gpuwatch.store.sealing import merged
+from gpuwatch.store.sealing import merged, note_day
 
 RECORDS = sorted(TRACED - {"sample_tail"})
 """Tables of records; samples are treated apart because sealing merges them."""
@@ -46,7 +46,7 @@ def _samples(store: Connection) -> int:
         store.run("store/withdraw/alone")
     for (day,) in store.sql("select distinct hour // 24 from gone_hour order by 1"):
         store.run("store/withdraw/hour", day=day)
-        store.run("store/sealed_day", start_us=day * DAY_US, end_us=(day + 1) * DAY_US, day_us=day * DAY_US)
+        note_day(store, start_us=day * DAY_US, end_us=(day + 1) * DAY_US, day_us=day * DAY_US)
     removed = before - _count(store)
     store.sql("create temp table if not exists late_hour (hour bigint)")
     store.run("store/withdraw/end")
