@@ -151,8 +151,9 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
             if not (force and current):
                 _reprice_findings(store, cluster)
             if found and found[0][2] != basis:
-                priced = [name for name, rule in rules().items() if rule.priced]
-                store.run("billing/judge_again", cluster=cluster, detectors=priced)
+                priced = {name: rule.mode for name, rule in rules().items() if rule.priced}
+                whole = [name for name, mode in priced.items() if mode == "all"]
+                store.run("billing/judge_again", cluster=cluster, detectors=list(priced), whole=whole)
         roll(store, cluster)
 
 
