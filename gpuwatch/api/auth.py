@@ -270,4 +270,4 @@ def _known_parameters(request: Request) -> None:
             raise ApiError(400, f"{name}: given more than once", field=name)
 
 
-_REPEATABLE = frozenset({"beside", "by", "detector", "team", "severity", "state"})
+_REPEATABLE = frozenset({"beside", "by", "detector", "label", "team", "severity", "state"})

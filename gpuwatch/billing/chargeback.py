@@ -11,6 +11,7 @@ from gpuwatch.billing.funnel import funnel
 from gpuwatch.billing.inferred_teams import fill_other_teams, inferred_teams
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
+from gpuwatch.billing.proposed import Proposed, fill_proposed
 from gpuwatch.billing.records import BucketRow, Charge, Chargeback, Ledger
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
@@ -58,6 +59,7 @@ def chargeback(
     policy: Policies | None = None,
     closed: bool = True,
     other_default: bool = False,
+    proposed: Proposed | None = None,
 ) -> Chargeback:
     """Who pays what in a window, by any of CHARGE_DIMENSIONS: most expensive rows first, unheld time last.
 
@@ -66,10 +68,11 @@ def chargeback(
     Prices and teams are those of the last pricing (price_all): this reads and never writes. `policy` replaces the
     current policies. With `closed`, the exact window of a closed period is answered from its frozen rows, and
     corrections posted within the window are rows of kind correction; without, only the live ledger counts. With
-    `other_default`, teams are those under the other value of the setting ownership_default. Raises UsageError for an unknown dimension, or a window whose money does not fit.
+    `other_default`, teams are those under the other value of the setting ownership_default; with `proposed`, prices and rules are those. Raises UsageError for an unknown dimension, or a window whose money does not fit.
     """
     check_dimensions(by, CHARGE_DIMENSIONS)
-    live = policy is not None or not closed
+    live = policy is not None or proposed is not None or not closed
+    by_run = other_default or (proposed is not None and proposed.rules is not None)
     if not live:
         frozen = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
         if frozen is not None:
@@ -77,13 +80,21 @@ def chargeback(
     rules = load_policies(state) if policy is None else policy
     if CAUSE not in by and rules.plain(window.start_us, window.end_us):
         shown = None if teams is None else frozenset(teams)
-        answer = _plain(store, window, tuple(by), cluster, shown, pool, limit, offset, other_default)
+        if proposed is None:
+            answer = _plain(store, window, tuple(by), cluster, shown, pool, limit, offset, other_default)
+        else:
+            with working_tables(store):
+                fill_proposed(store, state, proposed)
+                scale = _fill_plain(store, window, by, cluster, shown, pool, by_run)
+                answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     else:
         with working_tables(store):
             if other_default:
                 fill_other_teams(store)
+            if proposed is not None:
+                fill_proposed(store, state, proposed)
             scale, _ = policy_charges.fill_charges(
-                store, rules, window, by, cluster, teams, pool, Fx.read(state), by_run=other_default
+                store, rules, window, by, cluster, teams, pool, Fx.read(state), by_run=by_run
             )
             answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     if live:
@@ -171,16 +182,30 @@ def _plain(
         if other_default:
             fill_other_teams(store)
         known = answer_cache.stamp(store, window)  # of exactly the ledger state that is read here
-        scale = scale_of(store, window)
-        words = question(window, by, cluster, teams, scale, pool=pool, by_run=other_default)
-        store.run("billing/kind", **words)
-        store.run("billing/charge", **words)
+        scale = _fill_plain(store, window, by, cluster, teams, pool, other_default)
         if not answer_cache.whole(store):
             known = None
         answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     if known is not None and len(answer.items) <= KEPT_ROWS_MAX:
         ANSWERED.keep((known, *asked), answer)
     return answer
+
+
+def _fill_plain(
+    store: Store,
+    window: Window,
+    by: Sequence[str],
+    cluster: str | None,
+    teams: frozenset[str] | None,
+    pool: str | None,
+    by_run: bool,
+) -> Scale:
+    """Fills `charge_group` with charges without policies. Call within working_tables."""
+    scale = scale_of(store, window)
+    words = question(window, by, cluster, teams, scale, pool=pool, by_run=by_run)
+    store.run("billing/kind", **words)
+    store.run("billing/charge", **words)
+    return scale
 
 
 def _answer(

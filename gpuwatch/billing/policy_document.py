@@ -74,7 +74,7 @@ def answer(state: State, at_us: int) -> dict[str, Any]:
     }
 
 
-def difference_answer(found: tuple[Difference, ...], window: Window) -> dict[str, Any]:
+def difference_answer(found: tuple[Difference, ...], window: Window, closed: Collection[str]) -> dict[str, Any]:
     """The answer of a what-if."""
     return {
         "items": [
@@ -88,6 +88,7 @@ def difference_answer(found: tuple[Difference, ...], window: Window) -> dict[str
             for d in found
         ],
         "window": window_dict(window),
+        "closed": list(closed),
     }
 
 

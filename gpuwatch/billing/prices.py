@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,8 @@ FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
 """Ends of a price without limits."""
 
 TEXT, I64 = pa.string(), pa.int64()
-_CLASS = pa.schema({"cluster": TEXT, "device_id": I64, "profile": TEXT, "class_id": I64})
-_PRICE = pa.schema(
+CLASS_SCHEMA = pa.schema({"cluster": TEXT, "device_id": I64, "profile": TEXT, "class_id": I64})
+PRICE_SCHEMA = pa.schema(
     {
         "cluster": TEXT, "class_id": I64, "pool": TEXT, "model": TEXT, "profile": TEXT, "reporting": pa.bool_(),
         "covered": TEXT, "start_us": I64, "end_us": I64, "usd_per_gpu_hour": TEXT, "currency": TEXT, "pricing": TEXT,
@@ -38,7 +38,7 @@ _PRICE = pa.schema(
     }
 )  # fmt: skip
 _WORDS = ("pool", "model", "profile", "reporting")
-_TEAM = ["cluster", "run_id", "team", "team_why", "inferred", "other_team"]
+TEAM_COLUMNS = ["cluster", "run_id", "team", "team_why", "inferred", "other_team"]
 _AMOUNTS = ("list_price", "contracted_price")
 
 
@@ -94,9 +94,10 @@ SpotNodes = frozenset[tuple[str, str]]
 """(cluster, node)."""
 
 
-def read_prices(store: Store, state: State) -> Prices:
-    """The current prices."""
+def read_prices(store: Store, state: State, proposed: Mapping[str, tuple[Rate, ...]] | None = None) -> Prices:
+    """The current prices, with the rates of `proposed` in place of those of the lists that it names."""
     kept, known = in_force.by_card(state), in_force.versions(state)
+    kept |= proposed or {}
     rates = tuple(rate for of_card in kept.values() for rate in of_card)
     cards = {id(rate): (card, known[card]) for card, of_card in kept.items() for rate in of_card}
     spot_nodes = spot_nodes_of(store, rates)
@@ -178,8 +179,8 @@ def _digest(prices: Prices | None, cluster: str) -> int | None:
     return hash64(*(part for pair in of_cluster for part in pair))
 
 
-def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: tuple[int, int, str]) -> None:
-    """Classes of devices, their prices, and the teams of runs, all in one transaction."""
+def priced_devices(store: Store, cluster: str, prices: Prices) -> tuple[list[_Row], list[_Row]]:
+    """The devices of a cluster with their classes, and the prices of these classes: rows of CLASS_SCHEMA and PRICE_SCHEMA."""
     devices = store.rows("billing/class", cluster=cluster)
     covers: dict[int, Cover] = {}
     for device in devices:
@@ -198,12 +199,18 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
             cluster, one["pool"], one["model"] or "", one["profile"], covers[class_id], one["spot"]
         )
     ]
+    members = [{"cluster": cluster} | {name: device[name] for name in CLASS_SCHEMA.names[1:]} for device in devices]
+    return members, rows
+
+
+def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: tuple[int, int, str]) -> None:
+    """Classes of devices, their prices, and the teams of runs, all in one transaction."""
+    members, rows = priced_devices(store, cluster, prices)
     owners = store.table("billing/owner", cluster=cluster)
-    resolved = resolve_many(load_ownership(store, state), owners).select(_TEAM)
-    members = [{"cluster": cluster} | {name: device[name] for name in _CLASS.names[1:]} for device in devices]
+    resolved = resolve_many(load_ownership(store, state), owners).select(TEAM_COLUMNS)
     with (
-        store.view("class_rows", pa.Table.from_pylist(members, schema=_CLASS)),
-        store.view("price_rows", pa.Table.from_pylist(rows, schema=_PRICE)),
+        store.view("class_rows", pa.Table.from_pylist(members, schema=CLASS_SCHEMA)),
+        store.view("price_rows", pa.Table.from_pylist(rows, schema=PRICE_SCHEMA)),
         store.view("team_rows", resolved),
         store.transaction(),
     ):

@@ -108,12 +108,12 @@ def what_if_(
     else:
         from gpuwatch.billing.chargeback import price_all
         from gpuwatch.billing.policy_document import difference_answer, proposed
-        from gpuwatch.billing.what_if import compare
+        from gpuwatch.billing.what_if import closed_in, compare
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             rules = proposed(store, state, content, str(file))
-            response = difference_answer(compare(store, state, span, rules), span)
+            response = difference_answer(compare(store, state, span, rules), span, closed_in(state, span))
     foot = [f"Window: {response['window']['start']} to {response['window']['end']}, UTC"]
     show(Listing(CHANGES, response["items"], {"window": response["window"]}, foot=foot), form)
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from gpuwatch.policy.ownership import RESERVED_PREFIX, TEAM_LABEL, UNALLOCATED, WORDS, TeamRule, parse_labels, resolve
+from gpuwatch.policy.ownership import (
+    RESERVED_PREFIX,
+    TEAM_LABEL,
+    UNALLOCATED,
+    WORDS,
+    TeamRule,
+    deciding,
+    parse_labels,
+)
 
 INFER, NONE = "inferred", "none"
 """Values of the setting ownership_default."""
@@ -32,6 +40,10 @@ class Ownership:
     namespace_teams: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Teams that namespaces have in their label gpuwatch.io/team, by cluster and namespace."""
 
+    def under(self, rules: Sequence[TeamRule]) -> Ownership:
+        """The same with other rules."""
+        return replace(self, rules=rules)
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -41,6 +53,8 @@ class Decision:
     why: str
     inferred: bool = False
     other: str | None = None
+    place: int | None = None
+    """The place of the rule that decides, from 0."""
 
 
 _Words = Mapping[str, str | None]
@@ -56,13 +70,13 @@ def decide(ownership: Ownership, words: _Words, own: _Words | None = None) -> De
     ruled = [_ruled(ownership.rules, layer) for layer in layers]
     found = next((one for one in ruled if one[0] != UNALLOCATED), ruled[-1])
     if found[0] != UNALLOCATED:
-        return Decision(*found)
+        return Decision(*found[:2], place=found[2])
     cluster = words.get("cluster") or ""
     named = next(filter(None, (_named(ownership, cluster, layer) for layer in layers)), None)
     if named is None:
-        return Decision(*found)
+        return Decision(*found[:2])
     if not ownership.infer:
-        return Decision(*found, other=named[0])
+        return Decision(*found[:2], other=named[0])
     return Decision(*named, inferred=True, other=UNALLOCATED)
 
 
@@ -102,10 +116,10 @@ def resolve_many(ownership: Ownership, owners: pa.Table) -> pa.Table:
     return owners
 
 
-def _ruled(rules: Sequence[TeamRule], words: _Words) -> tuple[str, str]:
-    """(team, why) by the rules alone."""
+def _ruled(rules: Sequence[TeamRule], words: _Words) -> tuple[str, str, int | None]:
+    """(team, why, place of the rule) by the rules alone."""
     labels, queue, namespace, account, user = (words.get(name) for name in WORDS)
-    return resolve(rules, parse_labels(labels), queue, namespace, account, user)
+    return deciding(rules, parse_labels(labels), queue, namespace, account, user)
 
 
 def _named(ownership: Ownership, cluster: str, words: _Words) -> tuple[str, str] | None:

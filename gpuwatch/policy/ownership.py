@@ -123,19 +123,31 @@ def resolve(
 
     Rules of the same kind are tried in the order given; all label rules are one kind.
     """
+    return deciding(rules, labels, queue, namespace, account, user)[:2]
+
+
+def deciding(
+    rules: Sequence[TeamRule],
+    labels: Mapping[str, str],
+    queue: str | None,
+    namespace: str | None,
+    account: str | None,
+    user: str | None,
+) -> tuple[str, str, int | None]:
+    """The same with the place of the rule that decides, from 0; None where none does."""
     named = labels.get(TEAM_LABEL, "").strip()
     if named and not named.startswith(RESERVED_PREFIX):
-        return named, f"label {TEAM_LABEL}"
-    for rule in rules:
+        return named, f"label {TEAM_LABEL}", None
+    for place, rule in enumerate(rules):
         if rule.match_kind.startswith(LABEL_KIND):
             key = rule.match_kind.removeprefix(LABEL_KIND)
             if rule.matches(labels.get(key)):
-                return rule.team, f"label {key}={labels[key]}"
+                return rule.team, f"label {key}={labels[key]}", place
     for kind, value in zip(PLAIN_KINDS, (queue, namespace, account, user), strict=True):
-        for rule in rules:
+        for place, rule in enumerate(rules):
             if rule.match_kind == kind and rule.matches(value):
-                return rule.team, f"{kind} {value}"
-    return UNALLOCATED, "no label and no rule matches"
+                return rule.team, f"{kind} {value}", place
+    return UNALLOCATED, "no label and no rule matches", None
 
 
 def parse_labels(text: str | None) -> dict[str, str]:

@@ -54,9 +54,22 @@ def set_rates(
 
     `expected` as for VersionedLists.replace.
     """
+    checked_rates(state, rates)
+    return replace_rates(state, rates, actor, source, at_us, expected)
+
+
+def checked_rates(state: State, rates: Sequence[Rate]) -> dict[str, tuple[Rate, ...]]:
+    """A rate card by its list. Raises UsageError as set_rates does."""
     kept = by_card(state)
     check_rates(chain(rates, *(kept[card] for card in CARDS[1:])))
-    return replace_rates(state, rates, actor, source, at_us, expected)
+    return {RATES: tuple(rates)}
+
+
+def checked_owned(state: State, hardware: Sequence[Owned]) -> dict[str, tuple[Rate, ...]]:
+    """The rates of owned hardware by their list. Raises UsageError as set_owned does."""
+    made = tuple(one.rate() for one in hardware)
+    check_rates(chain(made, (rate for rate in load_rates(state) if rate.pricing == owned.CARD)))
+    return {owned.CARD: made}
 
 
 def set_owned(
@@ -68,8 +81,7 @@ def set_owned(
     expected: Collection[str] | None = None,
 ) -> bool:
     """Replaces the owned hardware. Raises UsageError as set_rates does, and for a power that has not been measured yet."""
-    made = [one.rate() for one in hardware]
-    check_rates(chain(made, (rate for rate in load_rates(state) if rate.pricing == owned.CARD)))
+    checked_owned(state, hardware)
     rows = [owned.shown(one) for one in hardware]
     return VersionedLists(state).replace(owned.CARD, rows, actor, source, at_us, expected)
 

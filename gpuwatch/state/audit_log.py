@@ -29,6 +29,8 @@ WORDS = {
     "channels": "channel ",
     "findings": "finding ",
     "settings": "setting ",
+    "imports": "import ",
+    "sign-ins": "signed in",
 }
 """Filters, and the text with which the matching entries begin."""
 REPLACED = " replaced"

@@ -26,7 +26,7 @@ def inferred(team: str, why: str) -> Decision:
         pytest.param(NO_TEAM, {"namespace": "gpu-operator"}, id="nor is that of the GPU operator"),
         pytest.param(NO_TEAM, {"account": " ", "namespace": ""}, id="empty names are none"),
         pytest.param(NO_TEAM, {"account": "__platform__"}, id="reserved names are none"),
-        pytest.param(Decision("physics", "account phys"), {"account": "phys", "namespace": "n"}, id="a rule decides"),
+        pytest.param(Decision("physics", "account phys", place=0), {"account": "phys", "namespace": "n"}, id="a rule decides"),
         pytest.param(inferred("root-cause", "account root-cause"), {"account": "root-cause"}, id="only root is root"),
         pytest.param(inferred("n", "namespace n"), {"account": "root", "namespace": "n"}, id="the namespace beside root"),
         pytest.param(inferred("acc", "account acc"), {"account": "acc", "namespace": "n"}, id="account before namespace"),

@@ -31,3 +31,7 @@ drop table if exists unit;
 drop table if exists fine_span;
 drop table if exists whole_day;
 drop table if exists temp.run_team;
+drop table if exists temp.rolled_day;
+drop table if exists temp.device_class;
+drop table if exists temp.class_price;
+drop table if exists temp.device_price;

@@ -25,7 +25,8 @@ def audit(
     service: Svc,
     since: Annotated[str | None, Query(max_length=100, description="RFC 3339.")] = None,
     what: Annotated[
-        str | None, Query(max_length=200, description="rates, teams, policies, fx, periods, …; comma-separated.")
+        str | None,
+        Query(max_length=200, description="rates, teams, policies, fx, periods, tokens, sign-ins, …; comma-separated."),
     ] = None,
     limit: Limit = 100,
     cursor: CursorText = None,

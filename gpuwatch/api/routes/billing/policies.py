@@ -81,7 +81,7 @@ def _compared(service: Any, content: bytes, span: Window, teams: tuple[str, ...]
     with service.reader() as store:
         rules = proposed(store, service, content, teams)
         found = what_if.compare(store, service.state, span, rules, teams)
-    return answer(policy_document.difference_answer(found, span))
+    return answer(policy_document.difference_answer(found, span, what_if.closed_in(service.state, span)))
 
 
 def _of_teams(item: dict[str, Any], teams: tuple[str, ...]) -> dict[str, Any]:

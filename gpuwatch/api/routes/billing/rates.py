@@ -9,15 +9,19 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from gpuwatch.api.auth import Access, Admin, Reader
+from gpuwatch.api.auth import Access, Admin, FleetReader, Reader
 from gpuwatch.api.bodies import expect, json_body, request_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, listed, refused, replaced
-from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.common import PREFIX, Svc, WindowText, errors, window_of
 from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit
+from gpuwatch.api.proposed_cards import compared
+from gpuwatch.api.schema.billing.policies import WhatIf
 from gpuwatch.api.schema.billing.rates import Rates, RatesBody, RatesInForce, TeamRules, TeamsBody
 from gpuwatch.api.schema.common import Replaced
-from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.billing.proposed import Proposed
+from gpuwatch.core.clock import Window, parse_rfc3339
+from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_names
 from gpuwatch.policy.ownership import Decided, TeamRule, parse_teams
 from gpuwatch.policy.repository import load_team_rules, replace_team_rules
@@ -64,13 +68,24 @@ async def put_rates(
     for an unknown model is kept; `warnings` names it. With `assume_spot`, spot rates price all GPUs of their scope, not
     only known spot capacity.
     """
-    if expect(request, KINDS) == "text/csv":
-        kept = await from_csv(request, parse_rates)
-    else:
-        body = cast(RatesBody, await json_body(request, RatesBody))
-        kept = from_json([row.model_dump() for row in body.items], _rate)
+    kept = await _rates_of(request)
     kept = assuming_spot(kept) if assume_spot else kept
     return await to_thread.run_sync(_replace_rates, service, kept, access.name, expected)
+
+
+@router.post(
+    "/rates/what-if",
+    response_model=WhatIf,
+    responses=errors(415),
+    openapi_extra=request_body(RatesBody, "text/csv"),
+    summary="What teams would pay under another rate card",
+)
+async def ask_rates(request: Request, access: FleetReader, service: Svc, window: WindowText = "lastmonth") -> Response:
+    """The body is a card as for PUT; nothing is changed. Returns each team's cost now and under the card, by current data
+    and policies; `closed` lists the closed periods in the window, whose bills stay and get corrections.
+    """
+    kept, span = await _rates_of(request), window_of(window, service.now_us())
+    return await to_thread.run_sync(_ask_rates, service, kept, span)
 
 
 @router.get("/teams", response_model=TeamRules, responses=errors(), summary="The ownership rules in force")
@@ -99,15 +114,57 @@ async def put_teams(request: Request, access: Admin, service: Svc, expected: Exp
     can never apply because an earlier one matches everything it does, and two wildcard rules that give the same
     existing name to two teams where neither is more specific. `warnings` names rules that match no run.
     """
-    row = "line {}"
-    if expect(request, KINDS) == "text/csv":
-        kept = await from_csv(request, parse_teams)
-    else:
-        row = "items.{}"
-        body = cast(TeamsBody, await json_body(request, TeamsBody))
-        kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
-        kept = _decided(kept)
+    kept, row = await _rules_of(request)
     return await to_thread.run_sync(_replace_teams, service, kept, access.name, row, expected)
+
+
+@router.post(
+    "/teams/what-if",
+    response_model=WhatIf,
+    responses=errors(415),
+    openapi_extra=request_body(TeamsBody, "text/csv"),
+    summary="What teams would pay under other ownership rules",
+)
+async def ask_teams(request: Request, access: FleetReader, service: Svc, window: WindowText = "lastmonth") -> Response:
+    """The body has rules as for PUT; nothing is changed. Returns what moves between teams, as for rates."""
+    kept, row = await _rules_of(request)
+    span = window_of(window, service.now_us())
+    return await to_thread.run_sync(_ask_teams, service, kept, row, span)
+
+
+async def _rates_of(request: Request) -> list[Rate]:
+    if expect(request, KINDS) == "text/csv":
+        return await from_csv(request, parse_rates)
+    body = cast(RatesBody, await json_body(request, RatesBody))
+    return from_json([row.model_dump() for row in body.items], _rate)
+
+
+async def _rules_of(request: Request) -> tuple[list[TeamRule], str]:
+    """The rules of a body, and how it names a row."""
+    if expect(request, KINDS) == "text/csv":
+        return await from_csv(request, parse_teams), "line {}"
+    body = cast(TeamsBody, await json_body(request, TeamsBody))
+    kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
+    return _decided(kept), "items.{}"
+
+
+def _ask_rates(service: Any, kept: list[Rate], span: Window) -> Response:
+    try:
+        cards = in_force.checked_rates(service.state, kept)
+    except UsageError as error:
+        raise refused(error) from error
+    return compared(service, Proposed(cards), span)
+
+
+def _ask_teams(service: Any, kept: list[TeamRule], row: str, span: Window) -> Response:
+    with service.reader() as store:
+        _check_two_ways(store, kept, row)
+    return compared(service, Proposed(rules=kept), span)
+
+
+def _check_two_ways(store: Any, kept: list[TeamRule], row: str) -> None:
+    if found := two_ways(kept, names_of(store)):
+        raise refused(RowsRefused([_two_ways(row, *one) for one in found], len(found)))
 
 
 def _known(access: Access, service: Any, wanted: bool) -> list[str] | None:
@@ -131,9 +188,7 @@ def _replace_teams(
     service: Any, kept: list[TeamRule], actor: str, row: str, expected: frozenset[str] | None
 ) -> Response:
     with service.reader() as store:
-        found = two_ways(kept, names_of(store))
-    if found:
-        raise refused(RowsRefused([_two_ways(row, *one) for one in found], len(found)))
+        _check_two_ways(store, kept, row)
     changed = replace_team_rules(service.state, kept, actor, SOURCE, service.now_us(), expected)
     if changed:
         service.reprice()

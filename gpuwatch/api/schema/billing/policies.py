@@ -44,3 +44,4 @@ class PolicyDifference(Strict):
 class WhatIf(Strict):
     items: list[PolicyDifference]
     window: Span
+    closed: list[str] = Field(description="Closed periods in the window: their bills stay, and get corrections.")
