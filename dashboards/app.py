@@ -14,14 +14,21 @@ from starlette.routing import Route
 
 from gpuwatch.dashboards.client import COOKIE, Caller, Client, passed_on
 from gpuwatch.dashboards.components import rule_trial
-from gpuwatch.dashboards.shell import acting, filters, search
+from gpuwatch.dashboards.shell import acting, filters, forms, search
 from gpuwatch.dashboards.shell import frame as shell_frame
 from gpuwatch.dashboards.shell.direct import title_of
 from gpuwatch.dashboards.shell.login import login_routes
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import ROOT, Query
 from gpuwatch.dashboards.shell.responses import Guarded, policy
-from gpuwatch.dashboards.shell.scripts import FOCUS_SCRIPT, GROUND_SCRIPT, TITLE_SCRIPT, WANTED_SCRIPT
+from gpuwatch.dashboards.shell.scripts import (
+    DUE_SCRIPT,
+    FOCUS_SCRIPT,
+    GROUND_SCRIPT,
+    NOTICE_SCRIPT,
+    TITLE_SCRIPT,
+    WANTED_SCRIPT,
+)
 from gpuwatch.dashboards.shell.short_addresses import ShortAddresses
 from gpuwatch.dashboards.shell.theme import Scheme
 from gpuwatch.dashboards.shell.views import Views
@@ -109,7 +116,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
     @dash.callback(
         Output("page", "children", allow_duplicate=True),
         Output("digest", "data", allow_duplicate=True),
-        Input("tick", "n_intervals"),
+        Input("due", "data"),
         Input("acted", "data"),
         State("url", "pathname"),
         State("url", "search"),
@@ -117,10 +124,11 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
         State("digest", "data"),
         State({"draft": ALL}, "value"),
         State({"pick": ALL}, "value"),
+        State({"field": ALL}, "value"),
         prevent_initial_call=True,
     )
     async def refresh(
-        _tick: int,
+        _due: str,
         _acted: str,
         pathname: str,
         search: str,
@@ -128,11 +136,13 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
         digest: str,
         drafts: list[str | None],
         picks: list[list[str] | None],
+        fields: list[str | None],
     ) -> tuple[Any, Any]:
-        acted = "acted" in {name.split(".")[0] for name in ctx.triggered_prop_ids}
-        if (any(drafts) or any(picks)) and not acted:
-            raise PreventUpdate  # somebody is typing a reason or selecting findings: do not discard it
         query = Query.parse(pathname, search)
+        acted = "acted" in {name.split(".")[0] for name in ctx.triggered_prop_ids}
+        form = bool(query.get("edit")) and bool(fields)
+        if (any(drafts) or any(picks) or form) and not acted:
+            raise PreventUpdate  # somebody is typing, or selecting findings: do not discard it
         page = find(query.path)
         if page and page.load_once:
             raise PreventUpdate
@@ -183,8 +193,12 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
         return rule_trial.trial_search(Query.parse(pathname, search), dict(zip(names, values, strict=True)))
 
     acting.register(dash, lambda: client.of(_caller()))
+    forms.register(dash, lambda: client.of(_caller()))
     scripted: Any = dash.clientside_callback  # without types of its own
     scripted(WANTED_SCRIPT, Output("url", "search"), Input("wanted", "data"), prevent_initial_call=True)
+    scripted(DUE_SCRIPT, Output("due", "data"), Input("tick", "n_intervals"), prevent_initial_call=True)
+    shown = Output("message", "children", allow_duplicate=True)
+    scripted(NOTICE_SCRIPT, shown, Input("digest", "data"), State("notice", "data"), prevent_initial_call=True)
     scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
     scripted(FOCUS_SCRIPT, Output("focused", "data"), Input("digest", "data"), State("focused", "data"))
     scripted(TITLE_SCRIPT, Output("title", "modified_timestamp"), Input("title", "data"))

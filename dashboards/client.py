@@ -15,6 +15,10 @@ import httpx
 from starlette.types import ASGIApp
 
 from gpuwatch.dashboards import in_process
+from gpuwatch.dashboards.browser_headers import passed_on
+from gpuwatch.dashboards.failure import ApiFailure, failure_of
+
+__all__ = ["Api", "ApiFailure", "Caller", "Client", "failure_of", "passed_on"]
 
 Row = dict[str, Any]
 """A JSON object from the API; the API reference documents the fields."""
@@ -33,36 +37,6 @@ MAX_ANSWER = 32 * 1024 * 1024
 """Largest response that a page accepts, in bytes."""
 
 MAX_LIMIT = 1000
-OWN_HEADERS = (
-    "accept",
-    "authorization",
-    "connection",
-    "content-",
-    "cookie",
-    "expect",
-    "if-",
-    "keep-alive",
-    "range",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-)
-"""How the headers begin that are of the browser's own exchange with the pages."""
-
-
-def passed_on(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The browser's headers for the API, which recognizes the caller, and any proxy in between, by them."""
-    lower = ((name.lower(), value) for name, value in headers.items())
-    return tuple((name, value) for name, value in lower if not name.startswith(OWN_HEADERS))
-
-
-class ApiFailure(Exception):
-    """The API returned an error or could not be reached (status 0)."""
-
-    def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.status, self.code, self.message, self.hint = status, code, message, hint
 
 
 @dataclass(frozen=True)
@@ -93,11 +67,20 @@ class Client:
         method: str,
         path: str,
         params: Mapping[str, str],
-        body: Row | None = None,
+        body: Row | str | None = None,
         timeout_s: float = TIMEOUT_S,
+        version: str = "",
     ) -> httpx.Response:
-        """Sends one request. Raises ApiFailure unless it succeeds."""
+        """Sends one request: `body` as JSON, or as TOML if it is text; `version` is that of the list which it replaces. Raises
+        ApiFailure unless it succeeds.
+        """
         headers = dict(caller.headers) if self._app is not None else {}
+        if version:
+            headers["if-match"] = f'"{version}"'
+        sent: dict[str, Any] = {"json": body}
+        if isinstance(body, str):
+            sent = {"content": body.encode()}
+            headers["content-type"] = "application/toml"
         if caller.token:
             headers["authorization"] = f"Bearer {caller.token}"
         elif caller.cookie and PLAIN.fullmatch(caller.cookie):
@@ -109,7 +92,7 @@ class Client:
                     response = await in_process.ask(self._app, caller.address, method, path, params, headers, body)
                 else:
                     async with httpx.AsyncClient(base_url=self._base_url, timeout=timeout_s) as http:
-                        response = await http.request(method, path, params=params, headers=headers, json=body)
+                        response = await http.request(method, path, params=params, headers=headers, **sent)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise ApiFailure(504, "timeout", "The API did not respond in time.", "Choose a shorter window.") from error
         except httpx.HTTPError as error:
@@ -121,17 +104,6 @@ class Client:
         if len(response.content) > MAX_ANSWER:
             raise ApiFailure(413, "too_large", "The response is too large to show.", "Choose a shorter window.")
         return response
-
-
-def failure_of(response: httpx.Response) -> ApiFailure:
-    """The failure described by an error response, or by its status if the body has another shape."""
-    try:
-        error = response.json()["error"]
-        return ApiFailure(
-            response.status_code, str(error.get("code")), str(error.get("message")), str(error.get("hint") or "")
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ApiFailure(response.status_code, "error", f"The API responded with status {response.status_code}.")
 
 
 @dataclass(frozen=True)
@@ -156,17 +128,38 @@ class Api:
         return found
 
     async def _send(
-        self, method: str, path: str, params: Mapping[str, str], body: Row | None = None, timeout_s: float = TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: Row | str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        version: str = "",
     ) -> httpx.Response:
         """Sends a request, and remembers the name of its answer."""
         asked = json.dumps([method, path, sorted(params.items()), body])
         try:
-            response = await self.client.send(self.caller, method, path, params, body, timeout_s)
+            response = await self.client.send(self.caller, method, path, params, body, timeout_s, version)
         except ApiFailure as error:
             self.answers.add(f"{asked} {error.status} {error.code} {error} {error.hint}")
             raise
         self.answers.add(f"{asked} {blake2b(response.content, digest_size=16).hexdigest()}")
         return response
+
+    async def change(
+        self,
+        method: str,
+        path: str,
+        body: Row | str | None = None,
+        *,
+        version: str = "",
+        patient: bool = False,
+        **params: object,
+    ) -> Row:
+        """A request that changes something, or asks what a change would do; `patient` waits for long answers."""
+        wanted = {name: str(value) for name, value in params.items() if value not in (None, "")}
+        timeout_s = BACKTEST_S if patient else TIMEOUT_S
+        return dict((await self._send(method, f"/api/v1/{path}", wanted, body, timeout_s, version)).json())
 
     async def me(self) -> Row:
         """Scope, teams and name of the caller; whether tokens are required; the version."""

@@ -23,13 +23,19 @@ async def ask(
     path: str,
     params: Mapping[str, str],
     headers: Mapping[str, str],
-    body: Mapping[str, Any] | None,
+    body: Mapping[str, Any] | str | None,
 ) -> httpx.Response:
-    """The answer of an ASGI application to one request of a client with this address. An application that fails answers 500."""
-    content = b"" if body is None else json.dumps(body).encode()
-    sent = {"host": HOST, "accept": "*/*", **headers}
-    if body is not None:
-        sent |= {"content-type": "application/json", "content-length": str(len(content))}
+    """The answer of an ASGI application to one request of a client with this address. An application that fails answers 500.
+
+    A body that is text has its content type in `headers`.
+    """
+    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+    content = text.encode()
+    sent = {"host": HOST, "accept": "*/*", "content-type": "application/json", **headers}
+    if body is None:
+        del sent["content-type"]
+    else:
+        sent["content-length"] = str(len(content))
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

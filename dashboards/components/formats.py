@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 MISSING = "–"
@@ -186,6 +186,11 @@ def moment(text: object) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def before(at: datetime, seconds: int) -> str:
+    """The instant so many seconds earlier, as the API takes it."""
+    return (at - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 def when(text: object) -> str:

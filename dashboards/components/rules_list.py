@@ -183,9 +183,8 @@ def layers(card: Row | None) -> Component | None:
     more = html.P(f"and {len(found) - MAX_LAYERS} more", className="soft") if len(found) > MAX_LAYERS else None
     how = html.P(
         [
-            "Team settings override pool settings, which override the settings for everyone. Change them with ",
-            html.Code("gpuwatch detectors set card.toml", className="mono"),
-            " or PUT /api/v1/detectors/card.",
+            "Team settings override pool settings, which override the settings for everyone. ",
+            "An administrator changes them on the page of a rule.",
         ],
         className="soft small",
     )

@@ -1,7 +1,9 @@
-"""Budgets: amount, spending and forecast of each team's budget."""
+"""Budgets: amount, spending and forecast of each team's budget, and forms that set them."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from decimal import Decimal
 
 from dash import html
@@ -9,7 +11,10 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import charts, formats, parts
+from gpuwatch.dashboards.editing import fields, history, lists
+from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
 from gpuwatch.dashboards.pages.finding import fact
+from gpuwatch.dashboards.pages.setup import budget_list
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -17,35 +22,51 @@ from gpuwatch.dashboards.shell.theme import Scheme
 
 CARDS_A_PAGE = 12
 FLEET = "*"
-SAMPLE = """team,period,amount,currency,gpu_hours,valid_from,valid_to,alert_at
-vision,month,25000,USD,10000,2026-01-01T00:00:00Z,,80 100
-*,week,90000,USD,,,,"""
-STEPS = f"cat > budgets.csv <<'END'\n{SAMPLE}\nEND\ngpuwatch budget set budgets.csv"
 
 
-async def load(api: Api, query: Query) -> Row:
-    """Each budget in its current period."""
-    return await api.budgets(team=query.get("team"))
+@dataclass(frozen=True)
+class Data:
+    """Each budget in its current period; and for an administrator the budgets as they were set."""
+
+    budgets: Row
+    set: budget_list.Data | None = None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """The budgets, and what an administrator edits."""
+    found, me = await asyncio.gather(api.budgets(team=query.get("team")), api.me())
+    if me.get("scope") != "admin":
+        return Data(found)
+    listed, fleet = await asyncio.gather(lists.whole(api, "budgets/set", **lists.UNPAGED["budgets/set"]), api.fleet())
+    changes = await history.read(api, me, "budgets")
+    return Data(found, budget_list.Data(listed, str(fleet["at"]), changes))
 
 
 @page("/budgets", "Budgets", load, icon="budgets", order=7, filters=("team",), under="/teams")
-def layout(data: Row, query: Query, scheme: Scheme) -> Component:
-    """A summary, then one card per budget, those at risk first."""
-    items: list[Row] = sorted(data.get("items") or [], key=urgency)
+def layout(data: Data, query: Query, scheme: Scheme) -> Component:
+    """A summary, then one card per budget, those at risk first, then the list that administrators edit."""
+    items: list[Row] = sorted(data.budgets.get("items") or [], key=urgency)
+    add = parts.link("Add a budget", fields.opened(query, "add"), "button primary") if data.set else None
+    form = budget_list.form(data.set, query) if data.set else None
+    below = budget_list.cards(data.set, query) if data.set else []
     if not items:
-        return html.Div([parts.heading("Budgets"), nothing(query)])
+        empty = [parts.heading("Budgets", None, add), form, nothing(query), *below]
+        return html.Div(empty, className="setup")
     over = sum(1 for item in items if status(item)[0] == "bad")
-    version = data.get("version")
-    of_file = "" if version is None else f", file version {version}"
+    version = data.budgets.get("version")
+    of_file = "" if version is None else f", version {version}"
     note = f"{len(items)} budget{'s' if len(items) > 1 else ''}{of_file}"
     title = f"{over} of {len(items)} budgets exceeded or at risk" if over else "All budgets on track"
     shown, links = parts.numbered(items, CARDS_A_PAGE, query)
     return html.Div(
         [
-            parts.heading(title, note),
+            parts.heading(title, note, add),
+            form,
             html.Div([card(item, query, scheme) for item in shown], className="budgets"),
             links,
-        ]
+            *below,
+        ],
+        className="setup",
     )
 
 
@@ -187,11 +208,16 @@ def nothing(query: Query) -> Component:
     if query.get("team"):
         return states.empty(
             "This team has no budget",
-            "An administrator can add one to the budget file, which has one row per team and period.",
+            "An administrator can add one. Its forecast appears after a week of data.",
             parts.link("All budgets", query.link("/budgets", team=None), "button"),
         )
     return states.empty(
         "No budgets set",
-        "Run this with your own teams and amounts. Forecasts appear after a week of data.",
-        html.Pre(STEPS, tabIndex="0"),
+        "An administrator can add one for each team, and one for the fleet. Forecasts need a week of data.",
     )
+
+
+@acts_on("/budgets")
+async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
+    """Saves the form of the address."""
+    return await budget_list.act(api, query, action, values)

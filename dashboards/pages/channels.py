@@ -1,4 +1,4 @@
-"""Channels: where messages go, whether they arrived, and a button that sends a test message."""
+"""Channels: where messages go, whether they arrived, forms that change them, and a button that sends a test message."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.editing import fields, history
+from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
+from gpuwatch.dashboards.pages.setup import channel_form
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -20,17 +23,23 @@ READ_ONLY = "Only a token with the scope admin may send a test message."
 async def load(api: Api, query: Query) -> Row:
     """One page of channels, and who looks at it."""
     listed, me = await asyncio.gather(api.get("channels", limit=PAGE_SIZE, cursor=query.get("cursor")), api.me())
-    return {**listed, "me": me}
+    return {**listed, "me": me, "changes": await history.read(api, me, "channels")}
 
 
 @page("/channels", "Channels", load, icon="channels", order=13, filters=(), under="/findings")
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """One row per channel; administrators have a button in each."""
     items: list[Row] = data.get("items") or []
-    if not items:
-        text = "An administrator can add one in gpuwatch.toml or with PUT /api/v1/channels."
-        return html.Div([parts.heading("Channels"), states.empty("No channels set", text)])
     may_test = (data.get("me") or {}).get("scope") == "admin"
+    kinds = [
+        parts.link(word, query.link(edit="add", kind=name, row=None), "button small")
+        for name, word in channel_form.KINDS
+    ]
+    add = html.Div([html.Span("Add:", className="soft"), *kinds], className="rowbuttons") if may_test else None
+    form = channel_form.form(items, str(data.get("version") or ""), query) if may_test else None
+    if not items:
+        empty = states.empty("No channels set", "An administrator can add one here, or in gpuwatch.toml.")
+        return html.Div([parts.heading("Channels", None, add), form, empty], className="setup")
     failing = sum(1 for item in items if status(item)[0] == "bad")
     note = f"The last delivery failed in {failing} of {len(items)}" if failing else None
     columns = [
@@ -39,16 +48,19 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
         parts.Column("Deliveries"),
         parts.Column("Waiting", "r narrow-hide", hint="Messages that are yet to be delivered"),
         parts.Column("Given up", "r narrow-hide", hint="Messages that could not be delivered in time"),
-        *([parts.Column("Test")] if may_test else []),
+        *([parts.Column("Test"), parts.Column("Change")] if may_test else []),
     ]
-    rows = [row(item, may_test) for item in items]
+    rows = [row(item, may_test, query) for item in items]
     return html.Div(
         [
-            parts.heading("Channels", note),
+            parts.heading("Channels", note, add),
+            form,
             None if may_test else html.P(READ_ONLY, className="soft"),
             parts.plain(parts.table(columns, rows, label="Channels")),
             parts.pager(data, query),
-        ]
+            history.card(data.get("changes"), query, "channels"),
+        ],
+        className="setup",
     )
 
 
@@ -63,7 +75,7 @@ def status(item: Row) -> tuple[str, str]:
     return ("ok", "Delivered") if sent else ("plain", "Nothing sent yet")
 
 
-def row(item: Row, may_test: bool) -> list[parts.Node]:
+def row(item: Row, may_test: bool, query: Query) -> list[parts.Node]:
     """A channel."""
     found: Row = item.get("status") or {}
     name, (kind, word) = str(item.get("name")), status(item)
@@ -83,7 +95,21 @@ def row(item: Row, may_test: bool) -> list[parts.Node]:
         parts.num(str(found.get("pending", formats.MISSING))),
         parts.num(str(found.get("dead", formats.MISSING))),
     ]
-    return [*cells, button(name)] if may_test else cells
+    return [*cells, button(name), controls(item, query)] if may_test else cells
+
+
+def controls(item: Row, query: Query) -> Component:
+    """Edit and remove; a channel of gpuwatch.toml is changed there."""
+    if item.get("origin") == "file":
+        return html.Span("in gpuwatch.toml", className="soft small")
+    name = str(item.get("name"))
+    links = [
+        parts.link(
+            [word, html.Span(f" {name}", className="unseen")], fields.opened(query, action, name), "button small"
+        )
+        for action, word in (("change", "Edit"), ("remove", "Remove"))
+    ]
+    return html.Div(links, className="rowbuttons")
 
 
 def button(name: str) -> Component:
@@ -92,6 +118,12 @@ def button(name: str) -> Component:
     return html.Button(
         "Send a test", id={"test": name.encode().hex()}, className="button", n_clicks=0, type="button", **label
     )
+
+
+@acts_on("/channels")
+async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
+    """Saves the form of the address."""
+    return await channel_form.act(api, query, action, values)
 
 
 async def send_test(api: Api, name: str) -> Component:

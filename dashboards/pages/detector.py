@@ -1,4 +1,4 @@
-"""One rule: its purpose, thresholds with sources, open findings and a back-test."""
+"""One rule: its purpose, thresholds with sources, open findings, a back-test, and a form that sets thresholds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.components import formats, ledger_math, parts, quantities, rule_trial, rules_list
 from gpuwatch.dashboards.components.findings_list import card
+from gpuwatch.dashboards.editing import fields
+from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
+from gpuwatch.dashboards.pages.setup import threshold_form
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -25,6 +28,10 @@ class Data:
     findings: Row | None
     answer: Row | None
     failure: ApiFailure | None
+    edits: bool = False
+    """Whether the reader may set thresholds."""
+    card: Row | None = None
+    """The card of thresholds, where its form is open."""
 
 
 async def load(api: Api, query: Query) -> Data:
@@ -34,15 +41,17 @@ async def load(api: Api, query: Query) -> Data:
     if ident not in rules:
         raise ApiFailure(404, "not_found", f"There is no rule with the id {formats.clip(ident, 60)}.")
     findings = await ledger_math.optional(api.findings(limit=TOP, detector=ident, state="open"))
+    edits = bool((await api.me()).get("scope") == "admin")
+    opened = await api.detectors_card() if edits and query.get("edit") == "set" else None
     body = rule_trial.request_body(rules[ident], query)
     if body is None:
-        return Data(rules[ident], findings, None, None)
+        return Data(rules[ident], findings, None, None, edits, opened)
     try:
-        return Data(rules[ident], findings, await api.backtest(ident, body), None)
+        return Data(rules[ident], findings, await api.backtest(ident, body), None, edits, opened)
     except ApiFailure as error:
         if error.status == 401:
             raise
-        return Data(rules[ident], findings, None, error)
+        return Data(rules[ident], findings, None, error, edits, opened)
 
 
 @page("/detectors/*", "Rule", load, filters=("window", "cluster"), under="/findings", load_once=True)
@@ -56,11 +65,12 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     return html.Div(
         [
             parts.link("← Rules", query.link("/detectors"), "back"),
+            threshold_form.form(data.rule, data.card, query) if data.card is not None else None,
             *top,
             html.Div(
                 [
                     html.Div([about(data.rule, query), *([] if found else [form])], className="column"),
-                    html.Div([now(data, query), limits(data.rule)], className="column"),
+                    html.Div([now(data, query), limits(data.rule, data.edits, query)], className="column"),
                 ],
                 className="two-one",
             ),
@@ -105,7 +115,13 @@ def now(data: Data, query: Query) -> Component:
     return parts.card(title, html.Div([card(item, query) for item in items], className="stack"), note=way)
 
 
-def limits(rule: Row) -> Component:
+@acts_on("/detectors/*")
+async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
+    """Back-tests or sets the thresholds of the form."""
+    return await threshold_form.act(api, query, action, values)
+
+
+def limits(rule: Row, edits: bool, query: Query) -> Component:
     """The thresholds in effect, with the source of each number."""
     sources: Row = rule.get("sources") or {}
     rows = [
@@ -121,7 +137,8 @@ def limits(rule: Row) -> Component:
         for name, entry in (rule.get("thresholds") or {}).items()
     ]
     columns = [parts.Column("Threshold and source"), parts.Column("Value", "r")]
-    return parts.card("Thresholds in effect", parts.table(columns, rows, label="Thresholds"), name="late")
+    change = parts.link("Set thresholds", fields.opened(query, "set"), "button small") if edits else None
+    return parts.card("Thresholds in effect", parts.table(columns, rows, label="Thresholds"), note=change, name="late")
 
 
 def refused(error: ApiFailure, query: Query) -> Component:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from urllib.parse import quote
 
 from dash import html
 from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.editing import fields
+from gpuwatch.dashboards.editing.fields import Field
+from gpuwatch.dashboards.editing.outcome import CLOSED, Outcome, Values, acts_on
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.pages.periods import corrected, state_tag
-from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 
@@ -34,21 +38,24 @@ class Group:
 
 
 async def load(api: Api, query: Query) -> Row:
-    """The period in the path, with its correction lines."""
-    return await api.period(query.path.removeprefix("/periods/"), "corrections", query.get("cursor"))
+    """The period in the path, with its correction lines, and who looks at it."""
+    found = await api.period(query.path.removeprefix("/periods/"), "corrections", query.get("cursor"))
+    return {**found, "me": await api.me()}
 
 
 @page("/periods/*", "Period", load, filters=(), under="/teams")
 def layout(data: Row, query: Query, scheme: str) -> Component:
-    """The bill and its corrections, the closings, and commands."""
+    """The bill and its corrections, the closings, and what an administrator may do."""
     period: Row = data["period"]
+    edits = (data.get("me") or {}).get("scope") == "admin"
     return html.Div(
         [
             parts.link("← Periods", query.link("/periods"), "back"),
+            form(period, query) if edits else None,
             html.Div(
                 [
                     html.Div([summary(period, query), lines(data, query)], className="column"),
-                    html.Div([history(period), check(period)], className="column"),
+                    html.Div([history(period), check(period, query, edits)], className="column"),
                 ],
                 className="two-one",
             ),
@@ -228,18 +235,62 @@ def reopened(closing: Row) -> str:
     return f"Reopened {formats.when(closing.get('reopened_at'))} by {by}{why}"
 
 
-def check(period: Row) -> Component:
-    """Commands to verify, sign, reopen and close the period."""
-    name = str(period.get("period"))
-    commands = [states.advice("Verify the hash:", f"gpuwatch period verify {name}")]
-    if period.get("state") == "closed":
-        commands.append(states.advice("Sign it:", f"gpuwatch period sign {name} --name 'Ada Byron, FinOps'"))
-        commands.append(
-            states.advice(
-                "Reopen it; the closing stays listed with the reason:",
-                f"gpuwatch period reopen {name} --reason 'why'",
-            )
+def check(period: Row, query: Query, edits: bool) -> Component:
+    """How to recompute the hash; and what an administrator may do."""
+    name, closed = str(period.get("period")), period.get("state") == "closed"
+    text = html.A("The text", href=f"/api/v1/periods/{quote(name, safe='')}/content", className="more")
+    about = html.P([text, " whose SHA-256 is the hash of the newest closing."], className="soft")
+    names = {"sign": "Sign it", "reopen": "Reopen it"} if closed else {"close": "Close it again"}
+    links = (
+        [parts.link(word, fields.opened(query, action), "button") for action, word in names.items()] if edits else []
+    )
+    return parts.card("Verify, sign, reopen", about, html.Div(links, className="buttons") if links else None)
+
+
+def form(period: Row, query: Query) -> Component | None:
+    """The form in the address."""
+    name, action = str(period.get("period")), query.get("edit")
+    cancel = fields.cancel(query)
+    if action == "sign":
+        signed = (
+            Field("name", "Name", placeholder="Ada Byron, FinOps", hint="Empty: the name of your token."),
+            Field("note", "Note"),
         )
-    else:
-        commands.append(states.advice("Close it again:", f"gpuwatch period close {name}"))
-    return parts.card("Verify, sign, reopen", *commands, note="Commands for administrators")
+        return fields.form(f"Sign {name}", signed, {}, [fields.button("sign", "Sign it", "primary"), cancel])
+    if action == "reopen":
+        note = "Charges come from current data again, and posted corrections are reversed. The closing stays listed."
+        asked = [fields.button("reopen", "Reopen it", "danger"), cancel]
+        return fields.form(f"Reopen {name}", (Field("reason", "Reason"),), {}, asked, note)
+    if action == "close":
+        return fields.form(
+            f"Close {name} again", (FORCE,), {"force": "no"}, [fields.button("close", "Close it", "primary"), cancel]
+        )
+    return None
+
+
+FORCE = Field(
+    "force",
+    "Close it if data or prices are missing?",
+    "choice",
+    options=(("no", "No, refuse then"), ("yes", "Yes, close it anyway")),
+)
+
+
+@acts_on("/periods/*")
+async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
+    """Signs, reopens or closes the period of the address."""
+    name = query.path.removeprefix("/periods/")
+    path = f"periods/{quote(name, safe='')}"
+    if action == "sign":
+        body: Row = {"note": values.get("note", "")} | ({"name": values["name"]} if values.get("name") else {})
+        await api.change("POST", f"{path}/sign", body)
+        return Outcome(message=f"{name} is signed.", go=CLOSED)
+    if action == "reopen":
+        if not values.get("reason"):
+            return Outcome(wrong={"reason": "Say why: the closing is listed with it."})
+        await api.change("POST", f"{path}/reopen", {"reason": values["reason"]}, patient=True)
+        return Outcome(message=f"{name} is open again.", go=CLOSED)
+    if action == "close":
+        await api.change("POST", "periods", {"period": name, "force": values.get("force") == "yes"}, patient=True)
+        return Outcome(message=f"{name} is closed.", go=CLOSED)
+    raise PreventUpdate

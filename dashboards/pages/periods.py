@@ -1,4 +1,4 @@
-"""Closed billing periods: hash, signatures and corrections."""
+"""Closed billing periods: hash, signatures and corrections, and a form that closes the next one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ from decimal import Decimal
 
 from dash import html
 from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.editing import fields
+from gpuwatch.dashboards.editing.fields import Field
+from gpuwatch.dashboards.editing.outcome import CLOSED, Outcome, Values, acts_on
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 
 PAGE_SIZE = 26
 DIGEST_SHOWN = 12
-HOW = "gpuwatch period close {name}\ngpuwatch period sign {name} --name 'Ada Byron, FinOps'"
+FORCE = (("no", "No, refuse then"), ("yes", "Yes, close it anyway"))
+FIELDS = (
+    Field("period", "Week or month", hint="Such as 2026-W47 or 2026-11; it must be over."),
+    Field("force", "Close it if data or prices are missing?", "choice", options=FORCE),
+)
 
 
 @dataclass(frozen=True)
@@ -28,30 +36,60 @@ class Data:
 
     periods: Row
     now: datetime | None
+    edits: bool = False
+    """Whether the reader may close periods."""
 
 
 async def load(api: Api, query: Query) -> Data:
     """A page of periods."""
-    found, fleet = await asyncio.gather(api.periods(PAGE_SIZE, query.get("cursor")), ledger_math.optional(api.fleet()))
-    return Data(found, formats.moment((fleet or {}).get("at")))
+    found, fleet, me = await asyncio.gather(
+        api.periods(PAGE_SIZE, query.get("cursor")), ledger_math.optional(api.fleet()), api.me()
+    )
+    return Data(found, formats.moment((fleet or {}).get("at")), me.get("scope") == "admin")
 
 
 @page("/periods", "Periods", load, icon="periods", order=8, filters=(), under="/teams")
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """One row per closed period, and the commands to close the next."""
+    """One row per closed period, and the form to close one."""
     items: list[Row] = data.periods.get("items") or []
+    close = parts.link("Close a period", fields.opened(query, "close"), "button primary") if data.edits else None
     if not items:
-        return html.Div([parts.heading("Which bills are final?"), nothing(data)])
+        empty = [parts.heading("Which bills are final?", None, close), form(data, query), nothing(data)]
+        return html.Div(empty, className="setup")
     unsigned = sum(1 for item in items if not in_force(item))
     note = f"{unsigned} closed without a signature" if unsigned else "All closed periods are signed"
     return html.Div(
         [
-            parts.heading("Which bills are final?", note),
+            parts.heading("Which bills are final?", note, close),
+            form(data, query),
             parts.plain(listing(items, query)),
             parts.pager(data.periods, query),
             next_ones(items, data.now),
-        ]
+        ],
+        className="setup",
     )
+
+
+def form(data: Data, query: Query) -> Component | None:
+    """The form that closes a period."""
+    if query.get("edit") != "close" or not data.edits:
+        return None
+    items: list[Row] = data.periods.get("items") or []
+    week, month = over(data.now) if data.now else ("", "")
+    name = month if items and "W" not in str(items[0].get("period")) else week
+    note = "Its charges are frozen with a hash. What changes later is billed as a correction in the open period."
+    buttons = [fields.button("close", "Close it", "primary"), fields.cancel(query)]
+    return fields.form("Close a period", FIELDS, {"period": query.get("row") or name, "force": "no"}, buttons, note)
+
+
+@acts_on("/periods")
+async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
+    """Closes the period of the form."""
+    if action != "close":
+        raise PreventUpdate
+    name = values.get("period", "")
+    await api.change("POST", "periods", {"period": name, "force": values.get("force") == "yes"}, patient=True)
+    return Outcome(message=f"{name} is closed. Its page has the form to sign it.", go=CLOSED)
 
 
 def nothing(data: Data) -> Component:
@@ -60,7 +98,6 @@ def nothing(data: Data) -> Component:
         "No closed periods yet",
         "The bill of an open week or month changes as new data arrives. Closing freezes it with a hash; later changes "
         "are billed as corrections in the open period.",
-        html.Pre(HOW.format(name=over(data.now)[0] if data.now else "2026-W47"), tabIndex="0"),
     )
 
 
@@ -73,7 +110,7 @@ def over(now: datetime) -> tuple[str, str]:
 
 
 def next_ones(items: Sequence[Row], now: datetime | None) -> Component | None:
-    """Commands to close the latest complete period of the same kind."""
+    """Whether the latest complete period of the same kind is closed."""
     if now is None:
         return None
     week, month = over(now)
@@ -81,7 +118,7 @@ def next_ones(items: Sequence[Row], now: datetime | None) -> Component | None:
     name = week if "W" in newest else month
     if any(item.get("period") == name and item.get("state") == "closed" for item in items):
         return html.P(f"The latest complete period, {name}, is closed.", className="soft")
-    return states.advice(f"{name} is complete but still open. To close and sign it:", HOW.format(name=name))
+    return states.advice(f"{name} is complete but still open.")
 
 
 def in_force(item: Row) -> list[Row]:

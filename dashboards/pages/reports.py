@@ -87,9 +87,10 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     ]
     rows = reports(data, query)
     every = everything(data, query) if rows else None
+    to = parts.link("Recipients", query.link("/recipients"), "button")
     return html.Div(
         [
-            parts.heading("Weekly reports", note_of(data), every),
+            parts.heading("Weekly reports", note_of(data), to, every),
             parts.picks(choices, "Week"),
             *(listed(rows, data, query) if rows else [nothing(data, query)]),
         ]

@@ -26,6 +26,8 @@ def frame() -> Component:
                 dcc.Store(id="filtered"),
                 dcc.Store(id="wanted"),
                 dcc.Store(id="acted"),
+                dcc.Store(id="due"),
+                dcc.Store(id="notice"),
                 dcc.Store(id="title"),
                 dcc.Store(id="focused"),
                 dcc.Store(id="ground"),

@@ -73,9 +73,9 @@ def pages() -> list[Page]:
 
 @cache
 def _import_all() -> None:
-    """Imports all page modules, once per process."""
+    """Imports all page modules, those in folders too, once per process."""
     root = importlib.import_module("gpuwatch.dashboards.pages")
-    for module in pkgutil.iter_modules(root.__path__, prefix="gpuwatch.dashboards.pages."):
+    for module in pkgutil.walk_packages(root.__path__, prefix="gpuwatch.dashboards.pages."):
         importlib.import_module(module.name)
 
 

@@ -13,6 +13,18 @@ WANTED_SCRIPT = """function(wanted) {
 }"""
 """A chosen filter takes effect at the address where it was chosen: after a Back meanwhile, the address bar wins."""
 
+DUE_SCRIPT = """function(tick) {
+  return window.gpuwatchTyped && window.gpuwatchTyped() ? window.dash_clientside.no_update : String(tick);
+}"""
+"""A page is read again only while nobody types or chooses something on it (assets/typed.js)."""
+
+NOTICE_SCRIPT = """function(digest, notice) {
+  const [at, text] = (notice || "").split("\\n");
+  if (!text || at !== window.location.pathname + window.location.search) return window.dash_clientside.no_update;
+  return {namespace: "dash_html_components", type: "Span", props: {className: "tag t-ok", children: text}};
+}"""
+"""What a form did is shown on the page that it leads to; showing a page clears the message of the one before."""
+
 FOCUS_SCRIPT = """function(digest, done) {
   const at = window.location.pathname + window.location.search;
   if (!/[?&]action=(ack|snooze)(&|$)/.test(window.location.search) || done === at) {

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from gpuwatch.dashboards.shell.theme import AT_ROOF, MEASURES
 from gpuwatch.ledger.hours import HELD_BUCKETS
-from tests.dashboards import fake_money, fake_overview, fake_rules
+from tests.dashboards import fake_money, fake_overview, fake_rules, fake_setup
 from tests.dashboards.fake_money import error
 from tests.dashboards.fake_names import ENDLESS, HOSTILE, NOW, Json, at
 
@@ -541,6 +541,7 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
 
     fake_money.install(app)
     fake_rules.install(app)
+    fake_setup.add(app, listing)
     return app
 
 

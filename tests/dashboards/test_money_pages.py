@@ -207,7 +207,7 @@ def test_no_budget_says_how_to_set_one() -> None:
     said = text(shown("/budgets", "empty"))
 
     assert "No budgets set" in said
-    assert "gpuwatch budget set budgets.csv" in said
+    assert "Add a budget" in said
     assert "This team has no budget" in text(shown("/budgets?team=nlp", "empty"))
 
 
@@ -254,7 +254,8 @@ def test_the_newest_period_that_is_over(now: datetime, expected: tuple[str, str]
 
 
 def test_no_period_says_how_to_close_one() -> None:
-    assert "gpuwatch period close 2026-W46" in text(shown("/periods", "empty"))
+    assert "/ui/periods?edit=close" in links(shown("/periods", "empty"))
+    assert "value='2026-W46'" in str(shown("/periods?edit=close", "empty"))
 
 
 def test_a_period_is_what_was_billed_what_was_corrected_and_both() -> None:
@@ -264,7 +265,7 @@ def test_a_period_is_what_was_billed_what_was_corrected_and_both() -> None:
     assert "nlp 100 $240.00 -$12.40 $227.60" in said
     assert f"SHA-256  {fake_money.DIGEST}" in said
     assert "Priced with rates version 4, policies version 3" in said
-    assert "gpuwatch period verify 2026-W46" in said
+    assert "whose SHA-256 is the hash of the newest closing" in said
     assert {"/ui/teams?window=2026-W46", "/ui/reports?week=2026-W46"} <= set(links(layout))
     assert "/ui/teams?window=2026-W46&team=nlp&by=user" in links(layout)
 
@@ -273,7 +274,7 @@ def test_a_period_that_was_opened_again_tells_why_and_how_to_close_it() -> None:
     said = text(shown("/periods/2026-W44"))
 
     assert "Reopened 20 Nov 12:00 UTC by bo: rates of pool b" in said
-    assert "gpuwatch period close 2026-W44" in said
+    assert "Close it again" in said
     assert "Corrected Now" not in said
 
 

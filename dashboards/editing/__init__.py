@@ -1,0 +1,1 @@
+"""Forms that change what people set: fields, actions, previews and the history of changes."""

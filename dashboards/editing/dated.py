@@ -1,0 +1,166 @@
+"""Lists whose rows hold from one date to another: rows are added, changed from a date on, ended, or removed before they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.components import parts
+from gpuwatch.dashboards.editing import fields, list_actions, lists
+from gpuwatch.dashboards.editing.fields import Field
+from gpuwatch.dashboards.editing.outcome import Outcome, Values
+from gpuwatch.dashboards.shell.query import Query
+
+FROM, UNTIL = "valid_from", "valid_to"
+HINT = "A date, or a time in RFC 3339. UTC."
+PAST = Field(list_actions.PAST, "Change the past?", "choice", options=list_actions.PAST_OPTIONS)
+HELD = (Field(list_actions.VERSION, "", "held"), Field("now", "", "held"))
+STATES = {"In force": "ok", "Future": "warn", "Ended": "plain"}
+"""States of a row, in the order of a table, and the kind of their tag."""
+
+
+@dataclass(frozen=True)
+class Dated:
+    """How one such list is edited."""
+
+    path: str
+    noun: str
+    message: str
+    """What to say after a change."""
+    new: Sequence[Field]
+    """Fields of a new row, without its dates."""
+    later: Sequence[Field]
+    """Fields of a row that may change from a date on."""
+    made: Callable[[Values], Row]
+    """A new row from the values of `new` and the dates."""
+    replaced: Callable[[Row, Values], Row]
+    """The row that follows one, from the values of `later`."""
+    label: Callable[[Row], str]
+    read: str = ""
+    """Path of the list, if other than `path`."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    charges: bool = True
+    """Whether it changes charges: then it has a preview, and asks before it changes the past."""
+    change_word: str = "Change"
+    dropped: Sequence[str] = ()
+    """Fields that the API adds to a row and does not take back."""
+
+
+def state(row: Row, now: str) -> str:
+    """Whether a row holds at the API's time."""
+    if row.get(UNTIL) and lists.is_past(str(row[UNTIL]), now):
+        return "Ended"
+    return "In force" if not row.get(FROM) or lists.is_past(str(row[FROM]), now) else "Future"
+
+
+def ordered(items: Sequence[Row], now: str) -> list[tuple[int, Row]]:
+    """The rows with their places in the list: those in force first, ended ones last."""
+    order = list(STATES)
+    return sorted(enumerate(items), key=lambda one: (order.index(state(one[1], now)), one[0]))
+
+
+def validity(row: Row) -> Component:
+    """From when to when."""
+    until = lists.shown(row.get(UNTIL)) or "no end"
+    return html.Span(f"{lists.shown(row.get(FROM)) or 'the beginning'} to {until}", className="num")
+
+
+def tag(row: Row, now: str) -> Component:
+    """The state of a row."""
+    word = state(row, now)
+    return parts.tag(word, STATES[word])
+
+
+def controls(kind: Dated, number: int, row: Row, now: str, query: Query) -> Component | None:
+    """What may be done with a row: one that has ended stays as it is."""
+    word = state(row, now)
+    names = {"change": kind.change_word, "end": "End"} if word == "In force" else {"remove": "Remove"}
+    if word == "Ended":
+        return None
+    label = kind.label(row)
+    links = [
+        parts.link(
+            [text, html.Span(f" {label}", className="unseen")], fields.opened(query, name, number), "button small"
+        )
+        for name, text in names.items()
+    ]
+    return html.Div(links, className="rowbuttons")
+
+
+def form(kind: Dated, items: Sequence[Row], version: str, now: str, query: Query) -> Component | None:
+    """The form in the address; None without one."""
+    action, held = query.get("edit"), {list_actions.VERSION: version, "now": now, list_actions.PAST: "no"}
+    start, end = Field(FROM, "Valid from", hint=HINT), Field(UNTIL, "Valid until", hint="Empty: no end.")
+    past = [PAST] if kind.charges else []
+    if action == "add":
+        shown = [*kind.new, start, end, *past, *HELD]
+        values = held | {FROM: lists.tomorrow(now)} | dict(kind.defaults)
+        return fields.form(f"Add a {kind.noun}", shown, values, buttons(kind, query))
+    if action not in ("change", "end", "remove"):
+        return None
+    row = lists.at(list(items), query.get("row"))
+    title = kind.label(row)
+    if action == "change":
+        values = held | {one.name: lists.text(row.get(one.name)) for one in kind.later} | {FROM: lists.tomorrow(now)}
+        note = f"The present {kind.noun} ends there, and the new one begins. What was before stays."
+        return fields.form(
+            f"{kind.change_word}: {title}", [*kind.later, start, *past, *HELD], values, buttons(kind, query), note
+        )
+    if action == "end":
+        values = held | {UNTIL: lists.tomorrow(now)}
+        ends = [Field(UNTIL, "Valid until", hint=HINT), *past, *HELD]
+        return fields.form(f"End: {title}", ends, values, buttons(kind, query))
+    return fields.form(f"Remove: {title}", HELD, held, buttons(kind, query, "Remove it"), "It has not begun yet.")
+
+
+def buttons(kind: Dated, query: Query, removes: str = "") -> list[Component]:
+    """Preview, save and cancel."""
+    see = [fields.button(list_actions.PREVIEW, "Show the effect on last month")] if kind.charges else []
+    save = fields.button(list_actions.SAVE, removes or "Save", "danger" if removes else "primary")
+    return [*see, save, fields.cancel(query)]
+
+
+async def act(kind: Dated, api: Api, query: Query, action: str, values: Values) -> Outcome:
+    """Previews or saves the form of the address."""
+    asked = {"add": (FROM, UNTIL), "change": (FROM,), "end": (UNTIL,)}.get(query.get("edit"), ())
+    if kind.charges and action == list_actions.SAVE:
+        refused = list_actions.past_change(values, values.get("now"), *asked)
+        if refused is not None:
+            return refused
+    return await list_actions.run(
+        api,
+        action,
+        values,
+        lambda items: sent(kind, changed(kind, items, query, values)),
+        path=kind.path,
+        read=kind.read,
+        message=kind.message,
+        previewed=kind.charges,
+    )
+
+
+def changed(kind: Dated, items: list[Row], query: Query, values: Values) -> list[Row]:
+    """The list with the change of a form."""
+    action = query.get("edit")
+    start, until = (lists.instant(values.get(name, "")) for name in (FROM, UNTIL))
+    if action == "add":
+        return [*items, kind.made(values) | {FROM: start} | ({UNTIL: until} if until else {})]
+    row, number = lists.at(items, query.get("row")), int(query.get("row"))
+    if action == "change":
+        present = [row | {UNTIL: start}, kind.replaced(row, values) | {FROM: start}]
+    elif action == "end":
+        present = [row | {UNTIL: until}]
+    elif action == "remove":
+        present = []
+    else:
+        raise ApiFailure(404, "not_found", "This form is not known.", "Go back to the list.")
+    return [*items[:number], *present, *items[number + 1 :]]
+
+
+def sent(kind: Dated, items: list[Row]) -> list[Row]:
+    """Rows as the API takes them."""
+    return [{name: value for name, value in row.items() if name not in kind.dropped} for row in items]

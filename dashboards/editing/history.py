@@ -1,0 +1,86 @@
+"""The changes of a list as a table: who, when, and the rows before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.shell.query import Query
+
+SHOWN = 10
+"""Changes that a page lists; the audit log has all."""
+ROWS_SHOWN = 5
+"""Rows of a change that are named on each side."""
+MAX_CELL, MAX_VALUE = 220, 60
+
+
+async def read(api: Api, me: Mapping[str, object], what: str) -> list[Row] | None:
+    """The latest changes; None for who may not read the audit log."""
+    if me.get("scope") != "admin":
+        return None
+    found = await ledger_math.optional(api.get("audit", what=what, limit=SHOWN))
+    return None if found is None else list(found.get("items") or [])
+
+
+def card(entries: list[Row] | None, query: Query, what: str) -> Component | None:
+    """The latest changes of a list."""
+    if entries is None:
+        return None
+    way = parts.link("Audit log", query.link("/audit", what=what), "more")
+    if not entries:
+        return parts.card("No change yet", note=way)
+    return parts.card("Changes", table(entries), note=way)
+
+
+def table(entries: list[Row]) -> Component:
+    """Changes, one a row."""
+    columns = [
+        parts.Column("When (UTC)", "nowrap"),
+        parts.Column("Who"),
+        parts.Column("What"),
+        parts.Column("Before", "wide"),
+        parts.Column("After", "wide"),
+    ]
+    rows = [
+        [
+            html.Span(formats.when(entry.get("at")).removesuffix(" UTC"), className="num nowrap"),
+            formats.clip(entry.get("actor"), 60),
+            formats.clip(entry.get("what"), 80),
+            *sides(entry),
+        ]
+        for entry in entries
+    ]
+    return parts.table(columns, rows, label="Changes")
+
+
+def sides(entry: Row) -> tuple[Component, Component]:
+    """What was there before, and what is there now."""
+    difference: Row | None = entry.get("difference")
+    if difference is None:
+        return tuple(html.Div(words(entry.get(name)), className="small") for name in ("before", "after"))  # type: ignore[return-value]
+    return (
+        listed(difference.get("removed") or [], int(difference.get("removed_count") or 0)),
+        listed(difference.get("added") or [], int(difference.get("added_count") or 0)),
+    )
+
+
+def listed(rows: list[Row], count: int) -> Component:
+    """Rows in words, the first ones, and how many more there are."""
+    lines: list[parts.Node] = [html.Div(words(row), className="small") for row in rows[:ROWS_SHOWN]]
+    if count > ROWS_SHOWN:
+        lines.append(html.Div(f"and {count - ROWS_SHOWN:,} more rows", className="soft small"))
+    return html.Div(lines)
+
+
+def words(value: object) -> str:
+    """A value in words: `team vision · amount 100`."""
+    if isinstance(value, dict):
+        known = {name: entry for name, entry in value.items() if entry not in (None, "", [], {}, False)}
+        return formats.clip(" · ".join(f"{name} {words(entry)}" for name, entry in known.items()), MAX_CELL)
+    if isinstance(value, list):
+        return formats.clip(", ".join(words(entry) for entry in value), MAX_CELL)
+    return "" if value is None else formats.clip(value, MAX_VALUE)
