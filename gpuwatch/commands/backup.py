@@ -1,4 +1,4 @@
-"""The commands that look after a data directory: backup, restore, repair, verify."""
+"""The commands that look after a data directory: backup, samples, restore, repair, verify."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ NO = 1
 COLUMNS = ("action", "what", "count", "from", "until", "note")
 CHECKED = ("check", "result", "differing", "first")
 """What was compared, equal or not, how many rows differ, and the first of them."""
+DAYS_MAX = 100_000
+"""Requests for days of samples."""
+FILES = ("cluster", "day", "samples", "bytes", "result", "file")
 STOP_FIRST = "stop it first; repair needs the directory for itself"
 
 
@@ -57,6 +60,46 @@ def backup(
             done = copy(store, state, target)
         total = done.telemetry_bytes + done.state_bytes
     write(f"{target}: {total} bytes; gpuwatch restore copies it back\n")
+
+
+def samples(
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; days that are there are kept.")],
+    data: DataOption = DEFAULT_DATA,
+    doubles: Annotated[
+        bool, typer.Option("--doubles", help="No decimals, for programs that want one type of number. Larger files.")
+    ] = False,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Write the raw samples as Parquet files, one for each cluster and day. Works while the directory is served; days that
+    are there already are skipped.
+    """
+    choose(form, True)
+    if (note := lockfile.find(data)) is not None:
+        rows = _served_samples(note, target.absolute(), doubles)
+    else:
+        from gpuwatch.store.private_files import users_umask
+        from gpuwatch.store.sample_files import export
+
+        with opened(data, config) as (store, _, _), users_umask(), progress("samples") as step:
+            found = export(store, target, doubles=doubles, progress=lambda done, total: step(done, total, "day"))
+            rows = [file.facts() for file in found]
+    foot = () if rows else ("No sealed samples: run gpuwatch analyze first, or give the right --data.",)
+    show(Listing(FILES, rows, foot=foot, spare=("file",)), form)
+
+
+def _served_samples(note: lockfile.Note, target: Path, doubles: bool) -> list[dict[str, Any]]:
+    """The files that a server writes: a request for each that it has to write."""
+    from gpuwatch.commands.remote import post
+
+    rows: list[dict[str, Any]] = []
+    for _ in range(DAYS_MAX):
+        after = {"after": [rows[-1]["cluster"], rows[-1]["day"]]} if rows else {}
+        answer = post(note, "/api/v1/samples", {"directory": str(target), "doubles": doubles} | after)
+        rows += answer["files"]
+        if not answer["more"]:
+            break
+    return rows
 
 
 def restore(
@@ -206,6 +249,7 @@ def _text(row: dict[str, Any] | None) -> str:
 
 
 command("backup", backup, place=150)
+command("samples", samples, place=152)
 command("restore", restore, place=155)
 command("repair", repair, place=158)
 command("verify", verify, place=159)

@@ -25,6 +25,7 @@ EXAMPLES = {
     "shapes": "--cluster c1",
     "simulate": "--out bundle --gpus 64 --days 7",
     "backup": "gpuwatch-backup",
+    "samples": "gpu-samples --data gpuwatch-backup",
     "restore": "gpuwatch-backup --data gpuwatch-data",
     "repair": "--dry-run",
     "verify": "--rebuild",

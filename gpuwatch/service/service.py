@@ -272,9 +272,9 @@ class Service:
         """The clock of the service: that of the machine, except after a step that no source confirms."""
         return self._now_us()
 
-    def reader(self) -> AbstractContextManager[Store]:
+    def reader(self, *, unhurried: bool = False) -> AbstractContextManager[Store]:
         """A connection for one request. Raises StoreBusy if there are too many at once, or this one takes too long."""
-        return self._readers.lend()
+        return self._readers.lend(question_s=None) if unhurried else self._readers.lend()
 
     def sources(self) -> list[SourceStatus]:
         """All live sources and senders."""
