@@ -28,6 +28,7 @@ LONGEST = (
     "real/test_remote_write.py",
     "e2e/test_process.py",
     "e2e/test_hostile.py",
+    "e2e/test_get_started.py",
     "real/test_backfill.py",
     "ledger/test_ledger_properties.py",
     "billing/test_cost_days.py",

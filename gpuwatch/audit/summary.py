@@ -14,6 +14,7 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.findings.texts import is_waste
 from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
 from gpuwatch.output.terminal import as_table
+from gpuwatch.rules.rule import price_text
 from gpuwatch.store.database import Store
 
 LARGEST = 3
@@ -79,13 +80,17 @@ def _hours(seconds: Decimal) -> str:
     return format_quantity(seconds * SECOND_US / HOUR_US, 1)
 
 
+def finding_line(finding: Finding) -> str:
+    """`$51.12, medium: vit-pretrain (job 8394) of team vision on n1 kept 4 devices busy with only 17 % of the SMs at work. ...`"""
+    cost = "cost unknown" if finding.wasted_cost is None else price_text(finding.wasted_cost, finding.currency)
+    about = f"{finding.title}: {finding.subject['kind']} {finding.subject['id']}, team {finding.team}"
+    return f"{cost}, {finding.severity}: {finding.headline or about}. {finding.remedy}"
+
+
 def story(ledger: Ledger, findings: list[Finding], bill: Listing, width: int) -> str:
     """The funnel, the waterfall, the largest findings and the bill."""
-    largest = [
-        f"{n}. {f.wasted_cost or '?'} {f.currency or ''} {f.severity}: {f.title}. {f.summary} "
-        f"{f.subject['kind']} {f.subject['id']}, team {f.team}. {f.remedy}"
-        for n, f in enumerate([f for f in findings if is_waste(f.bucket)][:LARGEST], 1)
-    ]
+    wasteful = [finding for finding in findings if is_waste(finding.bucket)]
+    largest = [f"{place}. {finding_line(finding)}" for place, finding in enumerate(wasteful[:LARGEST], 1)]
     parts = [
         "From owned to effective GPU-hours\n" + as_table(funnel(ledger), width),
         "Where the money went\n" + as_table(waterfall(ledger), width),

@@ -117,7 +117,7 @@ def digest(
 def test(mail: Mail, channel: str, base_url: str | None, key: str, now_us: int) -> EmailMessage:
     """The message of the test button."""
     text = f"Test from gpuwatch: channel {channel} works."
-    return _message(mail, mail.to, text, text, (), [("Open gpuwatch", alerts_text.findings_url(base_url))], key, now_us)
+    return _message(mail, mail.to, text, "", (), [("Open gpuwatch", alerts_text.findings_url(base_url))], key, now_us)
 
 
 def report(
