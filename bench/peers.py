@@ -24,6 +24,7 @@ from gpuwatch.core.fields import columns
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from gpuwatch.store.sample_files import export
 
 GPUS = 16
 PROMETHEUS, VICTORIA = "127.0.0.1:19390", "127.0.0.1:19428"
@@ -47,6 +48,8 @@ def measure(directory: Path) -> Facts:
         written = fleet.write(store, gpus=GPUS, days=DAYS)
         used = store.sql("select used_blocks * block_size from pragma_database_size()")[0][0]
         facts |= {"samples": written.samples, "jobs": written.jobs, "gpuwatch_bytes": used / written.samples}
+        parquet = sum(file.bytes for file in export(store, directory / "samples"))
+        facts["parquet_bytes"] = parquet / written.samples
         series = list(_series(store))
         analyze(store, state, Settings(), now_us=NOW_US)
         charges = chargeback(store, state, WEEK, ("job",)).items

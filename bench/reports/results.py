@@ -131,6 +131,7 @@ def _peers(facts: Facts) -> list[str]:
         )
         for name, key in (("gpuwatch", "gpuwatch"), ("Prometheus", "prometheus"), ("VictoriaMetrics", "victoria"))
     ]
+    rows.insert(1, ("its Parquet files (gpuwatch samples)", f"{facts['parquet_bytes']:.2f}", "", "", ""))
     answer = facts["prometheus_answer"]
     other = facts["victoria_answer"]
     return [
@@ -151,7 +152,8 @@ def _peers(facts: Facts) -> list[str]:
             f"Jobs that only one of them knows: {max(answer['jobs_only_in_one'], other['jobs_only_in_one'])}. "
             f"Loading: promtool {facts['prometheus_load_s']:.0f} s, VictoriaMetrics {facts['victoria_load_s']:.0f} s. "
             "Bytes: gpuwatch's are blocks in use, with keys, contexts and claims, before analysis, in whole blocks, which "
-            "weighs on a fleet this small; Prometheus's are the two-hour blocks that promtool writes, with their indexes, not "
+            "weighs on a fleet this small; the Parquet files have the samples without labels; Prometheus's are the two-hour blocks "
+            "that promtool writes, with their indexes, not "
             "yet compacted; VictoriaMetrics's are data and index after a forced merge. The peers count raw samples at every "
             "query (VictoriaMetrics with its result cache off); gpuwatch reads what its analysis derived before."
         ),
