@@ -155,7 +155,8 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
     }
     slots: dict[str, list[Slot]] = defaultdict(list)
-    by_device: dict[int, Slot] = {}
+    by_device: dict[int, list[Slot]] = defaultdict(list)
+    elsewhere = _moves(store)
     measured = store.sql(
         """select device_id, node, gpu, gi, gpu_index, profile from seen
         where node is not null
@@ -166,9 +167,11 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
     for device_id, node, gpu, gi, gpu_index, profile in measured:
         known = hardware_shares.profile_name(profile) or profile if gi != WHOLE_GPU and profile else None
         index = gpu_index if gi == WHOLE_GPU and gpu_index is not None else len(slots[node])
-        slot = Slot(device_id, gpu, index, known, measured=True)
-        slots[node].append(slot)
-        by_device[device_id] = slot
+        places = elsewhere.get(device_id, {node: ()})
+        for name, away in places.items():
+            slot = Slot(device_id, gpu, index, known, measured=True, former=name != node, away=away)
+            slots[name].append(slot)
+            by_device[device_id].append(slot)
     held = store.sql(
         """with newest as (
             select old.device_id as old_id, n.device_id
@@ -184,8 +187,8 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
     )
     for device_id, start_us, end_us, units in held:
-        if device_id in by_device:
-            by_device[device_id].held.add(start_us, end_us, WHOLE_UNITS if units is None else units)
+        for slot in by_device.get(device_id, ()):
+            slot.held.add(start_us, end_us, WHOLE_UNITS if units is None else units)
     wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
     return {
         name: Node(
@@ -196,6 +199,17 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
             shared=inventory.get(name, (None, None))[1] in ("time-slicing", "mps"),
         )
         for name in sorted(wanted | set(inventory))
+    }
+
+
+def _moves(store: Store) -> dict[int, dict[str, tuple[tuple[int, int], ...]]]:
+    """The GPUs that were moved from one node to another: by device and node, the spans in which it was elsewhere."""
+    stays: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for row in store.rows("ledger/attribution/25_moved"):
+        stays[row["device_id"]].append((row["first_us"], row["last_us"], row["node"]))
+    return {
+        device_id: {node: tuple((first, last) for first, last, other in found if other != node) for _, _, node in found}
+        for device_id, found in stays.items()
     }
 
 

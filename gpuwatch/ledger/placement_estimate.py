@@ -63,11 +63,19 @@ class Slot:
     measured: bool
     held: Spans = field(default_factory=Spans)
     """With the units that each holds of it."""
+    former: bool = False
+    """It is on another node now."""
+    away: tuple[tuple[int, int], ...] = ()
+    """When it was on another node."""
 
     def busy_us(self, start_us: int, end_us: int) -> int:
         """Microseconds of [start_us, end_us) in which something already holds this device."""
         spans = self.held.meeting(start_us, end_us)
         return sum(min(end, end_us) - max(start, start_us) for start, end, _ in spans)
+
+    def away_us(self, start_us: int, end_us: int) -> int:
+        """Microseconds of [start_us, end_us) in which it was on another node."""
+        return sum(max(min(end, end_us) - max(start, start_us), 0) for start, end in self.away)
 
     def load(self, start_us: int, end_us: int) -> int:
         """The most units that are held at any instant of [start_us, end_us)."""
@@ -102,10 +110,10 @@ class Node:
 
     def __post_init__(self) -> None:
         for profile, count in sorted((self.inventory or {}).items()):
-            have = sum(1 for slot in self.slots if (slot.profile or "") == profile)
+            have = sum(1 for slot in self.slots if (slot.profile or "") == profile and not slot.former)
             for _ in range(min(count - have, DEVICES_PER_NODE_MAX)):
                 self.add(profile or None)
-        known = {slot.profile for slot in self.slots}
+        known = {slot.profile for slot in self.slots if not slot.former}
         self.only = known.pop() if len(known) == 1 else None
 
     def add(self, profile: str | None) -> Slot:
@@ -130,7 +138,9 @@ class Node:
         named, sure = self._named_slots(wanted, profile)
         taken = named
         for _ in range(min(wanted.count - len(named), DEVICES_PER_NODE_MAX)):
-            best, full = self._best([s for s in self.slots if s.profile == profile and s not in taken], wanted)
+            best, full = self._best(
+                [s for s in self._present(wanted) if s.profile == profile and s not in taken], wanted
+            )
             taken.append(self.add(profile) if best is None or (full and self._may_grow(profile)) else best)
         self._name(wanted.gpus, taken)
         for slot in taken:
@@ -140,11 +150,17 @@ class Node:
             for slot in taken
         ]
 
+    def _present(self, wanted: Wanted) -> list[Slot]:
+        """The devices that were on this node for some of the time."""
+        length_us = wanted.end_us - wanted.start_us
+        return [s for s in self.slots if not s.away or s.away_us(wanted.start_us, wanted.end_us) < length_us]
+
     def _may_grow(self, profile: str | None) -> bool:
         """Without an inventory, the scheduler's records are the only evidence of the number of devices."""
         if self.inventory is None:
             return True
-        return sum(1 for slot in self.slots if slot.profile == profile) < self.inventory.get(profile or "", 0)
+        have = sum(1 for slot in self.slots if slot.profile == profile and not slot.former)
+        return have < self.inventory.get(profile or "", 0)
 
     def _best(self, slots: list[Slot], wanted: Wanted) -> tuple[Slot | None, bool]:
         """The best of these devices, and whether it is already taken."""
@@ -158,7 +174,7 @@ class Node:
             return min(slots, key=lambda s: (loads[s.device_id], s.index)), not self.shared
         best = min(
             slots,
-            key=lambda s: (s.busy_us(*span), s.index not in wanted.indexes, s.index),
+            key=lambda s: (s.busy_us(*span) + s.away_us(*span), s.index not in wanted.indexes, s.index),
             default=None,
         )
         return best, best is None or (best.busy_us(*span) > 0 and not self.shared)

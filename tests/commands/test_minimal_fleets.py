@@ -189,6 +189,14 @@ def moved_to_another_node() -> Fleet:
     return fleet.gpu("GPU-11B", "n1", 0, 0, 4200)
 
 
+def moved_without_labels() -> Fleet:
+    """Only the counts of the jobs tell who had which GPU: those that were on the node then."""
+    fleet = Fleet({"61": "3600", "62": "9600", "63": "4800", PLATFORM: "3600"})
+    fleet.job("61", 0, 1800, gpus=2).job("62", 2400, 7200, "n2", 2).job("63", 2400, 7200)
+    fleet.gpu("GPU-13A", "n1", 0, 0, 1800).gpu("GPU-13A", "n2", 1, 2400, 7200)
+    return fleet.gpu("GPU-13B", "n2", 0, 0, 7200).gpu("GPU-13C", "n1", 1, 0, 7200)
+
+
 def half_of_the_node_measured() -> Fleet:
     """Four GPUs by the inventory, two with samples, three held for an hour of two."""
     fleet = Fleet({"51": "10800", PLATFORM: "18000"}, nodes=NODES).job("51", 1800, 5400, gpus=3)
@@ -205,7 +213,8 @@ FLEETS: dict[str, Callable[[], Fleet]] = {
             other_cluster_with_the_same_names,
         ),
         *(over_the_end_of_daylight_saving, pod_again_on_the_same_gpu, pod_again_on_another_node, heterogeneous_job),
-        *(preempted_and_resumed, one_of_two_nodes_lost, moved_to_another_node, half_of_the_node_measured),
+        *(preempted_and_resumed, one_of_two_nodes_lost, moved_to_another_node, moved_without_labels),
+        half_of_the_node_measured,
     )
 }
 
