@@ -141,7 +141,8 @@ def _bundle(
     from gpuwatch.imports.files import import_paths
 
     report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
-    if report.failed:
+    # A file that cannot be read is named, and the scan goes on with the others.
+    if report.failed and report.records + report.repeated == 0:
         print_report(report)
         raise UnreadableInput(f"--bundle {bundle}: no valid row was found; the reasons are above")
     return report

@@ -17,6 +17,7 @@ from gpuwatch.rates.list_prices import SOURCE, list_prices
 from gpuwatch.simulate import simulate
 
 RUNNER = CliRunner()
+NO_SAMPLE = "exporter-without-gpus.prom"
 
 
 def scan(*arguments: str | Path) -> Result:
@@ -25,11 +26,12 @@ def scan(*arguments: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small fleet without rates and teams."""
+    """A small fleet without rates and teams; one of its files has no sample."""
     out = tmp_path_factory.mktemp("scan") / "bundle"
     simulate(out, gpus=8, days=0.5, seed=1, step_s=120, scenes="idle-hoarding")
     for name in ("rates.csv", "teams.csv"):
         (out / name).unlink()
+    (out / "metrics" / NO_SAMPLE).write_text("# HELP up Nothing else.\n", "utf-8")
     return out
 
 
@@ -39,6 +41,7 @@ def scanned(bundle: Path) -> tuple[Path, dict[str, Any]]:
     out = bundle.parent / "out"
     done = scan("--bundle", bundle, "--out", out, "--format", "json")
     assert 0 == done.exit_code, done.output
+    assert f"{NO_SAMPLE}: no DCGM sample in it" in done.stderr
     return out, json.loads(done.stdout)
 
 
