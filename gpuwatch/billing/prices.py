@@ -145,10 +145,15 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
         current = bool(found) and tuple(found[0]) == wanted
         if current and settled:
             continue
-        if force or not current or not store.run("billing/classed", cluster=cluster):
+        if (
+            force
+            or not current
+            or not store.run("billing/classed", cluster=cluster)
+            or store.run("billing/ownerless", cluster=cluster)
+        ):
             prices = prices or read_prices(store, state)
             with store.workspace() as work:
-                _reprice(work, state, cluster, prices, wanted)
+                _reprice(work, state, cluster, prices, wanted, everyone=not current)
             if not (force and current):
                 _reprice_findings(store, cluster)
             if found and found[0][2] != basis:
@@ -203,10 +208,12 @@ def priced_devices(store: Store, cluster: str, prices: Prices) -> tuple[list[_Ro
     return members, rows
 
 
-def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: tuple[int, int, str]) -> None:
-    """Classes of devices, their prices, and the teams of runs, all in one transaction."""
+def _reprice(
+    store: Store, state: State, cluster: str, prices: Prices, wanted: tuple[int, int, str], *, everyone: bool
+) -> None:
+    """Classes of devices, their prices, and the teams of runs that have none (of `everyone`), all in one transaction."""
     members, rows = priced_devices(store, cluster, prices)
-    owners = store.table("billing/owner", cluster=cluster)
+    owners = store.table("billing/owner", cluster=cluster, everyone=everyone)
     resolved = resolve_many(load_ownership(store, state), owners).select(TEAM_COLUMNS)
     with (
         store.view("class_rows", pa.Table.from_pylist(members, schema=CLASS_SCHEMA)),

@@ -60,7 +60,10 @@ def finding_key(detector: str, cluster: str, subject: str, start_us: int) -> str
 def findings_of(store: Store, rule: Rule, scope: EvaluationScope, table: str) -> pa.Table:
     """The findings about the subjects in touched_subject, from the results in `table` (verdict or new_result)."""
     columns = "* exclude (claims)" if table == "new_result" else "*"
-    text = f"select {columns} from {table} where detector = $detector and cluster = $cluster"
+    text = (
+        f"select {columns} from {table} where detector = $detector and cluster = $cluster"
+        " and (subject_kind, subject_id) in (select (subject_kind, subject_id) from touched_subject)"
+    )
     store.keep("subject_result", text, detector=rule.id, cluster=scope.cluster)
     measures = [{"name": name, "how": how} for name, how in rule.measures.items() if how in MEASURES]
     with store.view("measure_how", pa.Table.from_pylist(measures, schema=_MEASURE)):

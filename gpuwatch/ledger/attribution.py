@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.core import gpu_specs
-from gpuwatch.core.clock import MINUTE_US, SECOND_US
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.ledger import workload_class
@@ -53,12 +53,15 @@ _TRAIT = pa.schema(
 )
 
 
-def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[tuple[int, str]] = ()) -> None:
+def attribute(
+    store: Store, cluster: str, settings: Settings, methods: Sequence[tuple[int, str]] = (), *, anew: bool = False
+) -> None:
     """Rebuilds devices, runs, capacity and segments of a cluster; marks the hours that changed as dirty.
 
     `methods` are (from_us, share method) as policies date them; before the first, the setting `mig_share_method` holds.
     All in one transaction. The result depends on the stored records only, not on their order; days whose raw samples are
-    gone keep the methods of their ledger rows. Raises UsageError for an unknown method.
+    gone keep the methods of their ledger rows. The spacing of samples is measured where they changed; with `anew`, everywhere.
+    Raises UsageError for an unknown method.
     """
     spans = method_spans(store, cluster, settings.mig_share_method, methods)
     by_process = settings.sharing_split == "process"
@@ -71,7 +74,9 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
         "run_us_max": RUN_US_MAX,
     }
     with store.workspace() as work, work.transaction():
-        work.run("ledger/attribution/10_device", **times)
+        work.run("ledger/attribution/08_edge", cluster=cluster, anew=anew)
+        first, last = work.sql("select coalesce(min(hour), 0), coalesce(max(hour) + 1, 0) from edge_hour")[0]
+        work.run("ledger/attribution/10_device", edge_from_us=first * HOUR_US, edge_until_us=last * HOUR_US, **times)
         work.run("ledger/attribution/20_claim", **times)
         nested, hints = False, read_hints(work)
         if hints.may_nest:

@@ -119,7 +119,7 @@ def method_table(spans: Sequence[MethodSpan]) -> pa.Table:
 
 def unit_table(store: Store, spans: Sequence[MethodSpan]) -> pa.Table:
     """Units of every (model, profile) seen by each method of the spans, and those of a whole GPU: whole numbers."""
-    pairs = store.sql("select distinct model, profile from seen_span where gi >= 0 order by all")
+    pairs = store.sql("select distinct model, profile from seen_context where gi >= 0 order by all")
     rows: list[dict[str, object]] = []
     for method in sorted({method for _, _, method in spans}):
         shares = [hardware_shares.share(model, profile, method) for model, profile in pairs]

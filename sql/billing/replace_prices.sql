@@ -1,4 +1,4 @@
--- Puts new classes, prices and teams of one cluster in place of the old.
+-- Puts new classes and prices of one cluster, and the teams of team_rows, in place of the old.
 -- Day sums are by device class: where a device has changed its class, its days are summed again.
 delete from rolled_day
 where cluster = $cluster
@@ -42,13 +42,17 @@ select distinct day_us
 from book_day
 where cluster = $cluster
     and run_id in (
-        select coalesce(o.run_id, n.run_id)
-        from (select run_id, team from run_team where cluster = $cluster) o
-        full join (select run_id, team from team_rows) n using (run_id)
+        select n.run_id
+        from team_rows n
+        left join run_team o on o.cluster = $cluster and o.run_id = n.run_id
         where o.team is distinct from n.team
+        union all
+        select run_id from run_team where cluster = $cluster and run_id not in (select run_id from run where cluster = $cluster)
     );
 
-delete from run_team where cluster = $cluster;
+delete from run_team
+where cluster = $cluster
+    and (run_id in (select run_id from team_rows) or run_id not in (select run_id from run where cluster = $cluster));
 
 insert into run_team by name select * from team_rows;
 

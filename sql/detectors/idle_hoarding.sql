@@ -7,6 +7,8 @@ with linked as (
         start_us is distinct from lag(end_us) over (partition by device_id order by start_us) as begins
     from idle_span
     where cluster = $cluster
+        -- Idle time before and after the devices were held does not count.
+        and end_us > (select min(start_us) from held) and start_us < (select max(end_us) from held)
 ),
 numbered as (
     select *, count(*) filter (where begins) over (partition by device_id order by start_us) as number

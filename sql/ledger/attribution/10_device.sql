@@ -1,20 +1,10 @@
 -- A row of seen is a device that samples name, with its newest labels and the spacing of its first and last samples.
-create or replace temp table seen_span as
-select s.device_id, s.first_us, s.last_us, c.gpu, c.gi, c.profile, c.node, c.gpu_index, c.pci_bus_id, c.model
-from context_span s
-join context c using (context_id)
-where c.cluster = $cluster;
-
-create or replace temp table edge_hour as
-select device_id, min(first_us) // 3600000000 as hour from seen_span group by device_id
-union
-select device_id, max(last_us) // 3600000000 as hour from seen_span group by device_id;
-
 create or replace temp table edge_spacing as
 with instant as (
     select distinct s.device_id, s.observed_us, e.hour
     from sample s
     join edge_hour e on e.device_id = s.device_id and e.hour = s.observed_us // 3600000000
+    where s.observed_us >= $edge_from_us and s.observed_us < $edge_until_us
 ),
 spaced as (
     select
@@ -80,7 +70,7 @@ with scheduler_name as (
 ),
 sampled as (
     select distinct node
-    from seen_span
+    from seen_context
     where node is not null and node not in (select node from scheduler_name) and not regexp_full_match(node, '[0-9.:]+')
 )
 select s.node, any_value(t.node) as scheduler_node
@@ -102,7 +92,7 @@ with newest as (
         arg_max(model, last_us) as model,
         min(first_us) as first_us,
         max(last_us) as last_us
-    from seen_span
+    from seen_context
     group by device_id
 )
 select

@@ -3,7 +3,7 @@
 create or replace temp table index_turn as
 with used as (
     select n.device_id, n.node, s.gpu_index, min(s.first_us) as first_us, max(s.last_us) as last_us
-    from seen_span s
+    from seen_context s
     join seen n using (device_id)
     where n.gi = -1 and n.node is not null and s.gpu_index is not null
     group by n.device_id, n.node, s.gpu_index

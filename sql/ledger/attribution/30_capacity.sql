@@ -30,6 +30,13 @@ cross join cluster_end e
 left join slot_turn t using (gpu)
 left join held h using (gpu);
 
+-- A row of seen_span is a device of a GPU with slices and a label set within an hour.
+create or replace temp table seen_span as
+select s.device_id, s.first_us, s.last_us, c.gpu, c.gi, c.profile
+from context_span s
+join context c using (context_id)
+where c.cluster = $cluster and c.gpu in (select gpu from seen where gi >= 0);
+
 -- A row of slice_turn is a MIG slice (or the GPU as a whole) from its first to its last sample without a long silence.
 create or replace temp table slice_turn as
 with linked as (
@@ -44,7 +51,6 @@ with linked as (
             false
         ) as after_silence
     from seen_span
-    where gpu in (select gpu from seen_span where gi >= 0)
 ),
 numbered as (
     select

@@ -1,15 +1,45 @@
--- Replaces devices, runs, capacity and segments with the new ones and marks the hours in which they differ. Equal shares
--- computed by another method do not count as a difference.
+-- Replaces devices, runs, capacity and segments with the new ones and marks the hours in which they differ. Of segments and
+-- runs, only those that changed are written: most are of long ago.
+create or replace temp table gone_segment as
+select s.rowid as number, s.*
+from segment s
+where s.cluster = $cluster
+    and not exists (
+        select 1
+        from new_segment n
+        where n.device_id = s.device_id and n.start_us = s.start_us and n.end_us = s.end_us
+            and n.run_id is not distinct from s.run_id
+            and n.share_num = s.share_num and n.share_den = s.share_den
+            and n.profile is not distinct from s.profile and n.free_bucket is not distinct from s.free_bucket
+            and n.estimated = s.estimated and n.conflict = s.conflict
+            and n.method is not distinct from s.method and n.split is not distinct from s.split
+    );
+
+create or replace temp table come_segment as
+select n.*
+from new_segment n
+where not exists (
+        select 1
+        from segment s
+        where s.cluster = $cluster and s.device_id = n.device_id and s.start_us = n.start_us and s.end_us = n.end_us
+            and s.run_id is not distinct from n.run_id
+            and s.share_num = n.share_num and s.share_den = n.share_den
+            and s.profile is not distinct from n.profile and s.free_bucket is not distinct from n.free_bucket
+            and s.estimated = n.estimated and s.conflict = n.conflict
+            and s.method is not distinct from n.method and s.split is not distinct from n.split
+    );
+
+-- Equal shares computed by another method do not count as a difference.
 create or replace temp table changed as
 with gone as (
-    select * exclude (method, split) from segment where cluster = $cluster
+    select * exclude (number, method, split) from gone_segment
     except
-    select * exclude (method, split) from new_segment
+    select * exclude (method, split) from come_segment
 ),
 come as (
-    select * exclude (method, split) from new_segment
+    select * exclude (method, split) from come_segment
     except
-    select * exclude (method, split) from segment where cluster = $cluster
+    select * exclude (number, method, split) from gone_segment
 ),
 moved as (
     select g.device_id, g.start_us, g.end_us, c.end_us as other_end_us
@@ -54,9 +84,9 @@ select cluster, hour_us from hour
 except
 select cluster, hour_us from dirty_hour;
 
-delete from segment where cluster = $cluster;
+delete from segment where rowid in (select number from gone_segment);
 
-insert into segment by name select * from new_segment order by device_id, start_us;
+insert into segment by name select * from come_segment order by device_id, start_us;
 
 delete from device where cluster = $cluster;
 
@@ -74,14 +104,7 @@ union all
 select $cluster, device_id, start_us, end_us, share_num, share_den
 from unseen_device;
 
-create or replace temp table old_word as
-select run_id, user_name, queue, namespace, account
-from run
-where cluster = $cluster;
-
-delete from run where cluster = $cluster;
-
-insert into run by name
+create or replace temp table new_run as
 with declared as (
     select
         w.run_id,
@@ -135,6 +158,59 @@ from observed_hold
 where run_id not in (select run_id from wanted)
 group by run_id;
 
+create or replace temp table gone_run as
+select r.rowid as number, r.*
+from run r
+where r.cluster = $cluster
+    and not exists (
+        select 1
+        from new_run n
+        where n.run_id = r.run_id
+            and n.scheduler is not distinct from r.scheduler
+            and n.job_id is not distinct from r.job_id
+            and n.run_key is not distinct from r.run_key
+            and n.declared is not distinct from r.declared
+            and n.user_name is not distinct from r.user_name
+            and n.account is not distinct from r.account
+            and n.queue is not distinct from r.queue
+            and n.namespace is not distinct from r.namespace
+            and n.qos is not distinct from r.qos
+            and n.name is not distinct from r.name
+            and n.labels is not distinct from r.labels
+            and n.state is not distinct from r.state
+            and n.submit_us is not distinct from r.submit_us
+            and n.start_us is not distinct from r.start_us
+            and n.end_us is not distinct from r.end_us
+            and n.ended is not distinct from r.ended
+            and n.own is not distinct from r.own
+            and n.end_estimated is not distinct from r.end_estimated
+    );
+
+create or replace temp table come_run as
+select n.*
+from new_run n
+where n.run_id not in (select run_id from run where cluster = $cluster)
+    or n.run_id in (select run_id from gone_run);
+
+-- The teams of runs whose words changed are decided again.
+delete from run_team
+where cluster = $cluster
+    and run_id in (
+        select o.run_id
+        from gone_run o
+        join come_run n using (run_id)
+        where o.labels is distinct from n.labels
+            or o.queue is distinct from n.queue
+            or o.namespace is distinct from n.namespace
+            or o.account is distinct from n.account
+            or o.user_name is distinct from n.user_name
+            or o.own is distinct from n.own
+    );
+
+delete from run where rowid in (select number from gone_run);
+
+insert into run by name select * from come_run order by run_id;
+
 -- Daily sums are grouped by these labels: where one of a run's labels changed, its days are rolled up again.
 delete from rolled_day
 where cluster = $cluster
@@ -144,8 +220,8 @@ where cluster = $cluster
         where cluster = $cluster
             and run_id in (
                 select run_id
-                from old_word o
-                full join (select * from run where cluster = $cluster) n using (run_id)
+                from gone_run o
+                full join come_run n using (run_id)
                 where o.user_name is distinct from n.user_name
                     or o.queue is distinct from n.queue
                     or o.namespace is distinct from n.namespace
