@@ -77,7 +77,7 @@ def differences(store: Store, state: State, settings: Settings) -> list[Differen
 
 def _rebuild(store: Store, state: State, settings: Settings, cluster: str) -> None:
     own = settings_of(state, settings, cluster)
-    attribute(store, cluster, own, share_methods(state, settings.mig_share_method), anew=True)
+    attribute(store, cluster, own, share_methods(state, settings.mig_share_method), everywhere=True)
     store.run("analysis/mark_dirty", cluster=cluster, since_us=None, until_us=None)
     skip_retired(store, cluster)
     store.run("analysis/unroll_dirty", cluster=cluster)

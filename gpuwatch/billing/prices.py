@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.core.model import hash64
+from gpuwatch.policy.inferred import VERSION as TEAM_VERSION
 from gpuwatch.policy.inferred import resolve_many
 from gpuwatch.policy.repository import load_ownership, namespace_teams, ownership_default
 from gpuwatch.rates import in_force
@@ -139,6 +140,7 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
         more: dict[str, Any] = {"spot": hash64(*on_spot)} if on_spot else {}
         teams = sorted((namespace, team) for (where, namespace), team in named.items() if where == cluster)
         more["ownership"] = [default, hash64(*(word for pair in teams for word in pair))] if teams else default
+        more["decided_by"] = TEAM_VERSION
         basis = json.dumps(known | {"cover": _digest(prices, cluster)} | more, sort_keys=True)
         wanted = (known[RATES], state.card_version("teams"), basis)
         found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)

@@ -36,7 +36,8 @@ def fill_proposed(store: Store, state: State, proposed: Proposed) -> None:
     if proposed.rules is not None:
         ownership = load_ownership(store, state).under(proposed.rules)
         owners = [
-            resolve_many(ownership, store.table("billing/owner", cluster=c)).select(TEAM_COLUMNS) for c in clusters
+            resolve_many(ownership, store.table("billing/owner", cluster=c, everyone=True)).select(TEAM_COLUMNS)
+            for c in clusters
         ]
         if owners:
             with store.view("team_rows", pa.concat_tables(owners)):

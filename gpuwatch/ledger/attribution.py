@@ -54,13 +54,13 @@ _TRAIT = pa.schema(
 
 
 def attribute(
-    store: Store, cluster: str, settings: Settings, methods: Sequence[tuple[int, str]] = (), *, anew: bool = False
+    store: Store, cluster: str, settings: Settings, methods: Sequence[tuple[int, str]] = (), *, everywhere: bool = False
 ) -> None:
     """Rebuilds devices, runs, capacity and segments of a cluster; marks the hours that changed as dirty.
 
     `methods` are (from_us, share method) as policies date them; before the first, the setting `mig_share_method` holds.
     All in one transaction. The result depends on the stored records only, not on their order; days whose raw samples are
-    gone keep the methods of their ledger rows. The spacing of samples is measured where they changed; with `anew`, everywhere.
+    gone keep the methods of their ledger rows. The spacing of samples is measured where they changed; with `everywhere`, in every hour.
     Raises UsageError for an unknown method.
     """
     spans = method_spans(store, cluster, settings.mig_share_method, methods)
@@ -74,7 +74,7 @@ def attribute(
         "run_us_max": RUN_US_MAX,
     }
     with store.workspace() as work, work.transaction():
-        work.run("ledger/attribution/08_edge", cluster=cluster, anew=anew)
+        work.run("ledger/attribution/08_edge", cluster=cluster, everywhere=everywhere)
         first, last = work.sql("select coalesce(min(hour), 0), coalesce(max(hour) + 1, 0) from edge_hour")[0]
         work.run("ledger/attribution/10_device", edge_from_us=first * HOUR_US, edge_until_us=last * HOUR_US, **times)
         work.run("ledger/attribution/20_claim", **times)
@@ -151,7 +151,7 @@ def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
 
 
 def _nodes(store: Store, cluster: str) -> dict[str, Node]:
-    """The nodes with missing or uncounted devices, with their devices and holds.
+    """The nodes with missing or uncounted devices, with their devices and the holds of the time in which some are missing.
 
     A GPU that was replaced is not a device of its own here: the newest one in its slot has the holds of all.
     """
@@ -185,10 +185,14 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
             join seen old on old.gpu = t.gpu
             join seen n on n.gpu = l.gpu and n.gi = old.gi
             where t.to_us is not null
+        ),
+        wanting as (
+            select min(start_us) as start_us, max(end_us) as end_us from missing where node is not null
         )
         select coalesce(w.device_id, h.device_id), h.start_us, h.end_us, f.units
         from hold h
         left join newest w on w.old_id = h.device_id
+        join wanting m on m.start_us < h.end_us and m.end_us > h.start_us
         left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
     )
     for device_id, start_us, end_us, units in held:

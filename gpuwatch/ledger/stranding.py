@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -62,7 +63,7 @@ class Asked:
         """The number of requests."""
         return sum(task.weight for task in self.tasks)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Equal for equal requests."""
         words = sorted(f"{task.weight} {shape(task)} {sorted(task.models or ('*',))}" for task in self.tasks)
@@ -86,7 +87,7 @@ def asked(store: Store, cluster: str, days: Iterable[int]) -> dict[int, Asked]:
         if row["gpus"] is not None:
             task = replace(task_of(row, models, largest, {}), members=1, level=NODE)
             by_day.setdefault(row["day_us"], Counter())[task] += row["requests"]
-    return {day: _asked(by_day, day) for day in wanted}
+    return _by_day(by_day, wanted)
 
 
 def strand(store: Store, cluster: str, hours: Iterable[int], requests: Mapping[int, Asked] | None = None) -> None:
@@ -170,9 +171,26 @@ def _fleet(store: Store, cluster: str) -> tuple[set[str], int]:
     return {model for _, models, _ in rows for model in models or [] if model}, max((row[2] for row in rows), default=1)
 
 
-def _asked(by_day: Mapping[int, Counter[Task]], day: int) -> Asked:
+def _by_day(by_day: Mapping[int, Counter[Task]], wanted: Sequence[int]) -> dict[int, Asked]:
+    """The requests of the DAYS before each of some days in ascending order: from one to the next, few of them change."""
+    submitted = sorted(by_day)
     counts: Counter[Task] = Counter()
-    for back in range(1, DAYS + 1):
-        counts.update(by_day.get(day - back * DAY_US, {}))
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], shape(one[0]), sorted(one[0].models or ())))
+    come = gone = 0
+    found: dict[int, Asked] = {}
+    known: Asked | None = None
+    for day in wanted:
+        while come < len(submitted) and submitted[come] < day:
+            counts.update(by_day[submitted[come]])
+            come, known = come + 1, None
+        while gone < come and submitted[gone] < day - DAYS * DAY_US:
+            counts.subtract(by_day[submitted[gone]])
+            gone, known = gone + 1, None
+        known = _asked(counts) if known is None else known
+        found[day] = known
+    return found
+
+
+def _asked(counts: Mapping[Task, int]) -> Asked:
+    standing = [(task, count) for task, count in counts.items() if count]
+    ranked = sorted(standing, key=lambda one: (-one[1], shape(one[0]), sorted(one[0].models or ())))
     return Asked(tuple(weighed(task, count) for task, count in ranked[:TASKS_MAX]))

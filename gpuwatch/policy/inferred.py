@@ -18,6 +18,8 @@ from gpuwatch.policy.ownership import (
     parse_labels,
 )
 
+VERSION = 1
+"""Of `decide`: with another version, the teams of all runs are decided again."""
 INFER, NONE = "inferred", "none"
 """Values of the setting ownership_default."""
 

@@ -2,9 +2,8 @@
 -- time was evaluated with (NULL: it was not evaluated).
 select h.day_us, a.digest, h.hours
 from (
-    select hour_us // 86400000000 * 86400000000 as day_us, list(distinct hour_us order by hour_us) as hours
-    from ledger_hour
-    where cluster = $cluster
+    select hour_us // 86400000000 * 86400000000 as day_us, list(hour_us order by hour_us) as hours
+    from (select distinct hour_us from ledger_hour where cluster = $cluster)
     group by hour_us // 86400000000
 ) h
 left join asked_day a on a.cluster = $cluster and a.day_us = h.day_us

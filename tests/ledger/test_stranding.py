@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.charge_id import decode
 from gpuwatch.billing.explain.charge import explain
 from gpuwatch.billing.listings import chargeback_listing
-from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, day_floor
 from gpuwatch.core.model import PENDING, Records
 from gpuwatch.hardware.fgd import Task
 from gpuwatch.ledger import hours as ledger_hours
@@ -166,6 +168,27 @@ def test_idle_slices_are_stranded_where_the_profile_does_not_fit(task: Task, los
     layout = ("1g.10gb", *("1g.10gb*",) * 6)
 
     assert [Part(0, 1, lost)] == stranding.stranded_parts(layout, True, H100, (task,))
+
+
+def test_the_requests_of_many_days_are_those_of_each_day_alone() -> None:
+    dice = random.Random(3)
+    shapes = [Task(1, 1), Task(1, 2), Task(1, 8), Task(1, 1, profile="1g.10gb")]
+    first = day_floor(T0_US)
+    submitted = {
+        first + day * DAY_US: Counter({task: dice.randrange(1, 5) for task in dice.sample(shapes, 2)})
+        for day in dice.sample(range(120), 40)
+    }
+    wanted = [first + day * DAY_US for day in range(-2, 130, 3)]
+
+    together = stranding._by_day(submitted, wanted)
+
+    for day in wanted:
+        counts: Counter[Task] = Counter()
+        for at, own in submitted.items():
+            if day - 28 * DAY_US <= at < day:
+                counts.update(own)
+        assert counts == {replace(task, weight=1): task.weight for task in together[day].tasks}, day
+    assert not together[wanted[0]].tasks
 
 
 def test_check_vectors_of_fgd() -> None:

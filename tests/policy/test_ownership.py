@@ -182,7 +182,9 @@ def test_what_a_run_inside_another_says_itself_decides_before_what_it_has_from_o
     )
     world.book()
 
-    teams = resolve_many(Ownership(rules), world.store.table("billing/owner", cluster=CLUSTER, everyone=True)).to_pylist()
+    teams = resolve_many(
+        Ownership(rules), world.store.table("billing/owner", cluster=CLUSTER, everyone=True)
+    ).to_pylist()
 
     expected = [("lab/slurmd-0", "platform", "namespace ml"), ("501", "vision", "account vision")]
     expected.append(("502", "platform", "namespace ml"))

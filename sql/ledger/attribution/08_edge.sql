@@ -20,7 +20,7 @@ with edge as (
 select e.*
 from edge e
 left join device d on d.device_id = e.device_id and d.measured
-where $anew
+where $everywhere
     or d.device_id is null
     or e.hour not in (d.first_us // 3600000000, d.last_us // 3600000000)
     or e.hour * 3600000000 in (select hour_us from dirty_hour where cluster = $cluster);

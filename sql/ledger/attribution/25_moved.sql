@@ -6,10 +6,10 @@ with stay as (
         coalesce(a.scheduler_node, s.node) as node,
         min(s.first_us) as first_us,
         max(s.last_us) as last_us
-    from seen_span s
+    from seen_context s
     left join node_alias a on a.node = s.node
     where s.gi = -1 and s.node is not null
-        and s.device_id in (select device_id from seen_span where node is not null group by device_id having count(distinct node) > 1)
+        and s.device_id in (select device_id from seen_context where node is not null group by device_id having count(distinct node) > 1)
     group by all
 ),
 ordered as (

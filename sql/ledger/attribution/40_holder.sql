@@ -116,24 +116,35 @@ from span s
 join capacity_span c
     on c.device_id = s.device_id and not c.remainder and s.start_us >= c.start_us and s.end_us <= c.end_us;
 
+-- A row of span_hold is an elementary span and a hold that covers it. They are joined by the day: a device has thousands of both.
+create or replace temp table span_hold as
+with hold_day as (
+    select *, unnest(range(start_us // 86400000000, (end_us - 1) // 86400000000 + 1)) as day
+    from placed_hold
+    where end_us > start_us
+)
+select e.device_id, e.start_us, h.* exclude (device_id, start_us, end_us, day)
+from elementary e
+join hold_day h
+    on h.device_id = e.device_id and h.day = e.start_us // 86400000000
+    and h.start_us <= e.start_us and h.end_us >= e.end_us;
+
 -- A row of holder is an elementary span and one of its owners: declared owners before observed ones. holds: how many pods of the
 -- run hold the device, each an equal part of the run's.
 create or replace temp table holder as
 with present as (
     select
-        e.device_id,
-        e.start_us,
-        h.run_id,
-        h.declared,
+        device_id,
+        start_us,
+        run_id,
+        declared,
         count(*) as holds,
-        sum(h.parts)::bigint as parts,
-        bool_or(h.shares) as by_shares,
-        sum(h.units)::bigint as units,
-        max(h.held_us) as held_us,
-        bool_or(h.estimated) as estimated
-    from elementary e
-    join placed_hold h
-        on h.device_id = e.device_id and h.start_us <= e.start_us and h.end_us >= e.end_us
+        sum(parts)::bigint as parts,
+        bool_or(shares) as by_shares,
+        sum(units)::bigint as units,
+        max(held_us) as held_us,
+        bool_or(estimated) as estimated
+    from span_hold
     group by all
 ),
 first_choice as (
@@ -162,20 +173,17 @@ shared_span as (
     join site s on s.node = d.node
     where s.sharing in ('time-slicing', 'mps')
     union
-    select e.device_id, e.start_us, true
-    from elementary e
-    join placed_hold h
-        on h.device_id = e.device_id and h.start_us <= e.start_us and h.end_us >= e.end_us
-    where (h.run_id, coalesce(h.pod_uid, '')) in (
+    select device_id, start_us, true
+    from span_hold
+    where (run_id, coalesce(pod_uid, '')) in (
             select (run_id, coalesce(pod_uid, '')) from wanted where drawn
         )
     group by all
     having count(*) > 1
     union
-    select e.device_id, e.start_us, false
-    from elementary e
-    join placed_hold h
-        on h.device_id = e.device_id and h.shares and h.start_us <= e.start_us and h.end_us >= e.end_us
+    select device_id, start_us, false
+    from span_hold
+    where shares
     group by all
 ),
 shared_once as (

@@ -32,6 +32,19 @@ remainder_part as (
     select device_id, at_us as start_us, lead(at_us) over (partition by device_id order by at_us) as end_us
     from remainder_edge
 ),
+out_span as (
+    select d.device_id, o.from_us as start_us, coalesce(o.to_us, 9223372036854775807) as end_us
+    from outage o
+    join new_device d using (node)
+    union all
+    select device_id, start_us, end_us from silent
+),
+-- An elementary span in which the device was out of service.
+out_piece as (
+    select distinct e.device_id, e.start_us
+    from elementary e
+    join out_span o on o.device_id = e.device_id and o.start_us <= e.start_us and o.end_us >= e.end_us
+),
 cut as (
     select
         e.device_id,
@@ -43,17 +56,7 @@ cut as (
         e.profile,
         case
             when h.run_id is not null then null
-            when exists (
-                select 1
-                from outage o
-                join new_device d using (node)
-                where d.device_id = e.device_id and o.from_us <= e.start_us and coalesce(o.to_us >= e.end_us, true)
-            ) then 'out_of_service'
-            when exists (
-                select 1
-                from silent s
-                where s.device_id = e.device_id and s.start_us <= e.start_us and s.end_us >= e.end_us
-            ) then 'out_of_service'
+            when o.device_id is not null then 'out_of_service'
             else 'schedulable'
         end as free_bucket,
         coalesce(h.estimated, false) as estimated,
@@ -62,6 +65,7 @@ cut as (
         h.split
     from elementary e
     left join holder h using (device_id, start_us)
+    left join out_piece o using (device_id, start_us)
     union all
     select
         e.device_id,
