@@ -62,13 +62,14 @@ _memories: WeakKeyDictionary[Changes, _Memory] = WeakKeyDictionary()
 def rows(store: Connection, name: str, /, **parameters: object) -> Rows:
     """As `store.rows` of a SQL file with one statement that reads tables of the store only, and none made by this connection.
 
-    Within a transaction the statement runs: there its tables may differ from those of others.
+    Within a transaction the statement runs: there its tables may differ from those of others. It also runs where none of its tables
+    is known, as in a store that has not learned its tables.
     """
     (statement,) = sqlfile.load(name)
-    if store.within:
+    tables, counts = store.changes.read_by(statement.text), store.changes.counts()
+    if store.within or not tables:  # no known table: nothing would show that the answer has changed
         return store.rows(name, **parameters)
     memory = _memories.setdefault(store.changes, _Memory())
-    tables, counts = store.changes.read_by(statement.text), store.changes.counts()
     key = f"{name} {_words(statement.pick(parameters))}"
     found = memory.find(key, tables, counts)
     if found is None:

@@ -96,3 +96,12 @@ def test_what_is_kept_has_a_bound(store: Store, ran: list[str], monkeypatch: pyt
         remembered.rows(store, "quality/doctor_clusters", since_us=since_us)
 
     assert 4 == len(ran)
+
+
+def test_a_store_that_knows_no_tables_remembers_nothing(store: Store, ran: list[str]) -> None:
+    store.changes.learn(())
+    assert [] == remembered.rows(store, NAME)
+    adds(store, 1)
+
+    assert 1 == len(remembered.rows(store, NAME))
+    assert [NAME, NAME] == ran
