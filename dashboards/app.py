@@ -12,9 +12,10 @@ from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from gpuwatch.dashboards.browser_headers import zone_of
 from gpuwatch.dashboards.client import COOKIE, Caller, Client, passed_on
-from gpuwatch.dashboards.components import rule_trial
-from gpuwatch.dashboards.shell import acting, filters, forms, search
+from gpuwatch.dashboards.components import formats, rule_trial
+from gpuwatch.dashboards.shell import acting, filters, forms, saved_views, search
 from gpuwatch.dashboards.shell import frame as shell_frame
 from gpuwatch.dashboards.shell.direct import title_of
 from gpuwatch.dashboards.shell.login import login_routes
@@ -104,6 +105,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
         Input("url", "search"),
     )
     async def frame(pathname: str, search: str) -> tuple[Any, ...]:
+        formats.use_zone(_caller().zone)
         query = Query.parse(pathname, search)
         page, choices = find(query.path), await filters.load(client.of(_caller()), query)
         return (
@@ -194,6 +196,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
 
     acting.register(dash, lambda: client.of(_caller()))
     forms.register(dash, lambda: client.of(_caller()))
+    saved_views.register(dash, lambda: client.of(_caller()))
     scripted: Any = dash.clientside_callback  # without types of its own
     scripted(WANTED_SCRIPT, Output("url", "search"), Input("wanted", "data"), prevent_initial_call=True)
     scripted(DUE_SCRIPT, Output("due", "data"), Input("tick", "n_intervals"), prevent_initial_call=True)
@@ -206,7 +209,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
 
 def _caller() -> Caller:
     """The browser that sent the current callback."""
-    return Caller(None, ctx.cookies.get(COOKIE), (ctx.remote or "", 0), passed_on(ctx.headers))
+    return Caller(None, ctx.cookies.get(COOKIE), (ctx.remote or "", 0), passed_on(ctx.headers), zone_of(ctx.cookies))
 
 
 def _unexpected(error: Exception) -> None:

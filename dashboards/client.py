@@ -49,6 +49,8 @@ class Caller:
     """Sent as a cookie: the API ignores an invalid one, which may belong to another server on the same host."""
     address: tuple[str, int] = ("127.0.0.1", 0)
     headers: tuple[tuple[str, str], ...] = ()
+    zone: str | None = None
+    """The time zone in which the browser shows times; None: UTC."""
 
 
 class Client:
@@ -250,6 +252,10 @@ class Api:
         path = f"/api/v1/channels/{quote(name, safe='')}/test"
         response = await self._send("POST", path, {})
         return dict(response.json())
+
+    async def change(self, method: str, path: str, body: Row | None = None) -> None:
+        """Changes something below /api/v1/ (PUT, DELETE) whose answer is not needed."""
+        await self.client.send(self.caller, method, f"/api/v1/{path}", {}, body)
 
     async def inbox(self, **filters: str) -> Row:
         """How many findings are in each state, and the causes of those in one state."""

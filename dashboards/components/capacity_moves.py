@@ -231,5 +231,5 @@ def history(data: Row | None, scheme: Scheme, query: Query) -> Component:
     free, stranded = charts.free_hours(data.get("items") or [])
     part = formats.percent(stranded / free) if free else formats.MISSING
     title = f"{part} of the free GPU-hours {query.window_words} were stranded"
-    note = "Average GPUs, UTC. Stranded: too fragmented for the requests of the previous 28 days."
+    note = f"Average GPUs, {formats.zone_word()}. Stranded: too fragmented for the requests of the previous 28 days."
     return parts.card(title, parts.graph(figure, figures.LOW), note=note)

@@ -54,7 +54,7 @@ def table(items: Sequence[Row], currency: str, query: Query) -> Component:
     """The lines as a table, without the columns that would be empty."""
     cells: list[tuple[parts.Column, Sequence[parts.Node]]] = [
         (parts.Column("Device or cause", "wide"), [what(one, query) for one in items]),
-        (parts.Column("When (UTC)", "narrow-hide"), [when(one) for one in items]),
+        (parts.Column(f"When ({formats.zone_word()})", "narrow-hide"), [when(one) for one in items]),
         (parts.Column("Share", "r narrow-hide", hint="Share of the device"), [share(one) for one in items]),
         (parts.Column("Computation", "wide narrow-hide"), [computation(one, currency) for one in items]),
         (parts.Column("Measured", "r narrow-hide", hint=MEASURED), [coverage(one) for one in items]),
@@ -128,9 +128,9 @@ def guessed(one: Row) -> Component | None:
 def when(one: Row) -> Component:
     """The interval of a segment, the day of a distributed cost, or when a correction was posted."""
     if one.get("start"):
-        text = formats.span(one.get("start"), one.get("end")).removesuffix(" UTC")
+        text = formats.span(one.get("start"), one.get("end"), zone=False)
     else:
-        text = formats.day(one["day"]) if one.get("day") else formats.when(one.get("posted")).removesuffix(" UTC")
+        text = formats.day(one["day"]) if one.get("day") else formats.clock(one.get("posted"))
     return html.Span(text, className="soft small")
 
 

@@ -1,10 +1,12 @@
-"""Plotly figures as plain dictionaries: zero-based, in UTC, with gaps where nothing was measured."""
+"""Plotly figures as plain dictionaries: zero-based, with gaps where nothing was measured."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from gpuwatch.dashboards.components import formats
 from gpuwatch.dashboards.shell.theme import BUCKETS, HATCHED, INK, Ink, Scheme
 
 Figure = dict[str, Any]
@@ -22,6 +24,7 @@ FEW_STEPS = 40
 
 MAX_THRESHOLDS = 4
 RATIO = "_ratio"
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|\+00:00)", re.ASCII)
 NOT_READINGS = ("at", "coverage", "devices")
 
 LINES = {
@@ -47,6 +50,19 @@ def line_word(column: str) -> str:
 def literal(text: str) -> str:
     """A name from outside for a figure: Plotly would read its tags, links among them, as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def in_zone(value: Any) -> Any:
+    """A figure with its times in the time zone of the page: Plotly shows them as they are written."""
+    if formats.zone_word() == "UTC":
+        return value
+    if isinstance(value, dict):
+        return {name: in_zone(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_zone(each) for each in value]
+    if isinstance(value, str) and INSTANT.fullmatch(value) and (at := formats.moment(value)):
+        return formats.local(at).replace(tzinfo=None).isoformat()
+    return value
 
 
 def legend_above(ink: Ink) -> Figure:

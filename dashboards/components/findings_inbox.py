@@ -28,7 +28,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
         parts.Column("Cost so far", "r", "cost"),
         parts.Column("Per day", "r narrow-hide"),
         parts.Column("Certainty", "r narrow-hide"),
-        parts.Column("Since (UTC)", "r narrow-hide", "started"),
+        parts.Column(f"Since ({formats.zone_word()})", "r narrow-hide", "started"),
     ]
     shown = [
         [
@@ -40,7 +40,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
             amount(item),
             daily(item),
             parts.percent(item.get("confidence")),
-            html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.clock(item.get("started_at")), className="num nowrap"),
         ]
         for item in items
     ]
@@ -92,7 +92,7 @@ def causes(inbox: Row, query: Query) -> Component:
         parts.Column("Team", "narrow-hide"),
         parts.Column("Per day", "r"),
         parts.Column("Certainty", "r narrow-hide"),
-        parts.Column("Since (UTC)", "r narrow-hide"),
+        parts.Column(f"Since ({formats.zone_word()})", "r narrow-hide"),
     ]
     found: list[Row] = inbox.get("causes") or []
     shown = []
@@ -116,7 +116,7 @@ def causes(inbox: Row, query: Query) -> Component:
                 parts.team_link(query, cause.get("team")),
                 cause_money(cause),
                 parts.percent(cause.get("certainty")),
-                html.Span(formats.when(cause.get("since")).removesuffix(" UTC"), className="num nowrap"),
+                html.Span(formats.clock(cause.get("since")), className="num nowrap"),
             ]
         )
     rest = int(inbox.get("causes_total") or 0) - len(found)

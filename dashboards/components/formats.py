@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from contextvars import ContextVar
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 MISSING = "–"
 """Shown where nothing was measured, instead of a zero."""
@@ -23,6 +25,11 @@ SIGNIFICANT = 6
 """Digits of an exact value in a tooltip."""
 PERIOD = re.compile(r"(\d{4})-(?:W(\d\d)|(0[1-9]|1[0-2]))", re.ASCII)
 """Names of weeks and months."""
+ZONE = re.compile(r"[A-Za-z][\w+-]{0,30}(?:/[\w+-]{1,30}){0,2}", re.ASCII)
+"""Names of time zones."""
+
+_zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
+"""The time zone of the page that is drawn."""
 
 
 def number(value: object) -> Decimal | None:
@@ -193,24 +200,52 @@ def before(at: datetime, seconds: int) -> str:
     return (at - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
+def use_zone(name: str | None) -> None:
+    """Sets the time zone of the page that is drawn: an IANA name; UTC for None and for a name that is none."""
+    try:
+        _zone.set(ZoneInfo(name) if name and ZONE.fullmatch(name) else UTC)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        _zone.set(UTC)
+
+
+def zone_word() -> str:
+    """The time zone for headers and notes: `UTC`, or its city such as `New York`."""
+    return str(_zone.get()).rpartition("/")[2].replace("_", " ")
+
+
+def local(at: datetime) -> datetime:
+    """A time in the time zone of the page."""
+    return at.astimezone(_zone.get())
+
+
 def when(text: object) -> str:
-    """`21 Nov 06:40 UTC`."""
+    """`21 Nov 06:40 UTC`; in another time zone with its abbreviation."""
     at = moment(text)
-    return f"{at.astimezone(UTC):%-d %b %H:%M} UTC" if at else MISSING
+    return f"{clock(text)} {local(at):%Z}" if at else MISSING
+
+
+def clock(text: object) -> str:
+    """`21 Nov 06:40`, where the header names the time zone."""
+    at = moment(text)
+    return f"{local(at):%-d %b %H:%M}" if at else MISSING
 
 
 def day(text: object) -> str:
-    """`21 Nov`."""
+    """`21 Nov`. A midnight of UTC stands for its UTC day, as the ledger has it, in every time zone."""
     at = moment(text)
-    return f"{at.astimezone(UTC):%-d %b}" if at else MISSING
+    if at is None:
+        return MISSING
+    whole = at.astimezone(UTC).time() == time()
+    return f"{at.astimezone(UTC) if whole else local(at):%-d %b}"
 
 
-def span(start: object, end: object) -> str:
-    """`9 Nov 00:00 – 12 Nov 00:00 UTC`; within a day `9 Nov 00:00 – 12:00 UTC`."""
+def span(start: object, end: object, zone: bool = True) -> str:
+    """`9 Nov 00:00 – 12 Nov 00:00 UTC`; within a day `9 Nov 00:00 – 12:00 UTC`. `zone`: whether it is named."""
     low, high = moment(start), moment(end)
-    if low and high and low.astimezone(UTC).date() == high.astimezone(UTC).date():
-        return f"{when(start).removesuffix(' UTC')} – {high.astimezone(UTC):%H:%M} UTC"
-    return f"{when(start).removesuffix(' UTC')} – {when(end)}"
+    last = when(end) if zone else clock(end)
+    if low and high and local(low).date() == local(high).date():
+        last = f"{local(high):%H:%M} {local(high):%Z}" if zone else f"{local(high):%H:%M}"
+    return f"{clock(start)} – {last}"
 
 
 def period(name: object) -> str:

@@ -26,7 +26,7 @@ def table(items: list[Row], query: Query) -> Component:
         parts.Column("Memory errors", "r narrow-hide", hint="Uncorrected ECC errors"),
         parts.Column("Rows remapped", "r narrow-hide"),
         parts.Column("Seen for", "r narrow-hide", hint="From the first to the last reading"),
-        parts.Column("Last reading (UTC)", "r narrow-hide"),
+        parts.Column(f"Last reading ({formats.zone_word()})", "r narrow-hide"),
     ]
     rows = [
         [
@@ -47,7 +47,7 @@ def table(items: list[Row], query: Query) -> Component:
             count(item.get("ecc_dbe_count")),
             rows_remapped(item),
             age(item),
-            html.Span(formats.when(item.get("last_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.clock(item.get("last_at")), className="num nowrap"),
         ]
         for item in sorted(items, key=faults, reverse=True)
     ]

@@ -10,7 +10,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.components import formats
-from gpuwatch.dashboards.components.figures import CONFIG, Figure
+from gpuwatch.dashboards.components.figures import CONFIG, Figure, in_zone
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import BUCKETS, SEVERITIES
 
@@ -292,6 +292,6 @@ def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
 def graph(figure: Figure, style: Mapping[str, str], label: str = "") -> Component:
     """A Plotly figure that fills its container. Its height is reserved while the library loads. `label`: for screen readers."""
     config: Any = CONFIG
-    drawn = dcc.Graph(figure=figure, config=config, style=dict(style), responsive=True)
+    drawn = dcc.Graph(figure=in_zone(figure), config=config, style=dict(style), responsive=True)
     role: dict[str, Any] = {"role": "img", **aria(label)} if label else {}
     return html.Div(drawn, style={"minHeight": style["height"]}, **role)

@@ -158,7 +158,7 @@ def items(trial: Row, query: Query) -> Component:
         parts.Column("Team", "narrow-hide"),
         parts.Column("Cost", "r"),
         parts.Column("GPU-h", "r"),
-        parts.Column("Since (UTC)", "r narrow-hide"),
+        parts.Column(f"Since ({formats.zone_word()})", "r narrow-hide"),
         parts.Column("Feedback", "narrow-hide"),
     ]
     table = [
@@ -168,7 +168,7 @@ def items(trial: Row, query: Query) -> Component:
             parts.team_link(query, row.get("team")),
             parts.money(row.get("cost"), str(row.get("currency") or "")),
             hours(row.get("gpu_hours")),
-            html.Span(formats.when(row.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.clock(row.get("started_at")), className="num nowrap"),
             verdict(row),
         ]
         for row in shown[:MAX_ITEMS]

@@ -30,7 +30,7 @@ def slots(data: Row | None, scheme: Scheme, query: Query) -> Component | None:
     return parts.card(
         title(steps, query),
         parts.graph(figure, figures.LOW),
-        note="All pools, UTC. How many would have fitted at the same time",
+        note=f"All pools, {formats.zone_word()}. How many would have fitted at the same time",
     )
 
 

@@ -182,7 +182,7 @@ def proofs(data: Data, scheme: Scheme) -> list[Component]:
             )
         ]
     window: Row = evidence.get("window") or {}
-    times = formats.span(window.get("start"), window.get("end")) if window else "UTC"
+    times = formats.span(window.get("start"), window.get("end")) if window else formats.zone_word()
     cards = []
     for title, figure, height in found:
         timed = any(trace.get("type") == "scatter" for trace in figure["data"])

@@ -92,7 +92,7 @@ def charts(data: Row, scheme: Scheme) -> list[Component]:
         known = {name: word for name, word in columns.items() if any(v is not None for v in values.get(name) or [])}
         if known:
             graph = parts.graph(drawn(times, values, known, form, scheme), {"height": f"{height}px"})
-            found.append(parts.card(title, graph, note="UTC; gaps: no readings, or free"))
+            found.append(parts.card(title, graph, note=f"{formats.zone_word()}; gaps: no readings, or free"))
     if found:
         return found
     return [parts.card("No readings", states.advice("Nothing was read from this GPU in this window."))]
@@ -135,8 +135,8 @@ def owners(data: Row, query: Query) -> Component:
         parts.Column("Team"),
         parts.Column("User", "narrow-hide"),
         *([parts.Column("Slice", "narrow-hide")] if sliced else []),
-        parts.Column("From (UTC)", "r"),
-        parts.Column("Until (UTC)", "r narrow-hide"),
+        parts.Column(f"From ({formats.zone_word()})", "r"),
+        parts.Column(f"Until ({formats.zone_word()})", "r narrow-hide"),
     ]
     cluster = (data.get("gpu") or {}).get("cluster")
     rows = []
@@ -149,7 +149,7 @@ def owners(data: Row, query: Query) -> Component:
                 formats.clip(formats.owner(one.get("user")), 28),
                 *([f"{one.get('profile') or ''} {one.get('slice') or ''}".strip()] if sliced else []),
                 *(
-                    html.Span(formats.when(one.get(name)).removesuffix(" UTC"), className="num nowrap")
+                    html.Span(formats.clock(one.get(name)), className="num nowrap")
                     for name in ("started_at", "ended_at")
                 ),
             ]

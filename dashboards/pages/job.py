@@ -116,7 +116,9 @@ def chart(data: Row, scheme: Scheme) -> Component:
             states.advice("Its GPUs were not measured, or the readings have expired."),
         )
     graph = parts.graph(figure, figures.TALL)
-    return parts.card("GPU activity", graph, note="Mean over all devices, UTC; gaps: no measurements")
+    return parts.card(
+        "GPU activity", graph, note=f"Mean over all devices, {formats.zone_word()}; gaps: no measurements"
+    )
 
 
 def found(data: Row, query: Query) -> Component:

@@ -57,7 +57,7 @@ def listing(items: list[Row], query: Query) -> Component:
             "Effective", "r", "effective_ratio", "Share of the measured time close to peak compute or memory bandwidth"
         ),
         parts.Column("Where it went", "mix narrow-hide"),
-        parts.Column("Started (UTC)", "r narrow-hide", "started"),
+        parts.Column(f"Started ({formats.zone_word()})", "r narrow-hide", "started"),
     ]
     rows = [
         [
@@ -72,7 +72,7 @@ def listing(items: list[Row], query: Query) -> Component:
             else parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.percent(ledger_math.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),
-            html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.clock(item.get("started_at")), className="num nowrap"),
         ]
         for item in items
     ]

@@ -71,7 +71,9 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             *head,
             numbers(data.rows),
             parts.card(
-                "Which slices there were, and who held them", graph, note="UTC; pale grey: free; a gap: no such slice"
+                "Which slices there were, and who held them",
+                graph,
+                note=f"{formats.zone_word()}; pale grey: free; a gap: no such slice",
             ),
             tenancies(data.rows, query),
             states.advice("There are more slices than were read. Filter by cluster or team.") if data.cut else None,
@@ -144,8 +146,8 @@ def tenancies(rows: list[Row], query: Query) -> Component:
         parts.Column("Slice"),
         parts.Column("Team"),
         parts.Column("Job"),
-        parts.Column("From (UTC)", "r"),
-        parts.Column("Until (UTC)", "r narrow-hide"),
+        parts.Column(f"From ({formats.zone_word()})", "r"),
+        parts.Column(f"Until ({formats.zone_word()})", "r narrow-hide"),
         parts.Column("Busy", "r narrow-hide"),
         parts.Column("Memory used", "r narrow-hide"),
         parts.Column("Cost", "r narrow-hide"),
@@ -164,10 +166,7 @@ def tenancies(rows: list[Row], query: Query) -> Component:
                 ),
                 parts.team_link(query, row.get("team")) if one.owner else html.Span("free", className="soft"),
                 parts.link(formats.clip(job, 40), job_link(query, row.get("cluster"), job)) if job else "",
-                *(
-                    html.Span(formats.when(row.get(name)).removesuffix(" UTC"), className="num nowrap")
-                    for name in ("start", "end")
-                ),
+                *(html.Span(formats.clock(row.get(name)), className="num nowrap") for name in ("start", "end")),
                 *(parts.percent(use.get(name)) if one.owner else "" for name in ("gr_engine_ratio", "fb_used_ratio")),
                 parts.money(row.get("cost"), str(row.get("currency") or "")),
             ]

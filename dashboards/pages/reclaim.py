@@ -61,7 +61,7 @@ def listing(items: list[Row], query: Query) -> Component:
     columns = [
         parts.Column("Job", "wide"),
         parts.Column("Step", hint="The last notice sent to the owner"),
-        parts.Column("Next (UTC)", "narrow-hide", hint="The earliest time of the next step"),
+        parts.Column(f"Next ({formats.zone_word()})", "narrow-hide", hint="The earliest time of the next step"),
         parts.Column("Team", "narrow-hide"),
         parts.Column("Idle", "r narrow-hide", hint="Idle devices out of those the job holds"),
         parts.Column("Idle for", "r narrow-hide", hint="How long all of these devices have been idle without a break"),
@@ -132,9 +132,7 @@ def step_cell(item: Row) -> Component:
         until = f" until {formats.when(item.get('held_until'))}" if item.get("held_until") else ""
         shown.append(html.Div(f"{held}{until}", className="soft small"))
     elif item.get("step_at"):
-        shown.append(
-            html.Div(f"since {formats.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap")
-        )
+        shown.append(html.Div(f"since {formats.clock(item.get('step_at'))}", className="soft small nowrap"))
     return html.Div(shown)
 
 
@@ -144,7 +142,7 @@ def following(item: Row) -> Component:
     if not following:
         return html.Span("on hold" if item.get("held_by") else "none; your decision", className="soft")
     word = STEPS.get(str(following), str(following))
-    when = formats.when(item.get("next_at")).removesuffix(" UTC") if item.get("next_at") else "after the waiting period"
+    when = formats.clock(item.get("next_at")) if item.get("next_at") else "after the waiting period"
     return html.Span([html.Span(f"{word} ", className="soft"), html.Span(when, className="num")], className="two-lines")
 
 

@@ -33,7 +33,7 @@ def fault(body: bytes) -> str | None:
             return f"the callback request has more than {MAX_VALUES} values"
         kinds = TYPES.get(name)
         wrong = kinds is not None and value is not None and (isinstance(value, bool) or not isinstance(value, kinds))
-        if wrong or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
+        if wrong or (isinstance(value, list) and not all(isinstance(one, str | None) for one in value)):
             return f"the callback request has {type(value).__name__} as {name}"
     return None
 

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import Scope
 
+from gpuwatch.dashboards.browser_headers import zone_of
 from gpuwatch.dashboards.client import COOKIE, Caller, passed_on
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
@@ -79,4 +80,4 @@ def title_of(page: str | None) -> str:
 def caller_of(request: Request) -> Caller:
     """The browser that sent a request."""
     address = (request.client.host, request.client.port) if request.client else ("", 0)
-    return Caller(None, request.cookies.get(COOKIE), address, passed_on(request.headers))
+    return Caller(None, request.cookies.get(COOKIE), address, passed_on(request.headers), zone_of(request.cookies))

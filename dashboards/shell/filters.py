@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import dash_mantine_components as dmc  # type: ignore[import-untyped]
@@ -15,6 +17,9 @@ from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.shell.query import DEFAULT_WINDOW, WINDOWS, Query
 
 MAX_OPTIONS = 1000
+DAY = timedelta(days=1)
+FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
+"""Between these a window may lie."""
 LABELS = {"window": "Window", "cluster": "Cluster", "pool": "Pool", "team": "Team", "detector": "Rule"}
 PLATFORM = "__platform__"
 """Owns what nobody holds. Tokens limited to teams do not see it."""
@@ -73,11 +78,13 @@ def outline(query: Query, used: tuple[str, ...]) -> list[Component]:
     """The places of the controls with what is chosen, as long as the controls themselves are not there."""
     chosen = {name: formats.owner(query.get(name)) if query.get(name) else f"All {name}s" for name in LABELS}
     chosen |= {"window": WINDOWS.get(query.window) or custom(query.window), "q": query.get("q") or "Search"}
-    return [
-        html.Div(html.Div(formats.clip(chosen[name], 60), className="chosen-filter"), className="filter")
-        for name in used
-        if name in chosen
-    ]
+    boxes = {
+        name: html.Div(html.Div(formats.clip(word, 60), className="chosen-filter"), className="filter")
+        for name, word in chosen.items()
+    }
+    dates = html.Div(html.Div("Dates", className="chosen-filter"), className="days")
+    boxes["window"] = html.Div([boxes["window"], dates], className="filter window")
+    return [boxes[name] for name in used if name in boxes]
 
 
 def window(query: Query) -> Component:
@@ -85,7 +92,52 @@ def window(query: Query) -> Component:
     options = list(WINDOWS.items())
     if query.window not in WINDOWS:
         options.append((query.window, custom(query.window)))
-    return select("window", options, query, clearable=False)
+    return html.Div([select("window", options, query, clearable=False), calendar(query)], className="filter window")
+
+
+def calendar(query: Query) -> Component:
+    """The first and the last day of a window. Days are those of UTC, as in the ledger."""
+    chosen: Sequence[str | None] = days_of(query.window) or (None, None)
+    return html.Div(
+        dmc.DatePickerInput(
+            id={"filter": "days"},
+            type="range",
+            value=list(chosen),
+            valueFormat="D MMM",
+            placeholder="Dates",
+            size="xs",
+            numberOfColumns=1,
+            allowSingleDateInRange=True,
+            popoverProps={"transitionProps": {"duration": 0}},
+            leftSection=html.Span(className="icon i-calendar"),
+            leftSectionPointerEvents="none",
+            **parts.aria("First and last day (UTC)"),
+        ),
+        className="days",
+        title="First and last day (UTC)",
+    )
+
+
+def days_of(window: str) -> list[str] | None:
+    """First and last day of a window of whole UTC days; None for any other."""
+    start, _, end = window.partition(",")
+    first, last = _midnight(start), _midnight(end)
+    return None if first is None or last is None else [f"{first:%Y-%m-%d}", f"{last - DAY:%Y-%m-%d}"]
+
+
+def window_of_days(days: Sequence[str | None]) -> str | None:
+    """The window from the first day to the end of the last; None while one of them is missing."""
+    found = [at for day in days if day and (at := _midnight(day[:10])) is not None]
+    if len(found) != 2:
+        return None
+    return f"{min(found):%Y-%m-%d},{max(found) + DAY:%Y-%m-%d}"
+
+
+def _midnight(text: str) -> datetime | None:
+    """The midnight of UTC that a text names: a date, or a time at midnight."""
+    at = formats.moment(text)
+    found = None if at is None else at.astimezone(UTC)
+    return found if found is not None and found.time() == time() and FIRST < found < LAST else None
 
 
 def search(query: Query) -> Component:
@@ -132,9 +184,12 @@ def select(name: str, options: list[tuple[str, str]], query: Query, clearable: b
     )
 
 
-def changed(query: Query, values: dict[str, str | None]) -> str | None:
+def changed(query: Query, values: dict[str, str | list[str | None] | None]) -> str | None:
     """The URL's new query string for these values; None if nothing changed."""
-    wanted = {name: value or None for name, value in values.items()}
+    days = values.pop("days", None)
+    wanted = {name: value or None for name, value in values.items() if isinstance(value, str | None)}
+    if isinstance(days, list) and days != days_of(query.window) and (dates := window_of_days(days)) is not None:
+        wanted["window"] = dates
     if wanted.get("window") == DEFAULT_WINDOW and not query.get("window"):
         wanted["window"] = None
     if all((query.get(name) or None) == value for name, value in wanted.items()):

@@ -7,7 +7,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.shell import filters, search, states
+from gpuwatch.dashboards.shell import filters, saved_views, search, states
 from gpuwatch.dashboards.shell.filters import Choices
 from gpuwatch.dashboards.shell.page import Page, find, pages
 from gpuwatch.dashboards.shell.query import ROOT, Query
@@ -36,7 +36,7 @@ def frame() -> Component:
                     [
                         brand(),
                         html.Div(id="drawer-box", className="drawer-box"),
-                        html.Div([finder(), scheme_toggle()], className="top-right"),
+                        html.Div([saved_views.menu(), zone_toggle(), finder(), scheme_toggle()], className="top-right"),
                     ],
                     className="top",
                 ),
@@ -72,7 +72,14 @@ def first(page: Page | None, query: Query, choices: Choices, content: str) -> Co
                 [
                     brand(),
                     html.Div(drawer(query, choices), className="drawer-box"),
-                    html.Div(finder(), className="top-right"),
+                    html.Div(
+                        [
+                            html.Span("Views", className="topword"),
+                            html.Span("UTC" if formats.zone_word() == "UTC" else "Local", className="topword"),
+                            finder(),
+                        ],
+                        className="top-right",
+                    ),
                 ],
                 className="top",
             ),
@@ -111,6 +118,17 @@ def finder() -> Component:
         type="button",
         title="Search (Ctrl K or /); ? lists all keys",
         **parts.aria("Search"),
+    )
+
+
+def zone_toggle() -> Component:
+    """UTC or the browser's time zone; assets/zone.js stores the choice in a cookie."""
+    return html.Button(
+        "UTC",
+        className="topword zone",
+        type="button",
+        title="Times in UTC; click for your own time zone",
+        **parts.aria("Time zone: UTC"),
     )
 
 

@@ -15,6 +15,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.components import formats
 from gpuwatch.dashboards.shell import filters, states
 from gpuwatch.dashboards.shell import frame as shell_frame
 from gpuwatch.dashboards.shell.markup import Markup, markup
@@ -62,7 +63,7 @@ class View:
 
 
 class Views:
-    """The pages of one API. What was drawn is kept, by the address and by every answer of the API that it was drawn from.
+    """The pages of one API. What was drawn is kept, by the address, the time zone and every answer of the API that it was drawn from.
 
     A page depends on nothing else, so whoever gets the same answers is shown the same page.
     """
@@ -82,12 +83,13 @@ class Views:
         """A page, or a notice in its place. Never raises: a page that cannot be drawn shows an error."""
         api = self.of(caller)
         page = find(query.path)
+        formats.use_zone(caller.zone)
         try:
             if page is None:
                 raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
             await api.me()  # one failed request instead of ten: failed sign-ins are rate-limited
             data = await page.load(api, query)
-            key = (query.path, tuple(sorted(query.values.items())), scheme, frozenset(api.answers))
+            key = (query.path, tuple(sorted(query.values.items())), scheme, caller.zone, frozenset(api.answers))
             return self._found(key) or self._keep(key, View(_content(page, data, query, scheme)))
         except ApiFailure as error:
             return View(states.failed(error, query), failed=True)

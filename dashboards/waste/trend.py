@@ -66,7 +66,7 @@ def card(answer: Row, query: Query, scheme: Scheme) -> Component:
     covered = formats.number(answer["now"].get("covered_seconds"))
     each = found.words(found.lost * length / covered) if covered else ""
     title = f"{each} was avoidable each {unit}" if each else f"Avoidable by {unit}"
-    notes = [f"One column per {unit}, UTC"]
+    notes = [f"One column per {unit}, {formats.zone_word()}"]
     if cut:
         notes.append("pale columns are partial")
     if any(value is not None for value in before):

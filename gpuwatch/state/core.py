@@ -21,7 +21,7 @@ from gpuwatch.state.changes import Watch
 from gpuwatch.state.server import READING, WRITING, Server, wait_for_writers
 from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
 
-SCHEMA = "0009"
+SCHEMA = "0010"
 """The newest migration in state_migrations/versions."""
 
 IDENTITY = "state_id"
