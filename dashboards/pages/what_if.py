@@ -11,7 +11,7 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import Scheme
-from gpuwatch.dashboards.what_if import quota_page, trials
+from gpuwatch.dashboards.what_if import mig_page, quota_page, trials
 from gpuwatch.dashboards.what_if.limit_charts import hit, hit_title, returned, returned_title, seconds, words
 from gpuwatch.dashboards.what_if.limit_tables import limits_table, teams_card
 
@@ -65,7 +65,7 @@ def layout_page(data: Row, query: Query, scheme: Scheme) -> Component:
                     ),
                     parts.card(hit_title(at), parts.graph(hit(items, at, scheme), trials.HEIGHT, hit_title(at))),
                 ],
-                className="halves",
+                className="halves even",
             ),
             parts.card("All limits", limits_table(items, at, currency, query)),
             teams_card(data, at, currency, query),
@@ -164,3 +164,4 @@ def nothing(query: Query) -> Component:
 page("/what-if/quotas", "Quotas", quota_page.load, filters=("cluster", "team"), under="/what-if", load_once=True)(
     quota_page.layout
 )
+page("/what-if/mig", "MIG layouts", mig_page.load, filters=("cluster", "pool"), under="/what-if")(mig_page.layout)

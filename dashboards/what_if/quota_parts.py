@@ -94,7 +94,7 @@ def charts(items: list[Row], at: Row, scheme: Scheme) -> Component:
             parts.card(late, parts.graph(first, trials.HEIGHT, late)),
             parts.card(unused, parts.graph(second, trials.HEIGHT, unused)),
         ],
-        className="halves",
+        className="halves even",
     )
 
 
@@ -178,7 +178,7 @@ def hit(at: Row) -> Component:
         ]
         body = parts.table(columns, rows, label=title) if rows else html.P("Nobody waits.", className="soft")
         cards.append(parts.card(title, body))
-    return html.Div(cards, className="halves")
+    return html.Div(cards, className="halves even")
 
 
 def waited(answer: Row) -> list[str]:

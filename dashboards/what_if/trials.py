@@ -13,7 +13,7 @@ from gpuwatch.dashboards.shell.query import Query
 
 HEIGHT = {"height": "240px"}
 DAYS = ("30", "14", "7")
-TABS = (("Idle limit", "/what-if"), ("Quota", "/what-if/quotas"))
+TABS = (("Idle limit", "/what-if"), ("Quota", "/what-if/quotas"), ("MIG layouts", "/what-if/mig"))
 
 
 def days_of(query: Query) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,15 +9,11 @@ from gpuwatch.capacity import demand as capacity_demand
 from gpuwatch.capacity.demand import DAYS
 from gpuwatch.capacity.free_state import Cluster, clusters, instants
 from gpuwatch.capacity.make_room import Names, blocking, every_host, listed_moves, moves_to
-from gpuwatch.capacity.waiting_requests import waits
-from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
+from gpuwatch.capacity.mig_layouts import layouts
+from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.hardware.defrag import Host, fits, plan
 from gpuwatch.hardware.fgd import GPU_MILLI
-from gpuwatch.hardware.mig_packing import own_name
-from gpuwatch.hardware.mig_plan import repartition
-from gpuwatch.hardware.mig_profiles import GEOMETRIES
-from gpuwatch.hardware.shares import model_key
 from gpuwatch.store.database import Store
 from gpuwatch.topology.taints import TaintedNodes, untainted
 
@@ -27,7 +22,6 @@ SHAPES_MAX = 8
 PLACES_MAX = 64
 """Pools and models that one answer plans for."""
 K_MAX, MEMBERS_MAX = 1024, 1024
-WEEK_US = 7 * DAY_US
 
 Row = dict[str, Any]
 Shape = tuple[int, int]
@@ -51,7 +45,7 @@ def plans(
     ends, unknown = instants(store, at_us, cluster, exact)
     asked = capacity_demand.read(store, ends, days)
     items: list[Row] = []
-    layouts: list[Row] = []
+    better: list[Row] = []
     for one in clusters(store, ends):
         shapes = [wanted] if wanted is not None else _asked(one, asked[one.name])
         places = sorted(
@@ -66,8 +60,8 @@ def plans(
             found = [_item(group, names, members, gpus) for members, gpus in shapes]
             head = {"cluster": one.name, "as_of": rfc3339(one.as_of_us), "pool": pool, "gpu_model": model}
             items += [head | row for row in found if row is not None and (wanted is not None or not row["placeable"])]
-        layouts += _layouts(store, one)
-    return {"at": rfc3339(at_us), "items": items, "repartition": layouts, "unknown": dict(sorted(unknown.items()))}
+        better += layouts(store, one)
+    return {"at": rfc3339(at_us), "items": items, "repartition": better, "unknown": dict(sorted(unknown.items()))}
 
 
 def parsed(shape: str) -> Shape:
@@ -115,70 +109,3 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
         "drained": [] if moved is None else moved["drained"],
         "blockers": [{"job": job, "gpus": held, "free_gpus": free} for job, held, free in blocking([group], names)],
     }
-
-
-def _layouts(store: Store, cluster: Cluster) -> list[Row]:
-    """Other layouts of unallocated GPUs, by pool and model, tested against the demand of the week before."""
-    until_us = cluster.as_of_us // HOUR_US * HOUR_US
-    now, busy = _current_layouts(store, cluster)
-    if not now:
-        return []
-    demand = _demand(store, cluster.name, until_us - WEEK_US, until_us)
-    found = []
-    for (pool, model), gpus in sorted(now.items(), key=lambda one: (one[0][0] or "", one[0][1])):
-        key = model_key(model) or ""
-        known = {gpu: tuple(sorted(_own(key, profile) for profile in layout)) for gpu, layout in gpus.items()}
-        hours = [{_own(key, name): us for name, us in hour.items()} for hour in demand[pool, model].values()]
-        layout = repartition(key, known, [gpu for gpu in sorted(known) if gpu not in busy], hours, HOUR_US)
-        found.append(
-            {
-                "cluster": cluster.name,
-                "pool": pool,
-                "gpu_model": model,
-                "since": rfc3339(until_us - WEEK_US),
-                "until": rfc3339(until_us),
-                "changes": [{"gpu": gpu, "layout": list(old), "better": list(new)} for gpu, old, new in layout.changes],
-                "served_ratio": _ratio(layout.served_before, layout.wanted),
-                "served_ratio_after": _ratio(layout.served_after, layout.wanted),
-            }
-        )
-    return found
-
-
-def _current_layouts(
-    store: Store, cluster: Cluster
-) -> tuple[dict[tuple[str | None, str], dict[str, list[str]]], set[str]]:
-    """The profiles on each GPU by pool and model, and the GPUs of which a slice is allocated."""
-    layouts: dict[tuple[str | None, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    busy: set[str] = set()
-    for row in store.rows("capacity/mig_now", cluster=cluster.name, at_us=cluster.as_of_us):
-        if row["model"] and row["profile"] and model_key(row["model"]):
-            layouts[row["pool"], row["model"]][row["gpu"]].append(row["profile"])
-            if row["busy"]:
-                busy.add(row["gpu"])
-    return layouts, busy
-
-
-def _demand(
-    store: Store, cluster: str, from_us: int, until_us: int
-) -> dict[tuple[str | None, str | None], dict[int, dict[str, int]]]:
-    """(pool, model) -> hour -> profile -> microseconds of instances that were held or waited for."""
-    found: dict[Any, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
-    for row in store.rows("capacity/mig_week", cluster=cluster, from_us=from_us, until_us=until_us):
-        if row["profile"]:
-            found[row["pool"], row["model"]][row["hour_us"]][row["profile"]] += row["held_us"]
-    for wait in waits(store, cluster, from_us, until_us):
-        # Where a request may use several pools or models, it is unknown which it would have got: it counts for none.
-        if wait.profile is not None and wait.models is not None and len(wait.models) == len(wait.pools) == 1:
-            for hour_us in range(wait.start_us // HOUR_US * HOUR_US, wait.end_us, HOUR_US):
-                part = min(wait.end_us, hour_us + HOUR_US) - max(wait.start_us, hour_us)
-                found[wait.pools[0], wait.models[0]][hour_us][wait.profile] += part * wait.members
-    return found
-
-
-def _own(key: str, profile: str) -> str:
-    return own_name(GEOMETRIES[key], profile) or profile
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return round(part / whole, 6) if whole else None

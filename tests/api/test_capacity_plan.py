@@ -62,3 +62,10 @@ def test_a_shape_that_fits_on_no_node_of_the_fleet_is_planned_nowhere(filled: Ap
 
 def test_where_nothing_was_free_there_is_no_history(filled: Api) -> None:
     assert {"items": [], "next": None} == ask(filled, "history", WINDOW)
+
+
+def test_a_token_bound_to_teams_tries_no_layouts(filled: Api) -> None:
+    answer = filled.get("/api/v1/what-if/mig", token=filled.token("read", "red"))
+
+    assert (403, "team_scope") == (answer.status_code, answer.json()["error"]["code"])
+    assert 200 == filled.get("/api/v1/what-if/mig", token=filled.token("read")).status_code

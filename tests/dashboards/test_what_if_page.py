@@ -142,3 +142,46 @@ def test_without_teams_there_is_nothing_to_try() -> None:
 
     check_layout(layout)
     assert "No runs to replay" in text(layout)
+
+
+def tried(**more: Any) -> Row:
+    outcome = {"changed_gpus": 2, "served_ratio": 0.9, "fit": 1, "move": 1, "misfits": []}
+    holder = {"job": "j1", "name": NASTY, "team": "a", "user": None, "gpu": "GPU-1", "profile": "1g.10gb", "then": None}
+    change = {"gpu": "GPU-1", "layout": ["1g.10gb"] * 7, "better": ["3g.40gb", "4g.40gb"], "holders": [holder]}
+    return {
+        "cluster": "c1",
+        "pool": "mig",
+        "gpu_model": NASTY,
+        "since": "2026-10-01T00:00:00Z",
+        "until": "2026-10-08T00:00:00Z",
+        "gpus": 3,
+        "instances": {"1g.10gb": 21},
+        "held": 2,
+        "served_ratio": 0.5,
+        "layouts": [{"layout": ["7g.80gb"], **outcome, "served_ratio": 0.0}, {"layout": ["1g.10gb"] * 7, **outcome}],
+        "plan": {**outcome, "changes": [change]},
+        **more,
+    }
+
+
+def mig(*items: Row) -> Any:
+    found = {"at": "2026-10-08T00:00:00Z", "items": list(items), "unknown": {}}
+    return shown("/what-if/mig", source=answering({"what-if/mig": found}))
+
+
+def test_a_better_layout_names_who_has_to_move() -> None:
+    layout = mig(tried())
+
+    check_layout(layout)
+    words = text(layout)
+    assert "would serve 90 % of last week's demand instead of 50 %. 1 job would have to stop first." in words
+    assert "7 × 1g.10gb 4g.40gb, 3g.40gb" in words
+    assert "does not fit" in words
+
+
+def test_no_demand_and_no_gain_have_their_words() -> None:
+    plan = {**tried()["plan"], "changes": []}
+
+    assert "no layout is better than another" in text(mig(tried(served_ratio=None, plan=plan)))
+    assert "3 GPUs serve 50 % of last week's demand. No other layout serves more." in text(mig(tried(plan=plan)))
+    assert "No partitioned GPUs" in text(mig())
