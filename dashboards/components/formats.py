@@ -141,12 +141,9 @@ def gpu_time(seconds: object) -> str:
 
 
 def hours(seconds: object) -> str:
-    """GPU-seconds as hours without a unit, for table columns."""
+    """GPU-seconds as hours without a unit, for table columns: one decimal in every row, so that they align."""
     amount = number(seconds)
-    if amount is None:
-        return MISSING
-    value = amount / HOUR_S
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}"
+    return MISSING if amount is None else fixed(amount / HOUR_S, 1)
 
 
 def percent(ratio: object) -> str:

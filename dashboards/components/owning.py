@@ -96,7 +96,7 @@ def rate(value: object, currency: str) -> Component:
     """A price per hour with two decimals, exact on hover."""
     amount = formats.number(value)
     sign = formats.SIGNS.get(currency, f"{currency} ")
-    return parts.num(formats.MISSING if amount is None else f"{sign}{amount:,.2f}", f"{value} {currency}")
+    return parts.num(formats.MISSING if amount is None else f"{sign}{amount:,.2f}", formats.exact(value, currency))
 
 
 def months(item: Row) -> Component:
@@ -177,6 +177,7 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
     if not cases:
         return None
     unpaid = is_reserved(item) or bool(item.get("payback_needs"))
+    places = formats.money_places(case.get("saved_by_owning_a_month") for case in cases)
     known = {(str(case.get("cloud_price")), str(case.get("utilisation"))): case for case in cases}
     columns = [
         parts.Column("Cloud price"),
@@ -193,7 +194,7 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
                 rate(price, currency),
                 *(
                     html.Span(
-                        saving((case or {}).get("saved_by_owning_a_month"), currency),
+                        saving((case or {}).get("saved_by_owning_a_month"), currency, places),
                         className="strong" if as_it_is(case, item) else None,
                     )
                     for case in of
@@ -219,7 +220,11 @@ def as_it_is(case: Row | None, item: Row) -> bool:
     )
 
 
-def saving(value: object, currency: str) -> Component:
-    """Money saved; a loss in red."""
+def saving(value: object, currency: str, places: int) -> Component:
+    """Money saved, with as many decimals as the rest of its table; a loss in red."""
     amount = formats.number(value)
-    return parts.money(value, currency, "num lost" if amount is not None and amount < 0 else "num")
+    if amount is None:
+        return parts.money(value, currency)
+    sign = formats.SIGNS.get(currency, f"{currency} " if currency else "")
+    text = f"{'-' if amount < 0 else ''}{sign}{formats.fixed(abs(amount), places)}"
+    return parts.num(text, formats.exact(value, currency), "num lost" if amount < 0 else "num")

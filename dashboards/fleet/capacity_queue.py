@@ -58,26 +58,25 @@ def title(items: list[Row], bound: bool) -> str:
 def request(item: Row, query: Query) -> Component:
     """The job, its team and its queue."""
     name = str(item.get("job") or item.get("name") or "")
-    shown: Component = html.Span(formats.clip(name, 40), title=name, className="strong")
+    shown: Component = html.Span(formats.clip(name, 40), title=name, className="strong one-line")
     if item.get("job"):
-        shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), name), "title", name)
+        shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), name), "title one-line", name)
     under = [formats.owner(item.get("team")), str(item.get("queue") or "")]
     return html.Div(
-        [shown, html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small")]
+        [shown, html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line")]
     )
 
 
 def reason(item: Row, query: Query) -> Component:
-    """The scheduler's reason, then what would end the wait."""
-    why = str(item.get("why") or item.get("reason") or "no reason reported")
-    lines = [html.Div(formats.clip(why[:1].upper() + why[1:], MAX_WORDS), className="soft small")]
+    """The scheduler's reason with a link to the map, then what would end the wait: three lines at most."""
+    text = str(item.get("why") or item.get("reason") or "no reason reported")
+    why = formats.clip(text[:1].upper() + text[1:], MAX_WORDS)
     start: Row = item.get("start") or {}
-    if start.get("words"):
-        lines.append(html.Div(formats.clip(start["words"], MAX_WORDS)))
-    elif item.get("waits_for") == "other":
-        lines.append(html.Div("Free GPUs would not start it."))
+    first: list[Component] = [html.Span(why, className="soft small one-line", title=why)]
     best: Row = start.get("best") or {}
     if best.get("shape"):
         link = query.link(shape=str(best["shape"]), within=None, of_pool=best.get("pool"), model=best.get("gpu_model"))
-        lines.append(html.Div(parts.link("Show on the map", link, "why"), className="small"))
-    return html.Div(lines)
+        first.append(html.Span(parts.link("Show on the map", link, "why"), className="small nowrap"))
+    words = str(start.get("words") or ("Free GPUs would not start it." if item.get("waits_for") == "other" else ""))
+    then = html.Div(formats.clip(words, MAX_WORDS), className="two-lines", title=words) if words else None
+    return html.Div([html.Div(first, className="waits"), then])

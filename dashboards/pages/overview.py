@@ -55,6 +55,8 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     whole = ledger_math.total(sums)
     window = data.answer.get("window") or {}
     note = f"{formats.span(window.get('start'), window.get('end'))}" if window else query.window_words
+    if not whole.seconds and never_had_data(data.fleet):
+        return states.first_run()
     if not whole.seconds:
         return html.Div(
             [
@@ -98,6 +100,11 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             ),
         ]
     )
+
+
+def never_had_data(fleet: Row | None) -> bool:
+    """Whether no source has reported a GPU yet. An unreadable fleet is no proof."""
+    return fleet is not None and not fleet.get("items") and not fleet.get("as_of")
 
 
 def earlier(fleet: Row, query: Query) -> Component | None:

@@ -164,7 +164,7 @@ def ago(row: Row) -> Component:
     """Time since a source was last seen."""
     lag = row.get("lag_s")
     text = formats.MISSING if lag is None else f"{formats.duration(lag)} ago"
-    return parts.num(text, row.get("last_seen") or "Never seen")
+    return parts.num(text, formats.when(row["last_seen"]) if row.get("last_seen") else "Never seen")
 
 
 def state_tag(state: object) -> Component:

@@ -63,6 +63,47 @@ def failed(error: ApiFailure, query: Query) -> Component:
     )
 
 
+FIRST_STEPS = (
+    (
+        "Try it on a simulated fleet",
+        "Simulates GPUs, jobs and waste, and serves these pages on them. Needs no cluster.",
+        "gpuwatch demo",
+    ),
+    (
+        "Connect a cluster",
+        "List your sources in gpuwatch.toml (here dcgm-exporter and Slurm; [[kubernetes]] and [[prometheus]] work alike) and start the server with it.",
+        (
+            '[[dcgm]]\ncluster = "c1"\ntargets = ["gpu-node-1:9400"]\n\n[[slurm]]\ncluster = "c1"\n\n'
+            "gpuwatch serve --config gpuwatch.toml --check"
+        ),
+    ),
+    (
+        "Import a folder",
+        "Reads files that you collected: metrics, sacct and kubectl output. A running server takes them too.",
+        "gpuwatch import bundle BUNDLE\ngpuwatch analyze",
+    ),
+)
+"""What to do on a server that has no data yet: a title, a sentence, and lines to paste."""
+
+
+def first_run() -> Component:
+    """The first page of a server that never had data."""
+    cards = [
+        parts.card(title, html.P(text, className="soft"), html.Pre(paste, tabIndex="0"))
+        for title, text, paste in FIRST_STEPS
+    ]
+    return html.Div(
+        [
+            parts.heading(
+                "Welcome to gpuwatch",
+                "There is no data yet. Choose one of three ways to begin; this page shows the first numbers by itself.",
+            ),
+            html.Div(cards, className="first-steps"),
+            html.P(parts.link("Data quality", Query("/quality").link(), "button"), className="pager"),
+        ]
+    )
+
+
 def login_link(query: Query) -> str:
     """The sign-in page, which leads back here afterwards."""
     return Query("/login").link(next=query.link())

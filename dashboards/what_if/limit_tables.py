@@ -27,7 +27,7 @@ def limits_table(items: list[Row], at: Row, currency: str, query: Query) -> Comp
             "Within 30 min", "r narrow-hide", hint="GPUs that their job used again within 30 minutes of losing them"
         ),
         parts.Column("Start sooner", "r narrow-hide", hint="Waiting requests that the released GPUs would have served"),
-        parts.Column("By, median", "r narrow-hide"),
+        parts.Column("By, min", "r narrow-hide", hint="The median of how much sooner they start"),
     ]
     rows = [
         [
@@ -61,7 +61,7 @@ def cells(item: Row, places: int) -> list[Component]:
         parts.num(
             f"{int(sooner.get('requests') or 0):,}" if known else formats.MISSING, None if known else "Not replayed"
         ),
-        parts.num(formats.duration(median), None if median is not None else "None"),
+        parts.num(minutes(median), formats.duration(median) if median is not None else "None"),
     ]
 
 
@@ -79,7 +79,7 @@ def teams_card(data: Row, at: Row, currency: str, query: Query) -> Component:
         parts.Column("Used again", "r"),
         parts.Column("Within 30 min", "r narrow-hide"),
         parts.Column("Start sooner", "r narrow-hide", hint="Requests of this team"),
-        parts.Column("By, median", "r narrow-hide"),
+        parts.Column("By, min", "r narrow-hide", hint="The median of how much sooner they start"),
     ]
     shown = [[parts.team_link(query, item.get("team")), *cells(item, places)] for item in rows[:MAX_TEAMS]]
     note = f"the {MAX_TEAMS} largest of {len(rows)} teams" if len(rows) > MAX_TEAMS else None
@@ -89,3 +89,9 @@ def teams_card(data: Row, at: Row, currency: str, query: Query) -> Component:
         else html.P("No team would have lost a GPU.", className="soft")
     )
     return parts.card(f"Who gives, who gets, at {words(at)}", body, note=note)
+
+
+def minutes(seconds_: object) -> str:
+    """Minutes with one decimal, for a column."""
+    found = formats.number(seconds_)
+    return formats.MISSING if found is None else formats.fixed(found / 60, 1)

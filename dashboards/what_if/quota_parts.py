@@ -12,6 +12,7 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import BUCKET, Scheme
 from gpuwatch.dashboards.what_if import trials
 from gpuwatch.dashboards.what_if.limit_charts import seconds
+from gpuwatch.dashboards.what_if.limit_tables import minutes
 
 HALF = 0.5
 """Without a quota in the address, the first that is at least half of the most held is shown."""
@@ -126,7 +127,7 @@ def table(items: list[Row], at: Row, query: Query) -> Component:
         parts.Column("Runs that wait", "r"),
         parts.Column("Jobs", "r narrow-hide"),
         parts.Column("Waiting, h", "r"),
-        parts.Column("Median", "r narrow-hide"),
+        parts.Column("Median, min", "r narrow-hide"),
         parts.Column("Never start", "r", hint="Runs that ask for more than the quota"),
         parts.Column("Held, GPU-h", "r narrow-hide"),
         parts.Column("Unused, GPU-h", "r"),
@@ -142,7 +143,10 @@ def table(items: list[Row], at: Row, query: Query) -> Component:
                 parts.num(f"{int(item.get('delayed_runs') or 0):,}"),
                 parts.num(f"{int(item.get('delayed_jobs') or 0):,}"),
                 parts.num(formats.fixed(item.get("waiting_hours"), 1), formats.exact(item.get("waiting_hours"), "h")),
-                parts.num(formats.duration(item.get("median_s")), None if item.get("median_s") else "None waits"),
+                parts.num(
+                    minutes(item.get("median_s")),
+                    formats.duration(item.get("median_s")) if item.get("median_s") else "None waits",
+                ),
                 parts.num(f"{int(item.get('too_large_runs') or 0):,}"),
                 parts.num(
                     formats.fixed(item.get("held_gpu_hours"), 1), formats.exact(item.get("held_gpu_hours"), "GPU-h")

@@ -12,7 +12,7 @@ from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.components import figures, formats
 from gpuwatch.dashboards.shell import filters, views
 from gpuwatch.dashboards.shell.query import Query
-from tests.dashboards.laid_out import links, text
+from tests.dashboards.laid_out import answering, links, shown, text
 
 NIGHT = "2026-11-21T23:30:00Z"
 
@@ -131,3 +131,22 @@ def test_only_pages_are_linked() -> None:
     assert ["/ui/jobs"] == links(layout)
     assert "<b>" in text(layout)
     assert "No saved views yet" in text(views.listing([]))
+
+
+def test_a_server_that_never_had_data_is_welcomed_with_three_ways_to_begin() -> None:
+    words = text(
+        shown("/", source=answering({"overview": {"now": {"items": []}}, "fleet": {"items": [], "as_of": None}}))
+    )
+
+    assert "Welcome to gpuwatch" in words
+    assert all(line in words for line in ("gpuwatch demo", "[[slurm]]", "gpuwatch import bundle BUNDLE"))
+    assert "Choose another window" not in words
+
+
+def test_an_empty_window_of_a_server_with_data_is_no_first_run() -> None:
+    fleet = {"items": [], "as_of": "2026-11-20T12:00:00Z"}
+    words = text(shown("/", source=answering({"overview": {"now": {"items": []}}, "fleet": fleet})))
+    unreadable = text(shown("/", source=answering({"overview": {"now": {"items": []}}})))
+
+    assert "No GPU time in this window" in words
+    assert "No GPU time in this window" in unreadable

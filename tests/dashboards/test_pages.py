@@ -126,8 +126,8 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
     assert "Compared per hour with data: 168 hours now, 151 before" in said
     assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in said
     assert "Of the working time, the hardware ran at 71 % of its roofline" in said
-    assert "Owned 100 % 21,504 $51.6 k" in said
-    assert "Total 100 % 21,504 51,610" in said
+    assert "Owned 100 % 21,504.0 $51.6 k" in said
+    assert "Total 100 % 21,504.0 51,610" in said
     assert "45 % of the GPU time owned was working" in said
 
 
@@ -298,7 +298,7 @@ def test_held_and_measured_now_are_the_held_gpus_whose_work_is_known() -> None:
     """Of 102 held GPUs 96.5 give activity."""
     said = text(shown("/"))
 
-    assert "Allocated, measured 72 % 15,483 $37.2 k 96.5" in said
+    assert "Allocated, measured 72 % 15,482.9 $37.2 k 96.5" in said
     assert " 102 " not in said
 
 
