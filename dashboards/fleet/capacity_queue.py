@@ -42,6 +42,7 @@ def queue(data: Row | None, query: Query, bound: bool = False) -> Component:
         parts.table(columns, body, label="Waiting requests"),
         html.P(f"and {more} more", className="soft") if more > 0 else None,
         note="The longest wait first, as last reported by the schedulers",
+        name="queue",
     )
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.components import figures, formats
-from gpuwatch.dashboards.shell import filters, views
+from gpuwatch.dashboards.shell import filters
+from gpuwatch.dashboards.shell import saved_views as views
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards.laid_out import answering, links, shown, text
 
