@@ -253,10 +253,6 @@ class Api:
         response = await self._send("POST", path, {})
         return dict(response.json())
 
-    async def change(self, method: str, path: str, body: Row | None = None) -> None:
-        """Changes something below /api/v1/ (PUT, DELETE) whose answer is not needed."""
-        await self.client.send(self.caller, method, f"/api/v1/{path}", {}, body)
-
     async def inbox(self, **filters: str) -> Row:
         """How many findings are in each state, and the causes of those in one state."""
         return await self.get("inbox", **filters)

@@ -39,7 +39,7 @@ def card(entries: list[Row] | None, query: Query, what: str) -> Component | None
 def table(entries: list[Row]) -> Component:
     """Changes, one a row."""
     columns = [
-        parts.Column("When (UTC)", "nowrap"),
+        parts.Column(f"When ({formats.zone_word()})", "nowrap"),
         parts.Column("Who"),
         parts.Column("What"),
         parts.Column("Before", "wide"),
@@ -47,7 +47,7 @@ def table(entries: list[Row]) -> Component:
     ]
     rows = [
         [
-            html.Span(formats.when(entry.get("at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.clock(entry.get("at")), className="num nowrap"),
             formats.clip(entry.get("actor"), 60),
             formats.clip(entry.get("what"), 80),
             *sides(entry),

@@ -130,7 +130,8 @@ async def saved(api: Api, name: str, address: str) -> tuple[str, str]:
 async def deleted(api: Api, name: str) -> str:
     """Deletes a view; a note."""
     try:
-        await api.change("DELETE", f"views/{quote(name, safe='')}")
+        # The answer has no body.
+        await api.client.send(api.caller, "DELETE", f"/api/v1/views/{quote(name, safe='')}", {})
     except ApiFailure as error:
         return error.message
     return f"Deleted {formats.clip(name, 40)}."
