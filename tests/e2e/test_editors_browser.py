@@ -114,6 +114,7 @@ def opened(page: Page, path: str) -> Locator:
     """The content of a page that is shown."""
     page.goto(path)
     page.locator("#page:not(.busy) h1, #page:not(.busy) .notice").first.wait_for()
+    page.wait_for_load_state("networkidle")  # until then, the colour scheme may draw the page once more
     return page.locator("#page")
 
 
