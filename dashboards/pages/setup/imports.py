@@ -44,7 +44,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         )
     edits = data.me.get("scope") == "admin"
     columns = [
-        parts.Column("When (UTC)", "nowrap"),
+        parts.Column(f"When ({formats.zone_word()})", "nowrap"),
         parts.Column("File", "wide"),
         parts.Column("Records", "r"),
         parts.Column("Rejected", "r narrow-hide"),
@@ -69,7 +69,7 @@ def line(row: Row, query: Query, edits: bool) -> list[parts.Node]:
     state = str(row.get("state"))
     where = [str(row[name]) for name in ("kind", "cluster", "timezone") if row.get(name)]
     cells: list[parts.Node] = [
-        html.Span(formats.when(row.get("imported_at")).removesuffix(" UTC"), className="num nowrap"),
+        html.Span(formats.clock(row.get("imported_at")), className="num nowrap"),
         html.Div(
             [
                 html.Span(formats.clip(row.get("path"), 100), title=str(row.get("path"))),
