@@ -304,7 +304,11 @@ def test_the_example_of_the_page_is_a_message() -> None:
     """What the page shows of a payload is what is sent."""
     (example,) = re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     shown = json.loads(example)
-    payload = slack.payload("opened", finding().as_dict(), None)
+    idle = finding(
+        headline="train-llm (job 4711) of team red on gpu-node-0042 holds 8 idle GPUs",
+        summary="8 of 8 devices idle, after activity: 192 device-hours in 1 idle run, the longest 1 day.",
+    )
+    payload = slack.payload("opened", idle.as_dict(), None)
 
     assert (shown["text"], shown["blocks"]) == (payload["text"], payload["blocks"][:1])
 
