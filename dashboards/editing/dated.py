@@ -11,11 +11,11 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.components import parts
 from gpuwatch.dashboards.editing import fields, list_actions, lists
+from gpuwatch.dashboards.editing.dates import FROM, UNTIL
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Outcome, Values
 from gpuwatch.dashboards.shell.query import Query
 
-FROM, UNTIL = "valid_from", "valid_to"
 HINT = "A date, or a time in RFC 3339. UTC."
 PAST = Field(list_actions.PAST, "Change the past?", "choice", options=list_actions.PAST_OPTIONS)
 HELD = (Field(list_actions.VERSION, "", "held"), Field("now", "", "held"))
@@ -63,16 +63,15 @@ def ordered(items: Sequence[Row], now: str) -> list[tuple[int, Row]]:
     return sorted(enumerate(items), key=lambda one: (order.index(state(one[1], now)), one[0]))
 
 
-def validity(row: Row) -> Component:
-    """From when to when."""
-    until = lists.shown(row.get(UNTIL)) or "no end"
-    return html.Span(f"{lists.shown(row.get(FROM)) or 'the beginning'} to {until}", className="num")
-
-
 def tag(row: Row, now: str) -> Component:
     """The state of a row."""
     word = state(row, now)
     return parts.tag(word, STATES[word])
+
+
+def below(row: Row, now: str, *words: str) -> Component:
+    """What the narrow screen of a phone has no columns for, below the name of a row: `words` and the state."""
+    return html.Div(" · ".join([*words, state(row, now)]), className="soft small narrow-only")
 
 
 def controls(kind: Dated, number: int, row: Row, now: str, query: Query) -> Component | None:

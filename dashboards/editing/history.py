@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.editing import dates
 from gpuwatch.dashboards.shell.query import Query
 
 SHOWN = 10
@@ -16,6 +17,12 @@ SHOWN = 10
 ROWS_SHOWN = 5
 """Rows of a change that are named on each side."""
 MAX_CELL, MAX_VALUE = 220, 60
+NAMES = {
+    "usd_per_gpu_hour": "price per GPU-hour",
+    "alert_at": "alert at %",
+    "valid_to": "valid until",
+    "match_kind": "by",
+}
 
 
 async def read(api: Api, me: Mapping[str, object], what: str) -> list[Row] | None:
@@ -40,21 +47,31 @@ def table(entries: list[Row]) -> Component:
     """Changes, one a row."""
     columns = [
         parts.Column(f"When ({formats.zone_word()})", "nowrap"),
-        parts.Column("Who"),
+        parts.Column("Who", "narrow-hide"),
         parts.Column("What"),
-        parts.Column("Before", "wide"),
-        parts.Column("After", "wide"),
+        parts.Column("Before", "wide narrow-hide"),
+        parts.Column("After", "wide narrow-hide"),
     ]
     rows = [
         [
             html.Span(formats.clock(entry.get("at")), className="num nowrap"),
             formats.clip(entry.get("actor"), 60),
-            formats.clip(entry.get("what"), 80),
+            what(entry),
             *sides(entry),
         ]
         for entry in entries
     ]
     return parts.table(columns, rows, label="Changes")
+
+
+def what(entry: Row) -> Component:
+    """What was changed; on the narrow screen of a phone also by whom, and both sides that are there."""
+    below = [html.Div(formats.clip(entry.get("actor"), 60), className="soft small")]
+    for name, side in zip(("Before", "After"), sides(entry), strict=True):
+        if side.children:
+            below.append(html.Div([html.Span(f"{name}:", className="soft small"), side]))
+    narrow = html.Div(html.Div(below), className="narrow-only")
+    return html.Div([formats.clip(entry.get("what"), 80), narrow], className="breaks")
 
 
 def sides(entry: Row) -> tuple[Component, Component]:
@@ -72,15 +89,25 @@ def listed(rows: list[Row], count: int) -> Component:
     """Rows in words, the first ones, and how many more there are."""
     lines: list[parts.Node] = [html.Div(words(row), className="small") for row in rows[:ROWS_SHOWN]]
     if count > ROWS_SHOWN:
-        lines.append(html.Div(f"and {count - ROWS_SHOWN:,} more rows", className="soft small"))
+        more = count - ROWS_SHOWN
+        lines.append(html.Div(f"and {more:,} more row{'' if more == 1 else 's'}", className="soft small"))
     return html.Div(lines)
 
 
 def words(value: object) -> str:
     """A value in words: `team vision · amount 100`."""
     if isinstance(value, dict):
-        known = {name: entry for name, entry in value.items() if entry not in (None, "", [], {}, False)}
-        return formats.clip(" · ".join(f"{name} {words(entry)}" for name, entry in known.items()), MAX_CELL)
+        known = {name: entry for name, entry in value.items() if entry not in (None, "", [], {}, False, dates.EPOCH)}
+        return formats.clip(" · ".join(f"{label(name)} {words(entry)}" for name, entry in known.items()), MAX_CELL)
     if isinstance(value, list):
         return formats.clip(", ".join(words(entry) for entry in value), MAX_CELL)
+    if isinstance(value, str) and formats.moment(value) is not None and "T" in value:
+        return dates.date(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "" if value is None else formats.clip(value, MAX_VALUE)
+
+
+def label(name: str) -> str:
+    """The name of a field in words: `valid from`, `GPU model`."""
+    return NAMES.get(name) or name.replace("_", " ").replace("gpu", "GPU").replace("mig ", "MIG ")

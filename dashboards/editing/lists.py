@@ -67,6 +67,14 @@ def shown(text: object) -> str:
     return str(text or "").removesuffix("T00:00:00Z")
 
 
+def amount(value: object, places: int) -> str:
+    """An amount as it was set, with at least so many decimals: `4.10`, `0.2275`, `267,700`."""
+    found = formats.number(value)
+    if found is None:
+        return formats.clip(value, 30)
+    return f"{found:,.{places}f}" if found == round(found, places) else f"{found.normalize():,f}"
+
+
 def tomorrow(now: object) -> str:
     """The date after the API's time."""
     moment = formats.moment(now)

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
-from gpuwatch.dashboards.editing import history, lists, preview, toml_text
+from gpuwatch.dashboards.editing import dates, history, lists, preview, toml_text
 from gpuwatch.dashboards.editing.outcome import Outcome, mistakes
 from gpuwatch.dashboards.pages.setup import channel_form, threshold_form
 from gpuwatch.dashboards.shell import forms
@@ -253,8 +253,47 @@ def test_a_change_names_its_rows_and_counts_the_others() -> None:
     said = text(history.table(fake_setup.CHANGES))
 
     assert "and 695 more rows" in said
-    assert "usd_per_gpu_hour 2.1" in said
+    assert "price per GPU-hour 2.1" in said
     assert "admin" in said
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        (None, None, "always"),
+        (dates.EPOCH, None, "always"),
+        ("2026-08-30T00:00:00Z", None, "since 30 Aug 2026"),
+        ("2025-12-31T22:06:30Z", "2026-11-10T00:00:00Z", "31 Dec 2025 22:06 – 10 Nov 2026"),
+        (dates.EPOCH, "2026-11-10T23:04:23Z", "until 10 Nov 2026 23:04"),
+        ("soon", None, "since soon"),
+    ],
+)
+def test_the_time_of_a_row_is_written_as_people_write_it(start: object, end: object, words: str) -> None:
+    assert words == text(dates.validity({dates.FROM: start, dates.UNTIL: end}))
+
+
+def test_a_change_is_written_in_words() -> None:
+    before = {
+        "valid_from": dates.EPOCH,
+        "team": "nlp",
+        "alert_at": [80, 100],
+        "forced": True,
+        "amount": "44300",
+        "valid_to": None,
+    }
+    after = {"gpu_model": "H100", "usd_per_gpu_hour": "2.1", "valid_from": "2026-08-30T22:06:30Z"}
+
+    assert "team nlp · alert at % 80, 100 · forced yes · amount 44300" == history.words(before)
+    assert "GPU model H100 · price per GPU-hour 2.1 · valid from 30 Aug 2026 22:06" == history.words(after)
+    assert "and 1 more row" == text(history.listed([{"team": "a"}] * 5, 6)).rpartition("team a")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("sent", "places", "words"),
+    [("2.1", 2, "2.10"), ("4", 2, "4.00"), ("0.2275", 2, "0.2275"), ("n/a", 2, "n/a"), ("267700", 0, "267,700"), ("99.5", 0, "99.5")],
+)  # fmt: skip
+def test_amounts_of_one_column_have_the_same_decimals_or_all_they_have(sent: str, places: int, words: str) -> None:
+    assert words == lists.amount(sent, places)
 
 
 CHANNEL: Row = {

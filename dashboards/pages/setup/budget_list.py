@@ -9,15 +9,13 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import dated, history, lists
+from gpuwatch.dashboards.editing import dated, dates, history, lists
 from gpuwatch.dashboards.editing.dated import Dated
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Outcome, Values
 from gpuwatch.dashboards.shell.query import Query
 
 FLEET = "*"
-EPOCH = "1970-01-01T00:00:00Z"
-"""How the API writes that a budget has no beginning."""
 LATER = (
     Field("amount", "Amount", placeholder="25000"),
     Field("currency", "Currency", placeholder="USD"),
@@ -54,17 +52,17 @@ def cards(data: Data, query: Query) -> list[Component | None]:
         parts.Column("Amount", "r"),
         parts.Column("GPU-hours", "r narrow-hide"),
         parts.Column("Alerts at", "narrow-hide"),
-        parts.Column("Valid (UTC)", "narrow-hide"),
-        parts.Column("State"),
+        parts.Column(dates.column(), "narrow-hide"),
+        parts.Column("State", "narrow-hide"),
         parts.Column("Change"),
     ]
     rows = [
         [
-            html.B(formats.clip(label(row), 60)),
-            html.Span(formats.clip(f"{row.get('amount')} {row.get('currency')}", 40), className="num"),
+            html.Div([html.B(formats.clip(label(row), 60)), dated.below(row, data.now)]),
+            html.Span(formats.clip(f"{lists.amount(row.get('amount'), 0)} {row.get('currency')}", 40), className="num"),
             parts.num(str(row.get("gpu_hours") or formats.MISSING), "No quota"),
             html.Span(f"{row.get('alert_at')} %", className="num"),
-            dated.validity(bounded(row)),
+            dates.validity(row),
             dated.tag(row, data.now),
             dated.controls(KIND, number, row, data.now, query),
         ]
@@ -72,11 +70,6 @@ def cards(data: Data, query: Query) -> list[Component | None]:
     ]
     table = parts.table(columns, rows, label="Budgets as set")
     return [parts.card("All budgets", table), history.card(data.changes, query, "budgets")]
-
-
-def bounded(row: Row) -> Row:
-    """A row whose beginning is empty if it has none."""
-    return row | {dated.FROM: ""} if row.get(dated.FROM) == EPOCH else row
 
 
 def label(row: Row) -> str:

@@ -46,7 +46,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     columns = [
         parts.Column(f"When ({formats.zone_word()})", "nowrap"),
         parts.Column("File", "wide"),
-        parts.Column("Records", "r"),
+        parts.Column("Records", "r narrow-hide"),
         parts.Column("Rejected", "r narrow-hide"),
         parts.Column("Replaced", "r narrow-hide", hint="Read again by a later import, and not counted"),
         parts.Column("State", "narrow-hide"),
@@ -67,6 +67,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 def line(row: Row, query: Query, edits: bool) -> list[parts.Node]:
     """An import."""
     state = str(row.get("state"))
+    records = f"{int(row.get('records') or 0):,}"
     where = [str(row[name]) for name in ("kind", "cluster", "timezone") if row.get(name)]
     cells: list[parts.Node] = [
         html.Span(formats.clock(row.get("imported_at")), className="num nowrap"),
@@ -74,9 +75,11 @@ def line(row: Row, query: Query, edits: bool) -> list[parts.Node]:
             [
                 html.Span(formats.clip(row.get("path"), 100), title=str(row.get("path"))),
                 html.Div(formats.clip(" · ".join(where), 100), className="soft small"),
-            ]
+                html.Div(f"{records} {'record' if records == '1' else 'records'}", className="soft small narrow-only"),
+            ],
+            className="breaks",
         ),
-        parts.num(f"{int(row.get('records') or 0):,}"),
+        parts.num(records),
         parts.num(f"{int(row.get('rejected') or 0):,}"),
         parts.num(f"{int(row.get('replaced') or 0):,}"),
         parts.tag(state.capitalize(), "ok" if state == "complete" else "warn"),

@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import dated, fields, history, lists
+from gpuwatch.dashboards.editing import dated, dates, fields, history, lists
 from gpuwatch.dashboards.editing.dated import Dated
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
@@ -78,8 +78,8 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("Name", "wide"),
         parts.Column("GPUs", "r narrow-hide"),
         parts.Column("Per GPU-hour", "r"),
-        parts.Column("Valid (UTC)", "narrow-hide"),
-        parts.Column("State"),
+        parts.Column(dates.column(), "narrow-hide"),
+        parts.Column("State", "narrow-hide"),
         *([parts.Column("Change")] if data.edits else []),
     ]
     rows = [line(number, row, data, query) for number, row in dated.ordered(data.listed.items, data.now)]
@@ -91,10 +91,12 @@ def line(number: int, row: Row, data: Data, query: Query) -> list[parts.Node]:
     formula = html.Details([html.Summary("Formula"), html.Pre(str(row.get("formula")), tabIndex="0")])
     price = parts.money(row.get("usd_per_gpu_hour"), str(row.get("currency")))
     cells: list[parts.Node] = [
-        html.Div([html.B(formats.clip(label(row), 80)), formula]),
+        html.Div(
+            [html.B(formats.clip(label(row), 80)), dated.below(row, data.now, f"{row.get('gpus')} GPUs"), formula]
+        ),
         parts.num(f"{row.get('gpus')}"),
         price,
-        dated.validity(row),
+        dates.validity(row),
         dated.tag(row, data.now),
     ]
     return [*cells, dated.controls(KIND, number, row, data.now, query)] if data.edits else cells

@@ -85,7 +85,7 @@ def table(data: Data, query: Query) -> Component:
     shown, links = parts.numbered(list(enumerate(data.listed.items)), PAGE_SIZE, query)
     columns = [
         parts.Column("#", "r"),
-        parts.Column("Look at"),
+        parts.Column("Look at", "narrow-hide"),
         parts.Column("Is", "wide"),
         parts.Column("Team"),
         *([parts.Column("Change")] if data.edits else []),
@@ -99,7 +99,12 @@ def line(number: int, row: Row, data: Data, query: Query) -> list[parts.Node]:
     cells: list[parts.Node] = [
         parts.num(str(number + 1)),
         formats.clip(row.get("match_kind"), 60),
-        html.Span(formats.clip(row.get("match"), 80), className="mono"),
+        html.Div(
+            [
+                html.Div(formats.clip(row.get("match_kind"), 60), className="soft small narrow-only"),
+                html.Span(formats.clip(row.get("match"), 80), className="mono"),
+            ]
+        ),
         parts.team_link(query, row.get("team")),
     ]
     if not data.edits:

@@ -11,7 +11,7 @@ from dash.exceptions import PreventUpdate
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import fields, history, list_actions, lists, preview, toml_text
+from gpuwatch.dashboards.editing import dates, fields, history, list_actions, lists, preview, toml_text
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import CLOSED, Outcome, Values, acts_on
 from gpuwatch.dashboards.shell import states
@@ -69,7 +69,7 @@ def table(data: Data) -> Component:
         return states.empty("No policies set", text)
     columns = [
         parts.Column("Policy", "wide"),
-        parts.Column("Valid (UTC)"),
+        parts.Column(dates.column()),
         parts.Column("Who pays", "wide"),
         parts.Column("Also has", "narrow-hide"),
     ]
@@ -78,13 +78,12 @@ def table(data: Data) -> Component:
 
 def line(item: Row) -> list[parts.Node]:
     """A policy."""
-    until = lists.shown(item.get("valid_to")) or "no end"
     payers: Row = item.get("payers") or {}
     pays = [f"{cause.replace('_', ' ')}: {payer(entry)}" for cause, entry in payers.items()]
     counts = [f"{len(item[name])} {name}" for name in ("quotas", "discounts", "shared") if item.get(name)]
     return [
         html.B(formats.clip(item.get("name"), 60)),
-        html.Span(f"{lists.shown(item.get('valid_from'))} to {until}", className="num"),
+        dates.validity(item),
         html.Div([html.Div(formats.clip(one, 100), className="small") for one in pays] or "the platform"),
         ", ".join(counts),
     ]

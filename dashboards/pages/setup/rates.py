@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import dated, fields, history, lists
+from gpuwatch.dashboards.editing import dated, dates, fields, history, lists
 from gpuwatch.dashboards.editing.dated import Dated
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
@@ -85,8 +85,8 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("GPU model", "wide"),
         parts.Column("Pricing", "narrow-hide"),
         parts.Column("Per GPU-hour", "r"),
-        parts.Column("Valid (UTC)", "narrow-hide"),
-        parts.Column("State"),
+        parts.Column(dates.column(), "narrow-hide"),
+        parts.Column("State", "narrow-hide"),
         *([parts.Column("Change")] if data.edits else []),
     ]
     rows = [line(number, row, data, query) for number, row in shown]
@@ -103,11 +103,12 @@ def line(number: int, row: Row, data: Data, query: Query) -> list[parts.Node]:
             [
                 html.B(formats.clip(row.get("gpu_model"), 60)),
                 html.Div(formats.clip(scope, 80), className="soft small") if scope else None,
+                dated.below(row, data.now, pricing(row)),
             ]
         ),
         html.Div([pricing(row), html.Div(formats.clip(" · ".join(bought), 60), className="soft small")]),
-        html.Span(formats.clip(f"{row.get(PRICE.name)} {row.get('currency')}", 40), className="num"),
-        dated.validity(row),
+        html.Span(formats.clip(f"{lists.amount(row.get(PRICE.name), 2)} {row.get('currency')}", 40), className="num"),
+        dates.validity(row),
         dated.tag(row, data.now),
     ]
     return [*cells, dated.controls(KIND, number, row, data.now, query)] if data.edits else cells
