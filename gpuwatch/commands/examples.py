@@ -50,6 +50,7 @@ EXAMPLES = {
     "decide right-sizing": "--window 30d --team vision",
     "decide consolidate": "--cluster c1 --pool train --pool batch",
     "decide place": "--gpus 16 --model H100 --data-gb 4000@c1 --cloud name=aws,price=6.88,gpus_a_node=8",
+    "decide idle-limit": "--window 30d --team vision",
     "checkpoint": "--params 70e9 --gpus 512 --write-gbps 50",
     "rates show": "--format json",
     "rates set": "rates.csv",

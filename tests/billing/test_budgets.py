@@ -293,7 +293,7 @@ def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:
     assert "http://gw/ui/budgets" in text and "/ui/findings/" not in text
     assert "Medium · Budget for 2026-11 nearly spent: 85 %: team a" == team["text"]
     assert "High · Budget for 2026-11 exceeded: 120 % spent: the fleet · platform" == fleet["text"]
-    assert "spent 240.00; amount 280; " in text
+    assert "Team a has spent 240.00 of its 280 USD for 2026-11, 85 %" in text
 
 
 def test_the_burn_down_is_what_a_policy_charges() -> None:

@@ -35,7 +35,7 @@ async def views(access: Reader, service: Svc) -> Response:
 @router.put(
     "/views/{name}",
     response_model=SavedView,
-    responses=errors(415, 422),
+    responses={201: {"model": SavedView, "description": "Saved under a new name."}, **errors(415)},
     openapi_extra=request_body(ViewBody),
     summary="Saves a view",
 )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema.billing.owner import Owners
+from gpuwatch.api.schema.billing.owner import DecidedOwners
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.owner_of import owners_of
 
@@ -20,7 +20,7 @@ Labels = Annotated[list[str] | None, Query(max_length=LABELS_MAX, description="K
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 
-@router.get("/teams/owner", response_model=Owners, responses=errors(404), summary="Who would own a job")
+@router.get("/teams/owner", response_model=DecidedOwners, responses=errors(404), summary="Who would own a job")
 def owner(
     access: FleetReader,
     service: Svc,

@@ -23,7 +23,7 @@ Gpus = Annotated[
 ]
 
 
-@router.get("/what-if/quotas", response_model=Quotas, responses=errors(422), summary="What if a team had a quota?")
+@router.get("/what-if/quotas", response_model=Quotas, responses=errors(), summary="What if a team had a quota?")
 def quotas(
     request: Request,
     access: Reader,

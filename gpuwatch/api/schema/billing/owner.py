@@ -21,7 +21,7 @@ class OwnerWords(Strict):
     labels: str | None
 
 
-class Owner(Strict):
+class DecidedOwner(Strict):
     team: str
     why: str
     inferred: bool = Field(description="The account or namespace names the team, because no rule decides.")
@@ -29,5 +29,5 @@ class Owner(Strict):
     of: OwnerWords
 
 
-class Owners(Strict):
-    items: list[Owner]
+class DecidedOwners(Strict):
+    items: list[DecidedOwner]

@@ -7,7 +7,7 @@ from pydantic import Field
 from gpuwatch.api.schema.common import Ratio, Strict, Time
 
 
-class Holder(Strict):
+class MovedHolder(Strict):
     job: str
     name: str | None
     team: str
@@ -22,7 +22,7 @@ class Outcome(Strict):
     served_ratio: Ratio | None = Field(description="Null: nothing was held or asked for in the last week.")
     fit: int
     move: int
-    misfits: list[Holder]
+    misfits: list[MovedHolder]
 
 
 class TriedLayout(Outcome):
@@ -33,7 +33,7 @@ class Change(Strict):
     gpu: str
     layout: list[str]
     better: list[str]
-    holders: list[Holder]
+    holders: list[MovedHolder]
 
 
 class Plan(Outcome):
