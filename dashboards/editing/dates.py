@@ -37,7 +37,7 @@ def validity(row: Row) -> Component:
     if start and end:
         words = f"{start} – {end}"
     elif start:
-        words = f"since {start}"
+        words = f"from {start}"
     else:
         words = f"until {end}" if end else "always"
     return html.Span(words, className="num")

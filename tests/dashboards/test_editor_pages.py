@@ -262,10 +262,10 @@ def test_a_change_names_its_rows_and_counts_the_others() -> None:
     [
         (None, None, "always"),
         (dates.EPOCH, None, "always"),
-        ("2026-08-30T00:00:00Z", None, "since 30 Aug 2026"),
+        ("2026-08-30T00:00:00Z", None, "from 30 Aug 2026"),
         ("2025-12-31T22:06:30Z", "2026-11-10T00:00:00Z", "31 Dec 2025 22:06 – 10 Nov 2026"),
         (dates.EPOCH, "2026-11-10T23:04:23Z", "until 10 Nov 2026 23:04"),
-        ("soon", None, "since soon"),
+        ("soon", None, "from soon"),
     ],
 )
 def test_the_time_of_a_row_is_written_as_people_write_it(start: object, end: object, words: str) -> None:

@@ -147,7 +147,7 @@ def test_a_new_price_is_previewed_and_saved(page: Page, api: Server) -> None:
     press(page, "Save")
     said(page, "The rate card is changed.")
 
-    expect(shown).to_contain_text("3.5 USD", timeout=PATIENCE_MS)
+    expect(shown).to_contain_text("3.50 USD", timeout=PATIENCE_MS)
     found = api.get("/api/v1/rates").json()["items"]
     assert [("2", "2026-11-11T00:00:00Z"), ("3.5", None)] == [(r["usd_per_gpu_hour"], r["valid_to"]) for r in found]
     assert before == api.get("/api/v1/chargeback", params={"window": "30d", "by": "team"}).json()["items"]
