@@ -38,7 +38,7 @@ MAX_SERIES = 1_000_000
 MAX_SERIES_BYTES = 192 * 1024 * 1024
 """Limits of the series in the cache of all clusters, in number and size; above either, all are forgotten."""
 MAX_ORDER_BYTES = 96 * 1024 * 1024
-"""Limit of the series whose order is kept (see series_order.py); the others are looked up."""
+"""Limit of the memory for the order of series (see series_order.py). Series beyond it are looked up."""
 MAX_KEY_BYTES = 64 * 1024
 """Maximum size of a cached key; longer labels are parsed each time."""
 MAX_LABEL_BYTES = 2 * MAX_LABEL_VALUE_BYTES + 16
@@ -63,7 +63,7 @@ _VARINT_BYTES = 5
 _MOST_MS = (1 << 63) // 1000 - 1  # above it a time in microseconds does not fit into 64 bits
 _HEAD, _HEAD_BYTES = np.uint32(int.from_bytes(HEAD, "little")), np.uint32(0xFFFFFF)
 _TIME, _TIME_BITS = np.uint64(0x0080_8080_8080_1000), np.uint64(0x8080_8080_8080_FF00)
-"""The last eight bytes of a sample: one of the value, the tag of the time, its six bytes of which only the last ends it."""
+"""What the last eight bytes of a sample must be, and which bits count: the tag of the time and the top bits of its six bytes."""
 
 
 @receiver(NAME)

@@ -57,7 +57,7 @@ class SeriesOrder:
     def split(self, series: Sequence[bytes], number_of: Callable[[bytes], int | None], learn: bool) -> Split:
         """Splits series by their bytes. `number_of(labels)` is the number of a series; None if it is new.
 
-        With `learn` the order takes in what it does not know.
+        With `learn`, known series that are not in the order yet are added to it.
         """
         if self._outdated:
             self._forget()

@@ -80,14 +80,7 @@ def controls(kind: Dated, number: int, row: Row, now: str, query: Query) -> Comp
     names = {"change": kind.change_word, "end": "End"} if word == "In force" else {"remove": "Remove"}
     if word == "Ended":
         return None
-    label = kind.label(row)
-    links = [
-        parts.link(
-            [text, html.Span(f" {label}", className="unseen")], fields.opened(query, name, number), "button small"
-        )
-        for name, text in names.items()
-    ]
-    return html.Div(links, className="rowbuttons")
+    return fields.controls(query, number, kind.label(row), names)
 
 
 def form(kind: Dated, items: Sequence[Row], version: str, now: str, query: Query) -> Component | None:

@@ -99,6 +99,15 @@ def cancel(query: Query) -> Component:
     return parts.link("Cancel", closed(query), "button")
 
 
+def controls(query: Query, row: object, label: str, names: Mapping[str, str]) -> Component:
+    """Links that open the forms of a row, by action; screen readers add `label`, the name of the row."""
+    links = [
+        parts.link([text, html.Span(f" {label}", className="unseen")], opened(query, action, row), "button small")
+        for action, text in names.items()
+    ]
+    return html.Div(links, className="rowbuttons")
+
+
 def opened(query: Query, action: str, row: object = None) -> str:
     """The address of this page with a form open."""
     return query.link(edit=action, row=None if row is None else str(row))

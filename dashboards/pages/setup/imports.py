@@ -86,9 +86,8 @@ def line(row: Row, query: Query, edits: bool) -> list[parts.Node]:
     ]
     if not edits:
         return cells
-    label = html.Span(f" {formats.clip(row.get('path'), 60)}", className="unseen")
-    back = parts.link(["Take back", label], fields.opened(query, "forget", row.get("id")), "button small")
-    return [*cells, None if state == "not removable" else html.Div(back, className="rowbuttons")]
+    back = fields.controls(query, row.get("id"), formats.clip(row.get("path"), 60), {"forget": "Take back"})
+    return [*cells, None if state == "not removable" else back]
 
 
 def form(items: list[Row], query: Query) -> Component | None:

@@ -109,15 +109,7 @@ def line(number: int, row: Row, data: Data, query: Query) -> list[parts.Node]:
     ]
     if not data.edits:
         return cells
-    links = [
-        parts.link(
-            [word, html.Span(f" rule {number + 1}", className="unseen")],
-            fields.opened(query, action, number),
-            "button small",
-        )
-        for action, word in (("change", "Edit"), ("remove", "Remove"))
-    ]
-    return [*cells, html.Div(links, className="rowbuttons")]
+    return [*cells, fields.controls(query, number, f"rule {number + 1}", {"change": "Edit", "remove": "Remove"})]
 
 
 def tester() -> Component:

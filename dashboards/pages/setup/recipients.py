@@ -74,15 +74,7 @@ def table(data: Data, query: Query, edits: bool) -> Component:
 
 def controls(number: int, row: Row, query: Query) -> Component:
     """Edit and remove."""
-    links = [
-        parts.link(
-            [word, html.Span(f" {label(row)}", className="unseen")],
-            fields.opened(query, action, number),
-            "button small",
-        )
-        for action, word in (("change", "Edit"), ("remove", "Remove"))
-    ]
-    return html.Div(links, className="rowbuttons")
+    return fields.controls(query, number, label(row), {"change": "Edit", "remove": "Remove"})
 
 
 def label(row: Row) -> str:

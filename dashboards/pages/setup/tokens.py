@@ -80,11 +80,7 @@ def line(row: Row, data: Data, query: Query) -> list[parts.Node]:
     """A token."""
     word, name = state(row, data.now), formats.clip(row.get("name"), 60)
     teams = formats.clip(", ".join(row.get("teams") or []), 80)
-    revoke = parts.link(
-        ["Revoke", html.Span(f" {name}", className="unseen")],
-        fields.opened(query, "revoke", row.get("id")),
-        "button small",
-    )
+    revoke = fields.controls(query, row.get("id"), name, {"revoke": "Revoke"})
     return [
         html.Div([html.B(name), html.Div(str(row.get("id")), className="soft small mono")]),
         html.Div(
@@ -95,7 +91,7 @@ def line(row: Row, data: Data, query: Query) -> list[parts.Node]:
         ),
         html.Span(lists.shown(row.get("expires_at")) or "never", className="num"),
         parts.tag(word, "ok" if word == "In force" else "plain"),
-        html.Div(revoke, className="rowbuttons") if word == "In force" else None,
+        revoke if word == "In force" else None,
     ]
 
 
