@@ -1,17 +1,18 @@
 -- A row of minute is a held device, its owned span and a minute: microseconds in each bucket that was observed.
 -- The fractions of each bucket become microseconds by cumulative rounding, so that each piece adds up exactly.
 create or replace temp table minute as
-with hoarding as (
-    select device_id, span_us, from_us
-    from idle_piece
-    where proven and run_end_us - run_start_us >= $idle_us_min
-),
-labelled as (
-    select p.*, t.tensor_roof, t.dram_roof, h.from_us is not null as hoarded
+with labelled as (
+    select
+        p.*,
+        t.tensor_roof,
+        t.dram_roof,
+        p.idle and (p.device_id, p.span_us, p.from_us) in (
+            select (device_id, span_us, from_us)
+            from idle_piece
+            where proven and run_end_us - run_start_us >= $idle_us_min
+        ) as hoarded
     from piece p
     join device_trait t using (device_id)
-    left join hoarding h
-        on h.device_id = p.device_id and h.span_us = p.span_us and h.from_us = p.from_us and p.idle
     where p.to_us > $slice_from_us and p.from_us < $slice_until_us
 ),
 known as (
