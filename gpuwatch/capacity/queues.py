@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
+from gpuwatch.capacity.waits import WHY
 from gpuwatch.capacity.workloads import (
     RECENT_US,
     WAITING,
@@ -145,7 +146,14 @@ def _waiting(inside: Iterable[Row], at_us: int) -> Row:
         "devices": _devices_of(waiting),
         "longest_seconds": seconds_between(min(submitted), at_us) if submitted else None,
         "reasons": dict(sorted(Counter(reason_code(w) or "unknown" for w in waiting).items())),
+        "why": _most_frequent(waiting),
     }
+
+
+def _most_frequent(waiting: Iterable[Row]) -> str | None:
+    """The most frequent reason in words; None if no workload has one that has words."""
+    words = Counter(why for w in waiting if (why := WHY.get(reason_code(w))) is not None)
+    return min(words, key=lambda why: (-words[why], why)) if words else None
 
 
 def _devices_of(waiting: Iterable[Row]) -> dict[str, int]:

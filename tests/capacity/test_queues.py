@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.capacity.queues import queues
+from gpuwatch.capacity.waits import WHY
 from gpuwatch.capacity.workloads import workloads
 from gpuwatch.core.model import QUEUE, RESERVATION, WORKLOAD, Records
 from gpuwatch.policy.ownership import TeamRule
@@ -372,3 +373,18 @@ def test_what_the_store_has_open(table: str, rows: list[tuple[str, Row]], expect
     found = store_of(*rows).rows(f"service/open_{table}", cluster=CLUSTER, limit=100)
 
     assert expected == [row["name"] for row in found]
+
+
+def test_the_most_frequent_reason_of_a_queue_is_in_words(state: State) -> None:
+    """A reason without words has none, and what runs has no reason."""
+    rows = [
+        gang("a"),
+        gang("b"),
+        gang("c", reason="ExceedsMaxQuota"),
+        *(gang(f"r{n}", state="running") for n in range(4)),
+    ]
+    found = {one["name"]: one["waiting"]["why"] for one in queues(store_of(*TREE, *rows), state, NOW_US)}
+
+    assert {"lq": WHY["WaitingForQuota"], "other": None} == {name: found[name] for name in ("lq", "other")}
+    unknown = queues(store_of(*TREE, gang("a", reason="Odd"), gang("b", reason="Odd")), state, NOW_US)
+    assert {None} == {one["waiting"]["why"] for one in unknown}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from gpuwatch.api.answers import kept
@@ -24,9 +25,11 @@ STATES = ("pending", "inadmissible", "evicted", "reserved", "admitted", "running
 
 class Waiting(Shape):
     workloads: int
+    unknown: int = Field(description="Workloads with an unknown number of devices.")
     devices: Devices
     longest_seconds: float | None
     reasons: dict[str, int]
+    why: str | None = Field(description="The most frequent reason, in words.")
 
 
 class Queue(Shape):
