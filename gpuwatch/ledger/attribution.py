@@ -29,6 +29,8 @@ LAYOUT_SILENCE_US = 10 * MINUTE_US
 PROCESS_SLACK = 0.02
 """The sum of processes may exceed the device reading by this much, because they are not read at the same instant."""
 
+EVER_US = (1 << 63) - 1
+
 _HOLD = pa.schema(
     [
         ("run_id", pa.int64()),
@@ -38,6 +40,8 @@ _HOLD = pa.schema(
         ("end_us", pa.int64()),
         ("declared", pa.bool_()),
         ("estimated", pa.bool_()),
+        ("node", pa.string()),
+        ("slot", pa.string()),
     ]
 )
 _PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
@@ -113,7 +117,10 @@ def attribute(
 def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexes: bool) -> dict[str, Node]:
     """Makes the table of holds: by labels and UUIDs, by index, by samples alone, and by count. Returns the nodes placed on."""
     work.run("ledger/attribution/22_hold", **times)
+    moved = work.run("ledger/attribution/22_restless") and work.run("ledger/attribution/22_stay")
     replaced = work.run("ledger/attribution/22_slot_turn")
+    if moved:
+        work.run("ledger/attribution/23_stay_hold")
     if nested:
         work.run("ledger/attribution/23_inner_sign")
     if indexes:
@@ -160,44 +167,20 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
     }
     slots: dict[str, list[Slot]] = defaultdict(list)
-    by_device: dict[int, list[Slot]] = defaultdict(list)
-    elsewhere = _moves(store)
-    measured = store.sql(
-        """select device_id, node, gpu, gi, gpu_index, profile from seen
-        where node is not null
-            and not (gi = -1 and gpu in (select gpu from seen where gi >= 0))
-            and gpu not in (select gpu from slot_turn where to_us is not null)
-        order by node, gpu_index, gpu, gi"""
-    )
-    for device_id, node, gpu, gi, gpu_index, profile in measured:
-        known = hardware_shares.profile_name(profile) or profile if gi != WHOLE_GPU and profile else None
-        index = gpu_index if gi == WHOLE_GPU and gpu_index is not None else len(slots[node])
-        places = elsewhere.get(device_id, {node: ()})
-        for name, away in places.items():
-            slot = Slot(device_id, gpu, index, known, measured=True, former=name != node, away=away)
-            slots[name].append(slot)
-            by_device[device_id].append(slot)
-    held = store.sql(
-        """with newest as (
-            select old.device_id as old_id, n.device_id
-            from slot_turn t
-            join slot_turn l on l.node = t.node and l.slot = t.slot and l.to_us is null
-            join seen old on old.gpu = t.gpu
-            join seen n on n.gpu = l.gpu and n.gi = old.gi
-            where t.to_us is not null
-        ),
-        wanting as (
-            select min(start_us) as start_us, max(end_us) as end_us from missing where node is not null
+    by_device: dict[tuple[int, int | None], Slot] = {}
+    for row in store.rows("ledger/attribution/25_slot"):
+        node, whole = row["node"], row["gi"] == WHOLE_GPU
+        profile = (
+            hardware_shares.profile_name(row["profile"]) or row["profile"] if not whole and row["profile"] else None
         )
-        select coalesce(w.device_id, h.device_id), h.start_us, h.end_us, f.units
-        from hold h
-        left join newest w on w.old_id = h.device_id
-        join wanting m on m.start_us < h.end_us and m.end_us > h.start_us
-        left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
-    )
-    for device_id, start_us, end_us, units in held:
-        for slot in by_device.get(device_id, ()):
-            slot.held.add(start_us, end_us, WHOLE_UNITS if units is None else units)
+        index = row["gpu_index"] if whole and row["gpu_index"] is not None else len(slots[node])
+        slot = Slot(row["device_id"], row["gpu"], index, profile, measured=True, name=row["slot"], former=row["former"])
+        slot.away = _away(row["here_us"], row["away_us"] if row["former"] else None)
+        slots[node].append(slot)
+        by_device[row["device_id"], row["stay"]] = slot
+    for held in store.rows("ledger/attribution/25_slot_held"):
+        if found := by_device.get((held["device_id"], held["stay"])):
+            found.held.add(held["start_us"], held["end_us"], WHOLE_UNITS if held["units"] is None else held["units"])
     wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
     return {
         name: Node(
@@ -211,15 +194,10 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
     }
 
 
-def _moves(store: Store) -> dict[int, dict[str, tuple[tuple[int, int], ...]]]:
-    """The GPUs that were moved from one node to another: by device and node, the spans in which it was elsewhere."""
-    stays: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    for row in store.rows("ledger/attribution/25_moved"):
-        stays[row["device_id"]].append((row["first_us"], row["last_us"], row["node"]))
-    return {
-        device_id: {node: tuple((first, last) for first, last, other in found if other != node) for _, _, node in found}
-        for device_id, found in stays.items()
-    }
+def _away(here_us: int | None, away_us: int | None) -> tuple[tuple[int, int], ...]:
+    """The spans in which a slot that a GPU was moved into or out of had none."""
+    before = () if here_us is None else ((0, here_us),)
+    return before if away_us is None else (*before, (away_us, EVER_US))
 
 
 def _wanted(store: Store) -> list[Wanted]:
@@ -259,6 +237,8 @@ def _hold_table(placed: list[Placed]) -> pa.Table:
             "end_us": [p.end_us for p in placed],
             "declared": [True] * len(placed),
             "estimated": [p.estimated for p in placed],
+            "node": [p.node for p in placed],
+            "slot": [p.slot for p in placed],
         },
         schema=_HOLD,
     )

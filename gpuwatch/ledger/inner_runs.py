@@ -27,8 +27,6 @@ _INNER = pa.schema(
         ("estimated", pa.bool_()),
     ]
 )
-INNER_SCHEDULERS = ("slurm", "ray")
-"""Schedulers whose nodes may be held by another one's runs, the outer before the inner."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def inner_holds(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
             estimated,
         )
         for run_id, pod_uid, device_id, node, order, profile, start_us, end_us, estimated in store.sql(
-            """select h.run_id, h.pod_uid, h.device_id, n.node,
+            """select h.run_id, h.pod_uid, h.device_id, coalesce(h.node, n.node),
                 row_number() over (order by n.node, n.gpu_index, n.gpu, n.gi, h.device_id),
                 n.profile, h.start_us, h.end_us, h.estimated
             from hold h

@@ -121,21 +121,43 @@ def _choose(
     inner: Inner, theirs: Sequence[OuterHold], used: dict[int, list[tuple[int, int, int]]], signs: set[int]
 ) -> list[tuple[OuterHold, bool]]:
     """The chosen holds, each with whether the choice is certain. A device may be held in several spans."""
-    devices = {h.device_id: h for h in sorted(theirs, key=lambda h: (h.order, h.device_id))}
-    fitting = [d for d, h in devices.items() if inner.profile is None or h.profile == inner.profile] or list(devices)
-    indexed = {list(devices)[i] for i in inner.indexes if i < len(devices)}
-    loads = {device: _load(inner, used, device) for device in fitting}
+    seats = _seats(sorted(theirs, key=lambda h: (h.order, h.device_id, h.start_us)))
+    fitting = [n for n, seat in enumerate(seats) if inner.profile in (None, seat[0].profile)] or list(range(len(seats)))
+    named = {n for n, seat in enumerate(seats) if any(h.device_id in signs for h in seat)}
+    indexed = {n for n in inner.indexes if n < len(seats)}
+    loads = {n: max(_load(inner, used, h.device_id) for h in seats[n]) for n in fitting}
 
-    def key(device: int) -> tuple[bool, bool, int, int]:
-        load = loads[device]
+    def key(seat: int) -> tuple[bool, bool, int, int]:
+        load = loads[seat]
         full = load + inner.units > WHOLE_UNITS
         # Fractions are packed on few devices, whole devices are spread.
         weight = load if full or inner.units == WHOLE_UNITS else -load
-        return device not in signs, device not in indexed, load if full else 0, weight
+        return seat not in named, seat not in indexed, load if full else 0, weight
 
-    chosen = sorted(fitting, key=lambda d: (*key(d), fitting.index(d)))[: inner.count]
-    certain = set(fitting) if len(fitting) == inner.count else signs | indexed
-    return [(hold, hold.device_id in certain) for hold in theirs if hold.device_id in chosen]
+    chosen = sorted(fitting, key=lambda n: (*key(n), fitting.index(n)))[: inner.count]
+    certain = set(fitting) if len(fitting) == inner.count else named | indexed
+    return [(hold, n in certain) for n in sorted(chosen) for hold in seats[n]]
+
+
+def _seats(holds: Iterable[OuterHold]) -> list[list[OuterHold]]:
+    """The holds by seat. Devices of one profile that the outer run has one after the other, on one node, have one seat."""
+    seats: list[list[OuterHold]] = []
+    by_device: dict[int, list[OuterHold]] = {}
+    for hold in holds:
+        seat = by_device.get(hold.device_id) or next((s for s in seats if _follows(hold, s)), None)
+        if seat is None:
+            seats.append(seat := [])
+        seat.append(hold)
+        by_device[hold.device_id] = seat
+    return seats
+
+
+def _follows(hold: OuterHold, seat: Sequence[OuterHold]) -> bool:
+    """Whether a device is there only while none of these is."""
+    return all(
+        h.node == hold.node and h.profile == hold.profile and (h.end_us <= hold.start_us or h.start_us >= hold.end_us)
+        for h in seat
+    )
 
 
 def _load(inner: Inner, used: dict[int, list[tuple[int, int, int]]], device: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuwatch.core.model import WHOLE_GPU, device_key
 
@@ -63,10 +63,12 @@ class Slot:
     measured: bool
     held: Spans = field(default_factory=Spans)
     """With the units that each holds of it."""
+    name: str | None = None
+    """Its name on the node, where a GPU was moved into it or out of it."""
     former: bool = False
-    """It is on another node now."""
+    """Its GPU is on another node now."""
     away: tuple[tuple[int, int], ...] = ()
-    """When it was on another node."""
+    """When no GPU was in it."""
 
     def busy_us(self, start_us: int, end_us: int) -> int:
         """Microseconds of [start_us, end_us) in which something already holds this device."""
@@ -74,7 +76,7 @@ class Slot:
         return sum(min(end, end_us) - max(start, start_us) for start, end, _ in spans)
 
     def away_us(self, start_us: int, end_us: int) -> int:
-        """Microseconds of [start_us, end_us) in which it was on another node."""
+        """Microseconds of [start_us, end_us) in which no GPU was in it."""
         return sum(max(min(end, end_us) - max(start, start_us), 0) for start, end in self.away)
 
     def load(self, start_us: int, end_us: int) -> int:
@@ -92,6 +94,9 @@ class Placed:
     start_us: int
     end_us: int
     estimated: bool = True
+    node: str | None = None
+    slot: str | None = None
+    """Where the device was, if it was moved."""
 
 
 @dataclass
@@ -143,12 +148,20 @@ class Node:
             )
             taken.append(self.add(profile) if best is None or (full and self._may_grow(profile)) else best)
         self._name(wanted.gpus, taken)
-        for slot in taken:
-            slot.held.add(wanted.start_us, wanted.end_us, wanted.units)
-        return [
-            Placed(wanted.run_id, slot.device_id, wanted.pod_uid, wanted.start_us, wanted.end_us, slot not in sure)
-            for slot in taken
-        ]
+        return [placed for slot in taken for placed in self._turns(slot, wanted, taken, slot in sure)]
+
+    def _turns(self, slot: Slot, wanted: Wanted, taken: list[Slot], sure: bool = False) -> Iterator[Placed]:
+        """A device, and those that are free while it was not on this node."""
+        slot.held.add(wanted.start_us, wanted.end_us, wanted.units)
+        span = (wanted.start_us, wanted.end_us)
+        yield Placed(wanted.run_id, slot.device_id, wanted.pod_uid, *span, not sure, self.name, slot.name)
+        for away_us, here_us in slot.away:
+            part = replace(wanted, start_us=max(away_us, wanted.start_us), end_us=min(here_us, wanted.end_us))
+            if part.start_us < part.end_us:
+                others = [s for s in self._present(part) if s.profile == slot.profile and s not in taken]
+                best, full = self._best(others, part)
+                if best is not None and not full:
+                    yield from self._turns(best, part, taken)
 
     def _present(self, wanted: Wanted) -> list[Slot]:
         """The devices that were on this node for some of the time."""

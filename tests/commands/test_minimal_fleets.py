@@ -197,6 +197,20 @@ def moved_without_labels() -> Fleet:
     return fleet.gpu("GPU-13B", "n2", 0, 0, 7200).gpu("GPU-13C", "n1", 1, 0, 7200)
 
 
+def swapped_under_jobs_that_samples_name() -> Fleet:
+    """For ten minutes both GPUs are on no node."""
+    fleet = Fleet({"51": "6600", "52": "6600", PLATFORM: "1200"}).job("51", 0, 7200).job("52", 0, 7200, "n2")
+    fleet.gpu("GPU-14A", "n1", 0, 0, 1800, hpc_job="51").gpu("GPU-14A", "n2", 0, 2400, 7200, hpc_job="52")
+    return fleet.gpu("GPU-14B", "n2", 0, 0, 1800, hpc_job="52").gpu("GPU-14B", "n1", 0, 2400, 7200, hpc_job="51")
+
+
+def swapped_under_counted_jobs() -> Fleet:
+    """As above, with only the counts of the jobs."""
+    fleet = Fleet({"51": "6600", "52": "6600", PLATFORM: "1200"}).job("51", 0, 7200).job("52", 0, 7200, "n2")
+    fleet.gpu("GPU-15A", "n1", 0, 0, 1800).gpu("GPU-15A", "n2", 1, 2400, 7200)
+    return fleet.gpu("GPU-15B", "n2", 0, 0, 1800).gpu("GPU-15B", "n1", 1, 2400, 7200)
+
+
 def half_of_the_node_measured() -> Fleet:
     """Four GPUs by the inventory, two with samples, three held for an hour of two."""
     fleet = Fleet({"51": "10800", PLATFORM: "18000"}, nodes=NODES).job("51", 1800, 5400, gpus=3)
@@ -214,7 +228,7 @@ FLEETS: dict[str, Callable[[], Fleet]] = {
         ),
         *(over_the_end_of_daylight_saving, pod_again_on_the_same_gpu, pod_again_on_another_node, heterogeneous_job),
         *(preempted_and_resumed, one_of_two_nodes_lost, moved_to_another_node, moved_without_labels),
-        half_of_the_node_measured,
+        *(half_of_the_node_measured, swapped_under_jobs_that_samples_name, swapped_under_counted_jobs),
     )
 }
 

@@ -47,7 +47,8 @@ select
     overlap_us > $label_lag_us or (overlap_us > 0 and 2 * overlap_us >= least(end_us - start_us, span_us)) as sure
 from measured;
 
--- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows.
+-- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows. Node and slot are those of
+-- the device then, NULL where they are its newest.
 -- A span that certainly belongs to one run does not give its device to the run before or after; a run without such a span
 -- takes the nearest one.
 create or replace temp table hold as
@@ -76,9 +77,9 @@ declared_hold as (
     ) w
     join seen n on n.gpu = trim(w.gpu_uuid) and n.gi = -1
 )
-select *, true as declared, false as estimated from label_hold
+select *, true as declared, false as estimated, null::varchar as node, null::varchar as slot from label_hold
 union
-select *, true, false from declared_hold;
+select *, true, false, null, null from declared_hold;
 
 -- An exporter may name its own pod instead of the node: then the node comes from the labels of its devices.
 update seen

@@ -5,11 +5,13 @@ with held_place as (
     select
         h.run_id,
         h.pod_uid,
-        n.node,
+        coalesce(h.node, n.node) as node,
         case when t.slot is null then h.device_id::varchar else concat_ws('/', t.node, t.slot, n.gi) end as place
     from hold h
     left join seen n using (device_id)
-    left join slot_turn t using (gpu)
+    left join slot_turn t
+        on t.gpu = n.gpu
+        and (not t.moved or (t.node = h.node and t.slot = h.slot))
 ),
 found as (
     select run_id, pod_uid, node, count(distinct place) as devices

@@ -14,7 +14,11 @@ from (
 -- that the inventory listed only a day or more after its first nodes was there since it was listed.
 create or replace temp table node_evidence as
 with held as (
-    select node, first_us - first_interval_us // 2 as start_us, last_us + last_interval_us // 2 as end_us from seen
+    select node, first_us - first_interval_us // 2 as start_us, last_us + last_interval_us // 2 as end_us
+    from seen
+    where gpu not in (select gpu from stay)
+    union all
+    select node, first_us, last_us from stay
     union all
     select node, start_us, end_us from wanted where not nested
 ),

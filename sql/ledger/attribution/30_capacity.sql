@@ -18,6 +18,11 @@ held as (
     from hold h
     join seen n using (device_id)
     group by n.gpu
+),
+turn as (
+    select gpu, any_value(from_us) filter (where initial) as from_us, any_value(to_us) filter (where final) as to_us
+    from slot_turn
+    group by gpu
 )
 select
     o.gpu,
@@ -27,7 +32,7 @@ select
     o.last_us
 from own o
 cross join cluster_end e
-left join slot_turn t using (gpu)
+left join turn t using (gpu)
 left join held h using (gpu);
 
 -- A row of seen_span is a device of a GPU with slices and a label set within an hour.

@@ -60,6 +60,22 @@ from inner_hold h
 join capacity_span c
     on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
 
+-- A row of device_outage is an outage of the node that a device was on; to_us is NULL while it lasts.
+create or replace temp table device_outage as
+with place as (
+    select device_id, node, null::bigint as from_us, null::bigint as to_us
+    from new_device
+    where gpu not in (select gpu from stay)
+    union all
+    select d.device_id, t.node, t.from_us, t.to_us
+    from new_device d
+    join slot_turn t on t.gpu = d.gpu and t.moved
+)
+select p.device_id, greatest(o.from_us, p.from_us) as from_us, least(o.to_us, p.to_us) as to_us
+from outage o
+join place p using (node)
+where o.from_us < coalesce(p.to_us, o.from_us + 1) and coalesce(o.to_us > p.from_us, true);
+
 -- A row of silent is a span in which a device gave no samples while its cluster did: after the last of a vanished device,
 -- and after the last of a slice until another layout takes its place. Up to three intervals do not count as silence:
 -- the newest sample may still arrive.
@@ -98,9 +114,9 @@ with edge as (
     union
     select device_id, end_us from silent
     union
-    select d.device_id, o.from_us from outage o join new_device d using (node)
+    select device_id, from_us from device_outage
     union
-    select d.device_id, o.to_us from outage o join new_device d using (node) where o.to_us is not null
+    select device_id, to_us from device_outage where to_us is not null
     union
     -- Process use is stored per hour, so that a late sample changes the shares of one.
     select device_id, unnest([hour_us, hour_us + 3600000000])

@@ -12,10 +12,9 @@ with remainder_silent as (
     having count(*) = count(s.device_id)
 ),
 remainder_out as (
-    select d.device_id, o.from_us as start_us, coalesce(o.to_us, 9223372036854775807) as end_us
-    from outage o
-    join new_device d using (node)
-    where d.device_id in (select device_id from capacity_span where remainder)
+    select device_id, from_us as start_us, coalesce(to_us, 9223372036854775807) as end_us
+    from device_outage
+    where device_id in (select device_id from capacity_span where remainder)
     union all
     select * from remainder_silent
 ),
@@ -33,9 +32,8 @@ remainder_part as (
     from remainder_edge
 ),
 out_span as (
-    select d.device_id, o.from_us as start_us, coalesce(o.to_us, 9223372036854775807) as end_us
-    from outage o
-    join new_device d using (node)
+    select device_id, from_us as start_us, coalesce(to_us, 9223372036854775807) as end_us
+    from device_outage
     union all
     select device_id, start_us, end_us from silent
 ),

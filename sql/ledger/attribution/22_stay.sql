@@ -1,0 +1,90 @@
+-- Finds the GPUs that were moved. Their nodes are known to the scheduler and follow one another: an exporter that names another node
+-- now and then, or two that read one GPU, move nothing. A GPU may come back only if samples of each of its stays name a job
+-- that was on that node. Within a node it moved if every slot that it was in is one that two GPUs were in.
+insert into stay
+with place as (
+    select c.context_id, c.device_id, c.gpu, coalesce(a.scheduler_node, c.node) as node, c.pci_bus_id, c.gpu_index
+    from seen_context c
+    left join node_alias a on a.node = c.node
+    where c.node is not null
+),
+contested as (
+    select node, pci_bus_id
+    from place
+    where node in (select node from place where gpu in (select gpu from restless)) and pci_bus_id is not null
+    group by node, pci_bus_id
+    having count(distinct gpu) > 1
+),
+placed as (
+    select
+        p.*,
+        case when bool_and(c.node is not null) over (partition by p.gpu, p.node) then c.pci_bus_id else '' end as turned_slot
+    from place p
+    left join contested c on c.node = p.node and c.pci_bus_id = p.pci_bus_id
+    where p.gpu in (select gpu from restless)
+),
+span as (
+    select p.*, s.first_us, s.last_us
+    from placed p
+    join context_span s on s.device_id = p.device_id and s.context_id = p.context_id
+),
+turn_edge as (
+    select
+        *,
+        max(last_us) over (in_time rows between unbounded preceding and 1 preceding) as before_us,
+        (node, turned_slot) is distinct from lag((node, turned_slot)) over in_time as begins
+    from span
+    window in_time as (partition by gpu order by first_us, last_us, node, turned_slot)
+),
+numbered as (
+    select
+        *,
+        count(*) filter (where begins) over (
+            partition by gpu order by first_us, last_us, node, turned_slot rows unbounded preceding
+        ) as number
+    from turn_edge
+),
+turn as (
+    select
+        gpu,
+        number,
+        any_value(node) as node,
+        any_value(turned_slot) as turned_slot,
+        coalesce(arg_max(pci_bus_id, last_us), 'index ' || arg_max(gpu_index, last_us)) as slot,
+        arg_max(gpu_index, last_us) as gpu_index,
+        min(first_us) as first_us,
+        max(last_us) as last_us,
+        coalesce(min(first_us) > max(before_us) filter (where begins), true) as follows
+    from numbered
+    group by gpu, number
+),
+confirmed as (
+    select distinct t.gpu, t.number
+    from turn t
+    join seen n using (gpu)
+    join label_match m
+        on m.device_id = n.device_id and m.sure and m.first_us <= t.last_us and m.last_us >= t.first_us
+    join wanted w on w.run_id = m.run_id and w.pod_uid is not distinct from m.pod_uid and w.node = t.node
+),
+moved as (
+    select t.gpu
+    from turn t
+    left join confirmed c using (gpu, number)
+    group by t.gpu
+    having count(*) > 1
+        and bool_and(t.follows)
+        and bool_and(t.node in (select node from wanted where node is not null) or t.node in (select node from site))
+        and (count(distinct (t.node, t.turned_slot)) = count(*) or bool_and(c.number is not null))
+)
+select
+    t.gpu,
+    t.number,
+    t.node,
+    t.slot,
+    t.gpu_index,
+    t.first_us,
+    t.last_us,
+    t.number = min(t.number) over (partition by t.gpu),
+    t.number = max(t.number) over (partition by t.gpu)
+from turn t
+join moved using (gpu);
