@@ -121,7 +121,7 @@ def _allocation(
         if unit.start_us is not None:
             rejects.add(f"{unit.kind} on a node that is not listed", path, 0, f"{key} {unit.uid} {unit.node_id}")
         return None
-    start, end = _start_us(head, unit, job), _end_us(unit, job, node)
+    start, end = _start_us(head, unit, job, node), _end_us(unit, job, node)
     if start is None or (unit.state == ENDED and end is None):
         rejects.add(f"{unit.kind} has ended, but its {'end' if start else 'start'} is unknown", path, 0, unit.uid)
         return None
@@ -149,20 +149,20 @@ def _run_columns(unit: Unit, key: str, job: Job | None) -> dict[str, Any]:
     return {"state": job.status or unit.ray_state, "name": name, "labels": _labels(job)}
 
 
-def _start_us(head: HeadState, unit: Unit, job: Job | None) -> int | None:
-    if unit.start_us is None and unit.state == HELD:
-        return job.start_us if job and job.start_us else head.at_us
-    return unit.start_us
+def _start_us(head: HeadState, unit: Unit, job: Job | None, node: Node) -> int | None:
+    """The start of a unit. A bundle that was moved has the start of its group, which may be before its node's."""
+    start_us = unit.start_us
+    if start_us is None and unit.state == HELD:
+        start_us = job.start_us if job and job.start_us else head.at_us
+    return start_us if start_us is None or node.start_us is None else max(start_us, node.start_us)
 
 
 def _end_us(unit: Unit, job: Job | None, node: Node) -> int | None:
-    """The end of a unit; without its own, that of its job or its node."""
-    node_end_us = None if node.alive else node.end_us
-    if unit.state == HELD:
-        return node_end_us
-    if unit.state != ENDED or unit.end_us is not None:
-        return unit.end_us
-    return node_end_us if unit.detached or job is None else job.end_us or node_end_us
+    """The end of a unit, or of its job where it has none of its own; that of its node if this was lost before."""
+    ends = [] if node.alive else [node.end_us]
+    if unit.state == ENDED:
+        ends.append(unit.end_us or (None if unit.detached or job is None else job.end_us))
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _device_columns(unit: Unit, node: Node) -> dict[str, Any]:

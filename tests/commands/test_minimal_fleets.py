@@ -22,7 +22,7 @@ from gpuwatch.cli import app
 
 RUNNER = CliRunner()
 T0 = datetime(2026, 11, 2, tzinfo=UTC)
-WINDOW = "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z"
+WINDOW = "2026-03-08T00:00:00Z,2026-11-03T00:00:00Z"
 FIELDS = {"GR_ENGINE_ACTIVE": 0.9, "SM_ACTIVE": 0.8, "PIPE_TENSOR_ACTIVE": 0.4, "DRAM_ACTIVE": 0.2}
 SACCT = "JobID|JobIDRaw|Cluster|User|Account|Partition|JobName|State|ExitCode|Submit|Start|End|ElapsedRaw|NNodes|NodeList|ReqTRES|AllocTRES"
 PLATFORM = "platform"
@@ -47,6 +47,7 @@ class Fleet:
     readings: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     jobs: list[str] = field(default_factory=list)
     dumps: list[list[dict[str, Any]]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
     nodes: str = ""
     options: tuple[str, ...] = ()
     start: datetime = T0
@@ -77,6 +78,54 @@ class Fleet:
     def dump(self, *pods: dict[str, Any]) -> Fleet:
         self.dumps.append(list(pods))
         return self
+
+    def report(
+        self, job: str, at: int, nodes: dict[str, tuple[int, int | None]], places: list[str], start: int = 0,
+        session: str = "", node_mark: str = "d",
+    ) -> Fleet:  # fmt: skip
+        """What a Ray head answers at some time: nodes with one GPU each, from when to when, and a job with a bundle on some."""
+
+        def at_ms(second: int | None) -> int:
+            return 0 if second is None else int((self.start.timestamp() + second) * 1000)
+
+        ids = {name: f"{node_mark}{number}".ljust(56, "0") for number, name in enumerate(nodes)}
+        listed = [
+            {"node_id": ids[name], "node_name": name, "node_ip": "192.0.2.7", "is_head_node": name == "h1",
+             "state": "ALIVE" if end is None else "DEAD", "resources_total": {"GPU": 1.0},
+             "start_time_ms": at_ms(begin), "end_time_ms": at_ms(end)}
+            for name, (begin, end) in nodes.items()
+        ]  # fmt: skip
+        summary = [
+            {"hostname": name, "now": at_ms(at) / 1000, "raylet": {"nodeId": ids[name], "nodeManagerHostname": name}}
+            for name, (_, end) in nodes.items() if end is None
+        ]  # fmt: skip
+        group = {
+            "placement_group_id": job.ljust(36, "0"), "creator_job_id": "02000000", "state": "CREATED", "name": job,
+            "bundles": [{"unit_resources": {"GPU": 1.0}, "node_id": ids[name]} for name in places],
+            "stats": {"creation_request_received_ns": str(at_ms(start) * 1_000_000)},
+        }  # fmt: skip
+        submission = {
+            "submission_id": f"ray-{job}", "job_id": "02000000", "status": "RUNNING", "start_time": at_ms(start),
+        }  # fmt: skip
+        self.answers.append(
+            {
+                "version": {"ray_version": "2.60.0", "session_name": f"session_{session or job}"},
+                "nodes": {"result": True, "data": {"result": {"result": listed, "total": len(listed)}}},
+                "summary": {"result": True, "data": {"summary": summary}},
+                "groups": {"result": True, "data": {"result": {"result": [group], "total": 1}}},
+                "jobs": [submission],
+            }
+        )
+        return self
+
+    def folders(self, place: Path) -> Iterator[Path]:
+        """Folders with the answers of Ray heads."""
+        for number, answer in enumerate(self.answers):
+            folder = place / str(number)
+            folder.mkdir(parents=True)
+            for name, content in answer.items():
+                (folder / f"{name}.json").write_text(json.dumps(content))
+            yield folder
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Import kinds and texts."""
@@ -205,10 +254,93 @@ def swapped_under_jobs_that_samples_name() -> Fleet:
 
 
 def swapped_under_counted_jobs() -> Fleet:
-    """As above, with only the counts of the jobs."""
-    fleet = Fleet({"51": "6600", "52": "6600", PLATFORM: "1200"}).job("51", 0, 7200).job("52", 0, 7200, "n2")
+    """Into other slots, with only the counts of the jobs."""
+    fleet = Fleet({"71": "6600", "72": "6600", PLATFORM: "1200"}).job("71", 0, 7200).job("72", 0, 7200, "n2")
     fleet.gpu("GPU-15A", "n1", 0, 0, 1800).gpu("GPU-15A", "n2", 1, 2400, 7200)
     return fleet.gpu("GPU-15B", "n2", 0, 0, 1800).gpu("GPU-15B", "n1", 1, 2400, 7200)
+
+
+def odd_records_of_sacct() -> Fleet:
+    """Each on nodes of its own."""
+    fleet = Fleet({})
+
+    def expect(free: int, **seconds: str) -> None:
+        fleet.expected |= {job.lstrip("j").replace("t", "_").replace("h", "+"): s for job, s in seconds.items()}
+        fleet.expected[PLATFORM] = str(Decimal(fleet.expected.get(PLATFORM, "0")) + free)
+
+    # Requeued in the second in which it started: the first record has no length, the second runs.
+    fleet.job("170", 600, 600, state="REQUEUED")
+    fleet.job("170", 600, 7200, state="RUNNING", between=(moment(600), "Unknown")).gpu("GPU-16A", "n1", 0, 0, 7200)
+    expect(600, j170="6600")
+    # Requeued at once onto the same node: samples name both runs alike.
+    fleet.job("172", 599, 1800, "n2", state="NODE_FAIL").job("172", 1800, 6000, "n2")
+    fleet.gpu("GPU-16B", "n2", 0, 0, 7200, hpc_job="172")
+    expect(1799, j172="5401")
+    # No time at all, before and after a job that has some.
+    fleet.job("173", 600, 600, "n3", state="CANCELLED by 0").job("174", 600, 4200, "n3").job("175", 4200, 4200, "n3")
+    fleet.gpu("GPU-16C", "n3", 0, 0, 7200)
+    expect(3600, j174="3600")
+    # Steps before their job and after it, one of them longer than it.
+    fleet.job("176.extern", 0, 3601, "n4").job("176.0", 10, 3000, "n4").job("176", 0, 3600, "n4")
+    fleet.job("176.batch", 0, 3600, "n4").gpu("GPU-16D", "n4", 0, 0, 7200)
+    expect(3600, j176="3600")
+    # An array that runs one task at a time, and the tasks that wait.
+    fleet.job("180_1", 0, 1800, "n5", raw="181").job("180_2", 1800, 3600, "n5", raw="182").gpu(
+        "GPU-16E", "n5", 0, 0, 7200
+    )
+    fleet.job("180_[3-9%1]", 0, 0, "None assigned", raw="180", state="PENDING", between=("Unknown", "Unknown"))
+    expect(3600, j180t1="1800", j180t2="1800")
+    # A heterogeneous job that was requeued, with the records of both runs.
+    for start, end, state in ((0, 1200, "NODE_FAIL"), (1800, 3600, "COMPLETED")):
+        fleet.job("190+0", start, end, "n6", raw="190", state=state)
+        fleet.job("190+1", start, end, "n7", 2, raw="191", state=state)
+    fleet.gpu("GPU-16F", "n6", 0, 0, 7200).gpu("GPU-16G", "n7", 0, 0, 7200).gpu("GPU-16H", "n7", 1, 0, 7200)
+    expect(12600, j190h0="3000", j190h1="6000")
+    # An hour before the samples and an hour after them.
+    fleet.job("192", -3600, 7200, "n8").gpu("GPU-16I", "n8", 0, 0, 3600)
+    expect(0, j192="10800")
+    # A node with another name after ten minutes.
+    fleet.job("193", 0, 3000, "old").job("194", 4200, 7200, "new")
+    fleet.gpu("GPU-16J", "old", 0, 0, 3000).gpu("GPU-16J", "new", 0, 3600, 7200)
+    expect(1200, j193="3000", j194="3000")
+    return fleet
+
+
+def repartitioned_beside_a_job() -> Fleet:
+    """3g.40gb is 4 of 8 memory slices, 4g.40gb 4 of 7 compute slices: 7/15 and 8/15 of the GPU. Then 3g.40gb is half of it,
+    each 1g.10gb a seventh, and the rest of one fourteenth is no slice's."""
+    fleet = Fleet({"82": "3480", "81": "514.285714", PLATFORM: "3205.714286"}).job("82", 0, 7200).job("81", 3600, 7200)
+    fleet.gpu("GPU-17A", "n1", 0, 0, 7200, GPU_I_PROFILE="3g.40gb", GPU_I_ID="1", hpc_job="82")
+    fleet.gpu("GPU-17A", "n1", 0, 0, 3600, GPU_I_PROFILE="4g.40gb", GPU_I_ID="2")
+    fleet.gpu("GPU-17A", "n1", 0, 3600, 7200, GPU_I_PROFILE="1g.10gb", GPU_I_ID="3", hpc_job="81")
+    for number in ("4", "5"):
+        fleet.gpu("GPU-17A", "n1", 0, 3600, 7200, GPU_I_PROFILE="1g.10gb", GPU_I_ID=number)
+    return fleet
+
+
+def over_the_start_of_daylight_saving() -> Fleet:
+    """From 01:30 to 03:30 in New York is one hour in the night in which 02:00 becomes 03:00."""
+    fleet = Fleet({"6": "3600", PLATFORM: "10800"}, options=("--timezone", "America/New_York"))
+    fleet.start = datetime(2026, 3, 8, 6, tzinfo=UTC)
+    fleet.job("6", 0, 3600, between=("2026-03-08T01:30:00", "2026-03-08T03:30:00"))
+    return fleet.gpu("GPU-18A", "n1", 0, 0, 14400)
+
+
+def ray_loses_a_node() -> Fleet:
+    """h2 is lost at 1,800, after the first report; h3 joins at 2,400 and gets the bundle of h2."""
+    fleet = Fleet({"ray-a": "13800", PLATFORM: "5400"})
+    fleet.report("a", 1500, {"h1": (0, None), "h2": (0, None)}, ["h1", "h2"])
+    fleet.report("a", 7200, {"h1": (0, None), "h2": (0, 1800), "h3": (2400, None)}, ["h1", "h3"])
+    fleet.gpu("GPU-19A", "h1", 0, 0, 7200).gpu("GPU-19B", "h2", 0, 0, 1800)
+    return fleet.gpu("GPU-19C", "h3", 0, 2400, 7200)
+
+
+def ray_head_again_under_its_session() -> Fleet:
+    """The head crashed after its report at 1,800 and began again at 2,400 with another job; of the first nothing is known then."""
+    fleet = Fleet({"ray-b": "1800", "ray-c": "4200", PLATFORM: "1200"})
+    fleet.report("b", 1800, {"h1": (0, None)}, ["h1"])
+    fleet.report("c", 7200, {"h1": (2400, None)}, ["h1"], start=3000, session="b", node_mark="e")
+    return fleet.gpu("GPU-20A", "h1", 0, 0, 7200)
 
 
 def half_of_the_node_measured() -> Fleet:
@@ -229,6 +361,8 @@ FLEETS: dict[str, Callable[[], Fleet]] = {
         *(over_the_end_of_daylight_saving, pod_again_on_the_same_gpu, pod_again_on_another_node, heterogeneous_job),
         *(preempted_and_resumed, one_of_two_nodes_lost, moved_to_another_node, moved_without_labels),
         *(half_of_the_node_measured, swapped_under_jobs_that_samples_name, swapped_under_counted_jobs),
+        *(odd_records_of_sacct, repartitioned_beside_a_job, over_the_start_of_daylight_saving, ray_loses_a_node),
+        ray_head_again_under_its_session,
     )
 }
 
@@ -247,15 +381,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = place / "data"
     for name, make in FLEETS.items():
         fleet = make()
+        inputs = [("ray-json", folder) for folder in fleet.folders(place / name)]
         for number, (kind, text) in enumerate(fleet.files()):
             path = place / f"{name}-{number}.txt"
             path.write_text(text)
+            inputs.append((kind, path))
+        for kind, path in inputs:
             common = ("--data", data, "--cluster", name, "--format", "json")
             (found,) = run("import", kind, path, *common, *(fleet.options if kind == "sacct" else ()))["items"]
             assert (0, 0) == (found["rejected"], found["unreadable"])
     card = place / "rates.csv"
     models = "NVIDIA H100 80GB HBM3", "h100"
-    rows = [f"{model},owned,3.60,2026-09-10T00:00:00Z," for model in models]
+    rows = [f"{model},owned,3.60,2026-03-01T00:00:00Z," for model in models]
     card.write_text("\n".join(["gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to", *rows, ""]))
     assert RUNNER.invoke(app, ["rates", "set", str(card), "--data", str(data)]).exit_code == 0
     (report,) = run("analyze", "--data", data, "--format", "json")["items"]

@@ -170,11 +170,44 @@ timed as (
         run_key,
         pod_uid,
         min(start_us) as start_us,
-        -- An end in the year 9999 is a recording error; it would post millions of hours to the ledger.
-        case when max(end_us) is not null then least(max(end_us), min(start_us) + $run_us_max) end as end_us,
+        -- An end in the year 9999 is a recording error; it would post millions of hours to the ledger. A Slurm job that is requeued
+        -- in its first second has a record of no length beside the one that runs.
+        case
+            when any_value(scheduler) = 'slurm' and max(end_us) <= min(start_us)
+                and bool_or(end_us is null and evidence_us > start_us) then null
+            when max(end_us) is not null then least(max(end_us), min(start_us) + $run_us_max)
+        end as end_us,
         max(greatest(start_us, evidence_us)) as last_us
     from claim
     where cluster = $cluster
+    group by all
+),
+raylet as (
+    select
+        node,
+        state = 'up' as up,
+        since_us,
+        arg_max(state = 'up', observed_us) over (partition by node) as now_up,
+        arg_max(since_us, observed_us) over (partition by node) as now_since_us
+    from node
+    where cluster = $cluster and scheduler = 'ray' and since_us is not null
+),
+-- A Ray node that was lost has nothing any more, and one that joined again nothing of what it reported before: that ended with
+-- the node, or with the last report. A node that is back since an earlier time was only missing from a report.
+left_behind as (
+    select
+        t.job_id,
+        t.run_key,
+        t.pod_uid,
+        k.node,
+        arg_min(case when r.up then t.last_us else r.since_us end, r.since_us) as end_us
+    from timed t
+    join by_kind k
+        on k.scheduler = t.scheduler and k.job_id = t.job_id and k.run_key = t.run_key
+        and k.pod_uid is not distinct from t.pod_uid
+    join raylet r
+        on r.node = k.node and (r.since_us > t.last_us or (not r.up and r.since_us = t.last_us))
+    where t.scheduler = 'ray' and t.end_us is null and not (r.now_up and r.now_since_us <= t.last_us)
     group by all
 )
 select
@@ -219,12 +252,15 @@ select
                 when k.kind = 'ksm'
                     and t.last_us < greatest(s.last_us, (select last_us from sampled)) - 3 * 3600000000
                 then greatest(t.last_us, t.start_us)
-                when k.scheduler in ('slurm', 'ray') then greatest(s.last_us, t.start_us)
+                when k.scheduler in ('slurm', 'ray') then least(greatest(s.last_us, t.start_us), b.end_us)
                 else greatest(s.last_us, t.start_us, (select last_us from sampled))
             end
         )
     ) as end_us,
-    any_value(t.end_us is not null or (k.scheduler = 'ray' and s.session in (select session from silent))) as ended
+    any_value(
+        t.end_us is not null or b.end_us is not null
+        or (k.scheduler = 'ray' and s.session in (select session from silent))
+    ) as ended
 from by_kind k
 join preferred_kind o
     on o.scheduler = k.scheduler and o.job_id = k.job_id and o.run_key = k.run_key
@@ -236,6 +272,9 @@ join last_report s
     on s.scheduler = k.scheduler
     and s.session is not distinct from case when k.scheduler = 'ray' then split_part(k.run_key, '@', -1) end
 left join share_site n on n.node = k.node
+left join left_behind b
+    on k.scheduler = 'ray' and b.job_id = k.job_id and b.run_key = k.run_key and b.pod_uid is not distinct from k.pod_uid
+    and b.node = k.node
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
 

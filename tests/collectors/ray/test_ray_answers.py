@@ -178,6 +178,15 @@ def test_ends_are_those_of_the_actor_the_task_the_job_or_the_node() -> None:
     assert [("1", 1, 20, 80)] == held(dead, job(), actor())
 
 
+def test_nothing_is_held_on_a_node_before_it_joined_or_after_it_was_lost() -> None:
+    """The job went on on its other nodes; a bundle that was moved keeps the time of its group."""
+    over, lost = job(status="SUCCEEDED", end_time=ms(90)), node(state="DEAD", end_time_ms=ms(80))
+
+    assert [("1", 1, 20, 80)] == held(lost, over, actor(state="DEAD"))
+    assert [("1", 1, 20, 80)] == held(lost, over, actor(state="DEAD", end=85))
+    assert [(f"{GROUP}/0@cccccccc", 1, 40, None)] == held(node(start_time_ms=ms(40)), job(), group(1))
+
+
 def test_an_end_without_a_time_is_refused_by_name() -> None:
     rejects = Rejects()
 
