@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "get-started" / "tour"
@@ -78,23 +78,35 @@ def broken_gpu(base: str) -> str:
     raise SystemExit("screenshots: the demo has no finding")
 
 
-def take(base: str, out: Path) -> None:
-    """Writes the pictures."""
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
     names = ("chromium", "chromium-browser", "google-chrome")
     program = next((path for name in names if (path := shutil.which(name))), None)
     if program is None:
         raise SystemExit("screenshots: install chromium")
-    key = broken_gpu(base)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", timezone_id="UTC")
+        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()
+
+
+def show(tab: Page, url: str) -> None:
+    """Opens a page and waits until it is drawn."""
+    tab.goto(url, wait_until="networkidle", timeout=PAGE_MS)
+    tab.wait_for_selector("h1", timeout=PAGE_MS)
+    tab.wait_for_timeout(POLL_S * 1000)
+
+
+def take(base: str, out: Path) -> None:
+    """Writes the pictures."""
+    key = broken_gpu(base)
+    with browser() as running:
+        tab = running.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", timezone_id="UTC")
         for name, address in PAGES.items():
-            tab.goto(base + address.format(finding=key), wait_until="networkidle", timeout=PAGE_MS)
-            tab.wait_for_function("document.querySelector('h1') !== null", timeout=PAGE_MS)
-            tab.wait_for_timeout(POLL_S * 1000)
+            show(tab, base + address.format(finding=key))
             picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
             picture.quantize(COLORS, dither=Image.Dither.NONE).save(out / f"{name}.png", optimize=True)
-        browser.close()
 
 
 def check(out: Path) -> None:

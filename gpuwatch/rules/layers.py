@@ -27,3 +27,5 @@ OTHER = "other"
 
 HOURS, DAYS, WEEKS = "hours", "days", "weeks"
 """Effort of an action: a setting or a message to an owner; a change that is rolled out; a project."""
+
+EFFORTS = (HOURS, DAYS, WEEKS)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.registry import discover
 from gpuwatch.core.words import duration
-from gpuwatch.rules.layers import DAYS, OTHER
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.rules.layers import DAYS, EFFORTS, LAYERS, OTHER
 
 if TYPE_CHECKING:
     from gpuwatch.settings import Settings
@@ -149,11 +150,27 @@ _rules: dict[str, Rule] = {}
 
 
 def register(rule: Rule) -> Rule:
-    """Registers a rule. Raises ValueError when its id is taken."""
+    """Registers a rule. Raises ValueError when its id is taken or a field has an unknown value."""
+    _check(rule)
     if rule.id in _rules:
         raise ValueError(f"detector {rule.id!r} is registered twice: {_rules[rule.id].title!r} and {rule.title!r}")
     _rules[rule.id] = rule
     return rule
+
+
+def _check(rule: Rule) -> None:
+    """Refuses what would only be noticed later: a finding without a layer, a claim that the ledger never grants."""
+    fields = [
+        ("bucket", rule.bucket, (None, *BUCKET_WORDS)),
+        ("layer", rule.layer, tuple(layer.id for layer in LAYERS)),
+        ("effort", rule.effort, EFFORTS),
+        ("mode", rule.mode, get_args(Mode)),
+        *((f"measures[{name!r}]", how, MEASURES) for name, how in rule.measures.items()),
+    ]
+    for name, value, known in fields:
+        if value not in known:
+            choices = ", ".join(str(one) for one in known)
+            raise ValueError(f"detector {rule.id!r}: {name} is {value!r}; choose one of {choices}")
 
 
 def rules() -> dict[str, Rule]:

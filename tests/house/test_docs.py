@@ -24,7 +24,7 @@ def test_a_generated_table_says_what_the_code_says(name: str) -> None:
     made = {docs_tables.key(row): row for row in docs_tables.TABLES[name][1]()}
     shown = docs_tables.on_page(name)
 
-    assert shown
+    assert shown, "run make docs"
     assert [made.get(docs_tables.key(row)) for row in shown] == shown, "run make docs"
 
 
@@ -53,9 +53,14 @@ def test_the_docs_are_plain_english() -> None:
 @pytest.mark.parametrize("page", RULE_PAGES, ids=[page.stem for page in RULE_PAGES])
 def test_a_rule_page_answers_its_four_questions(page: Path) -> None:
     """What it reports, from which numbers on, what it leaves alone, and what to do."""
-    headings = re.findall(r"^#+ (.+?)\s*$", page.read_text("utf-8"), re.MULTILINE)
+    text = page.read_text("utf-8")
+    headings = re.findall(r"^#+ (.+?)\s*$", text, re.MULTILINE)
+    comments = [f"<!-- begin {page.stem}: written by `make docs` -->", f"<!-- end {page.stem} -->"]
 
-    assert RULE_HEADINGS == [heading for heading in headings if heading in RULE_HEADINGS]
+    assert RULE_HEADINGS == [heading for heading in headings if heading in RULE_HEADINGS], (
+        "add these headings, in this order"
+    )
+    assert [] == [line for line in comments if line not in text], "add these lines under Thresholds, then run make docs"
 
 
 def test_every_dependency_has_its_reason() -> None:
@@ -94,7 +99,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = LINK.findall(page.read_text("utf-8"))
     missing = [target for target in targets if not (page.parent / target).exists()]
 
-    assert [] == [target for target in missing if not target.endswith("bench/RESULTS.md")]
+    assert [] == [target for target in missing if not target.endswith("bench/RESULTS.md")], "no such files"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -105,7 +110,9 @@ def test_links_lead_to_a_heading(page: Path) -> None:
         for target, anchor in ANCHOR.findall(page.read_text("utf-8"))
     ]
 
-    assert [] == [f"{target.name}#{anchor}" for target, anchor in links if anchor not in anchors(target)]
+    lost = [f"{target.name}#{anchor}" for target, anchor in links if anchor not in anchors(target)]
+
+    assert [] == lost, "these pages have no such heading"
 
 
 def anchors(page: Path) -> set[str]:

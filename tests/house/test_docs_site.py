@@ -34,7 +34,8 @@ def test_every_page_is_in_the_navigation_once() -> None:
     listed = list(pages(with_folders(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"])))
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
-    assert there == set(listed)
+    assert set() == there - set(listed), "add these pages to `nav` in mkdocs.yml"
+    assert set() == set(listed) - there, "remove these from `nav` in mkdocs.yml: no such pages"
     assert len(set(listed)) == len(listed)
 
 

@@ -74,7 +74,9 @@ def test_rooms_import_earlier_rooms_only() -> None:
         if name.startswith("gpuwatch.") and order.get(name.split(".")[1], 99) > order[module.split(".")[1]]
     }
 
-    assert set() == upward
+    assert set() == upward, (
+        "(module, import): a module imports from its own folder or an earlier one of ROOMS; move one of the two"
+    )
 
 
 def test_collector_rooms_import_earlier_rooms_only() -> None:
@@ -91,7 +93,7 @@ def test_collector_rooms_import_earlier_rooms_only() -> None:
     }
 
     assert set(COLLECTOR_ROOMS) <= {module.split(".")[2] for module in modules}
-    assert set() == wrong
+    assert set() == wrong, "(module, import): move what several collectors need into collectors/shared"
 
 
 def test_every_package_is_a_room() -> None:
@@ -99,14 +101,16 @@ def test_every_package_is_a_room() -> None:
     other = {"collectors", "dashboards", "state_migrations", "__main__"}
     rooms = {module.split(".")[1] for module in SOURCES if "." in module}
 
-    assert set(ROOMS) == rooms - other
+    assert set(ROOMS) == rooms - other, "add a new folder to ROOMS in this file, below all folders that it imports"
 
 
 def test_collectors_import_the_core_only() -> None:
     """A collector can be read, tested and replaced with nothing else open."""
     wrong = {module: outside({"core", "collectors"}, imported(module)) for module in below("gpuwatch.collectors")}
 
-    assert {} == {module: names for module, names in wrong.items() if names}
+    assert {} == {module: names for module, names in wrong.items() if names}, (
+        "of gpuwatch, a collector imports core only"
+    )
 
 
 def test_the_database_imports_the_core_only() -> None:
@@ -118,7 +122,7 @@ def test_dashboards_use_the_api_client_only() -> None:
     """The user interface works against a remote server because it can do nothing else."""
     wrong = {module: outside({"dashboards"}, imported(module)) for module in below("gpuwatch.dashboards")}
 
-    assert {} == {module: names for module, names in wrong.items() if names}
+    assert {} == {module: names for module, names in wrong.items() if names}, "ask the REST API: await api.get(...)"
 
 
 @pytest.mark.parametrize("room", PURE)
@@ -132,7 +136,9 @@ def test_pure_rooms_import_no_framework(room: str) -> None:
 
 def test_only_the_store_imports_duckdb() -> None:
     """One room opens the file, bounds its memory and knows the dialect."""
-    assert {"store"} == {module.split(".")[1] for module in importers_of("duckdb")}
+    rooms = {module.split(".")[1] for module in importers_of("duckdb")}
+
+    assert {"store"} == rooms, "use gpuwatch.store.database instead of duckdb"
 
 
 @pytest.mark.parametrize("library", ["sqlalchemy", "alembic"])
@@ -141,7 +147,7 @@ def test_only_the_state_imports_its_engine(library: str) -> None:
     allowed = {*below("gpuwatch.state"), *below("gpuwatch.state_migrations")}
     others = {name for name in set(importers_of(library)) - allowed if name.rpartition(".")[2] not in REPOSITORIES}
 
-    assert set() == others
+    assert set() == others, f"move what imports {library} into a module named {' or '.join(sorted(REPOSITORIES))}"
 
 
 def test_only_the_entry_point_imports_the_command_line() -> None:

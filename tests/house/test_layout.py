@@ -37,8 +37,11 @@ def test_modules_stay_small() -> None:
     """A module above the limit has two purposes."""
     lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES.values()}
 
-    assert LONG_MODULES == {name for name, length in lengths.items() if length > MAX_LINES}
-    assert {} == {name: length for name, length in lengths.items() if length > LONG_LINES}
+    long = {name for name, length in lengths.items() if length > MAX_LINES}
+
+    assert set() == long - LONG_MODULES, f"split these modules: more than {MAX_LINES} lines"
+    assert set() == LONG_MODULES - long, "remove these from LONG_MODULES: they are short now"
+    assert {} == {name: length for name, length in lengths.items() if length > LONG_LINES}, "shorten these modules"
 
 
 def test_folders_stay_small() -> None:
@@ -46,12 +49,16 @@ def test_folders_stay_small() -> None:
     files = [*SOURCES.values(), *SQL]
     sizes = Counter(str(path.parent.relative_to(ROOT)) for path in files if path.name != "__init__.py")
 
-    assert {} == {folder: size for folder, size in sizes.items() if size > MAX_MODULES}
+    large = {folder: size for folder, size in sizes.items() if size > MAX_MODULES}
+
+    assert {} == large, f"split these folders: more than {MAX_MODULES} modules"
 
 
 def test_every_module_has_a_docstring() -> None:
     """Only an empty `__init__.py` may be without."""
-    assert [] == [str(path.relative_to(ROOT)) for path in CODE if path.stat().st_size and not has_docstring(path)]
+    bare = [str(path.relative_to(ROOT)) for path in CODE if path.stat().st_size and not has_docstring(path)]
+
+    assert [] == bare, "begin these modules with a line that says what they hold"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,9 @@ def test_a_rule_is_in_its_four_places() -> None:
     stems = rule_stems()
     every = set().union(*stems.values())
 
-    assert {} == {place: sorted(every - found) for place, found in stems.items() if every - found}
+    missing = {place: sorted(every - found) for place, found in stems.items() if every - found}
+
+    assert {} == missing, "add these files; a page has `-` in its name where the others have `_`"
 
 
 @pytest.mark.parametrize("path", SQL, ids=[str(path.relative_to(ROOT)) for path in SQL])
@@ -124,9 +133,9 @@ def test_sql_reads_like_prose(path: Path) -> None:
     """It starts with a comment that says what a row is, in lower case, without tabs."""
     text = path.read_text("utf-8")
 
-    assert text.startswith("-- ")
-    assert "\t" not in text
-    assert [] == UPPER_KEYWORD.findall(NOT_CODE.sub(" ", text))
+    assert text.startswith("-- "), "begin with a comment that says what a row is"
+    assert "\t" not in text, "indent with four spaces"
+    assert [] == UPPER_KEYWORD.findall(NOT_CODE.sub(" ", text)), "write keywords in lower case"
 
 
 def test_no_file_names_the_checkout() -> None:
@@ -142,4 +151,4 @@ def test_no_file_names_the_checkout() -> None:
     pattern = re.compile(re.escape(place) + rb"(?![\w-])")
     found = [str(path.relative_to(ROOT)) for path in files if path.is_file() and pattern.search(path.read_bytes())]
 
-    assert [] == found
+    assert [] == found, f"these files name {ROOT}: use a path relative to the file"

@@ -42,7 +42,9 @@ def test_refused_words_are_found(tmp_path: Path) -> None:
 def test_identifiers_say_what_they_hold() -> None:
     found = {str(path.relative_to(ROOT)): refused_names(path) - PUBLIC for path in SOURCES.values()}
 
-    assert {} == {path: names for path, names in found.items() if names}
+    wrong = {path: names for path, names in found.items() if names}
+
+    assert {} == wrong, "name these after what they hold: rows, labels, a response, a message"
 
 
 def test_text_is_plain() -> None:
@@ -51,4 +53,8 @@ def test_text_is_plain() -> None:
     texts = {path: path.read_bytes() for path in [*files, ROOT / "README.md"] if path.suffix in {".py", ".sql", ".md"}}
     counts = Counter({str(path.relative_to(ROOT)): len(_WORD.findall(text.decode())) for path, text in texts.items()})
 
-    assert TEXT_MAX >= counts.total(), {path: count for path, count in counts.items() if count}
+    lines = "\n".join(f"{path}: {count}" for path, count in sorted(counts.items()) if count)
+
+    assert TEXT_MAX >= counts.total(), (
+        f"{_WORD.pattern}: one more than before; write another word. `git diff` shows where:\n{lines}"
+    )

@@ -199,8 +199,12 @@ class World:
         return self
 
     def analyze(self, now: float = 0.0, **options: Any) -> AnalyzeReport:
-        """Ledger and findings, at a minute of the tiny world."""
-        return analyze(self.store, self.state, self.settings, now_us=us(now), **options)
+        """Ledger and findings, at a minute of the tiny world. A rule named in `detectors` must not fail."""
+        report = analyze(self.store, self.state, self.settings, now_us=us(now), **options)
+        named = options.get("detectors") or ()
+        failed = [text for text in report.failed_rules if text.partition(":")[0] in named]
+        assert [] == failed, "a rule raised an error, so that it has no findings"
+        return report
 
     def findings(self, detector: str, job: str | None = None) -> list[Found]:
         """What a rule says, of all jobs or of one, in order of start."""
