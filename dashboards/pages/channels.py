@@ -26,7 +26,7 @@ async def load(api: Api, query: Query) -> Row:
     return {**listed, "me": me, "changes": await history.read(api, me, "channels")}
 
 
-@page("/channels", "Channels", load, icon="channels", order=13, filters=(), under="/findings")
+@page("/channels", "Channels", load, icon="channels", order=54, filters=(), under="/setup")
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """One row per channel; administrators have a button in each."""
     items: list[Row] = data.get("items") or []

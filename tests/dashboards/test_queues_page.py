@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.dashboards.components.parts import Node
-from gpuwatch.dashboards.pages import queues
+from gpuwatch.dashboards.pages.work import queues
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, asked, check_layout, links, shown, text
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.dashboards.components.parts import Node
-from gpuwatch.dashboards.pages import workloads
+from gpuwatch.dashboards.pages.work import workloads
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, check_layout, links, shown, text
 

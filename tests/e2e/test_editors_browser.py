@@ -39,6 +39,9 @@ SETUP = (
     "/ui/tokens",
     "/ui/audit",
     "/ui/imports",
+    "/ui/commitments?edit=add",
+    "/ui/reconcile",
+    "/ui/setup",
 )
 
 
@@ -348,4 +351,21 @@ def test_a_token_is_shown_once_and_revoked(page: Page, api: Server, problems: li
     expect(shown).to_contain_text("Revoked", timeout=PATIENCE_MS)
 
     assert 401 == api.get("/api/v1/me", token=made["token"]).status_code
+    problems.clear()
+
+
+def test_a_bill_is_uploaded_and_compared_and_a_broken_one_is_refused(page: Page, problems: list[str]) -> None:
+    """The browser sends the file itself, so its size is that of the API."""
+    line = "12.00,USD,2026-11-02 00:00:00,2026-11-03 00:00:00,Usage,AWS,rednode"
+    head = "BilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ProviderName,ResourceId"
+    page.goto("/ui/reconcile?window=2026-11-02T00:00:00Z,2026-11-03T00:00:00Z")
+    expect(page.locator("#page")).to_contain_text("No cloud bill yet")
+    for content, words in (("a,b\n1,2\n", "broken.csv was not imported"), (f"{head}\n{line}\n", "1 line imported")):
+        with page.expect_file_chooser() as chosen:
+            page.get_by_role("button", name="Upload a bill: FOCUS").click()
+        name = "broken.csv" if content[0] == "a" else "focus.csv"
+        chosen.value.set_files([{"name": name, "mimeType": "text/csv", "buffer": content.encode()}])
+        expect(page.locator("#message")).to_contain_text(words)
+    expect(page.locator("#page .headlines")).to_contain_text("$12.00")
+    assert ["Failed to load resource: the server responded with a status of 400 (Bad Request)"] == problems
     problems.clear()

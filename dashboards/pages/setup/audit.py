@@ -45,7 +45,7 @@ async def load(api: Api, query: Query) -> Row:
     return await api.get("audit", what=query.get("what"), since=since, limit=PAGE_SIZE, cursor=query.get("cursor"))
 
 
-@page("/audit", "Audit log", load, icon="audit", order=61, filters=(), under="/tokens")
+@page("/audit", "Audit log", load, icon="audit", order=61, filters=(), under="/setup")
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """The changes, newest first, by kind and time."""
     items: list[Row] = data.get("items") or []

@@ -54,7 +54,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(listed, me, str(fleet["at"]), await history.read(api, me, "owned"))
 
 
-@page("/owned", "Owned hardware", load, filters=(), under="/teams")
+@page("/owned", "Owned hardware", load, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each purchase with its price and formula, a form if one is open, and the changes."""
     add = parts.link("Add hardware", fields.opened(query, "add"), "button primary") if data.edits else None

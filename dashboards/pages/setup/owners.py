@@ -61,7 +61,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(listed, me, await history.read(api, me, "teams"))
 
 
-@page("/owners", "Team map", load, icon="owners", order=18, filters=(), under="/teams")
+@page("/owners", "Team map", load, icon="owners", order=52, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """The rules, a form over them if one is open, a test, and the changes."""
     add = parts.link("Add a rule", fields.opened(query, "add"), "button primary") if data.edits else None

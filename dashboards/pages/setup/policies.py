@@ -45,7 +45,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(found, me, str(fleet["at"]), await history.read(api, me, "policies"))
 
 
-@page("/policies", "Policies", load, icon="policies", order=19, filters=(), under="/teams")
+@page("/policies", "Policies", load, icon="policies", order=53, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each policy, the document if it is open, and the changes."""
     edits = data.me.get("scope") == "admin"

@@ -59,7 +59,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(listed, me, str(fleet["at"]), await history.read(api, me, "rates"))
 
 
-@page("/rates", "Rates", load, icon="rates", order=17, filters=(), under="/teams")
+@page("/rates", "Rates", load, icon="rates", order=51, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """The card, a form over it if one is open, and its changes."""
     add = parts.link("Add a rate", fields.opened(query, "add"), "button primary") if data.edits else None

@@ -39,7 +39,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(listed, me, await history.read(api, me, "recipients"))
 
 
-@page("/recipients", "Recipients of reports", load, filters=(), under="/teams")
+@page("/recipients", "Recipients of reports", load, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """One row per team, a form if one is open, and the changes."""
     edits = data.me.get("scope") == "admin"

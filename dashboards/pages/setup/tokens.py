@@ -42,7 +42,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(found.items, str((await api.fleet())["at"]))
 
 
-@page("/tokens", "Tokens", load, icon="tokens", order=60, filters=())
+@page("/tokens", "Tokens", load, icon="tokens", order=60, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each token, those in force first, and a form if one is open."""
     add = parts.link("Create a token", fields.opened(query, "add"), "button primary")
