@@ -1,4 +1,4 @@
-"""An ETag for every JSON answer of the API, and 304 for who has it already; If-Match for lists that are replaced whole."""
+"""An ETag for every JSON and CSV answer of the API, and 304 for who has it already; If-Match for lists that are replaced whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from fastapi import Depends, Header
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-JSON = b"application/json"
+TAGGED = (b"application/json", b"text/csv")
+"""The media types of answers that have a tag. Workbooks and Parquet files are not compared: they are asked for once."""
 _DROPPED = (b"content-length", b"content-type")
 
 
@@ -64,7 +65,7 @@ class Tagged:
 
 def _taggable(start: Message) -> bool:
     names = {name.lower(): value for name, value in start["headers"]}
-    return bool(start["status"] == 200) and names.get(b"content-type", b"").startswith(JSON)
+    return bool(start["status"] == 200) and names.get(b"content-type", b"").startswith(TAGGED)
 
 
 def _answered(start: Message, body: Message, known: str) -> tuple[Message, Message]:

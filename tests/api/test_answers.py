@@ -224,6 +224,33 @@ def test_an_answer_has_a_tag_and_is_not_sent_twice(filled: Api) -> None:
     assert "etag" not in filled.get("/api/v1/findings/none-0", token=text).headers
 
 
+@pytest.mark.parametrize("path", ["findings?format=csv", "chargeback?window=2026-W45&format=csv"])
+def test_a_csv_file_that_the_client_has_is_not_sent_again(filled: Api, path: str) -> None:
+    text = filled.token("admin")
+    first = filled.get(f"/api/v1/{path}", token=text)
+    tag = first.headers["etag"]
+    again = filled.get(f"/api/v1/{path}", token=text, headers={"If-None-Match": tag})
+    other = filled.get(f"/api/v1/{path}", token=text, headers={"If-None-Match": '"other"'})
+    red = filled.get(f"/api/v1/{path}", token=filled.token("read", "red"), headers={"If-None-Match": tag})
+
+    assert (304, b"", tag) == (again.status_code, again.content, again.headers["etag"])
+    assert "content-type" not in again.headers
+    assert (200, first.content, "text/csv; charset=utf-8") == (
+        other.status_code,
+        other.content,
+        other.headers["content-type"],
+    )
+    assert (200, True) == (red.status_code, red.headers["etag"] != tag)
+
+
+def test_other_files_have_no_tag(filled: Api) -> None:
+    text = filled.token("admin")
+
+    for form in ("parquet", "xlsx", "focus"):
+        answer = filled.get(f"/api/v1/chargeback?window=2026-W45&format={form}", token=text)
+        assert (200, False) == (answer.status_code, "etag" in answer.headers)
+
+
 def test_every_table_is_one_that_a_statement_can_name() -> None:
     """What a statement reads is found by its words: no view, and no macro that reads a table, may stand in between."""
     with Store.open(None) as store:
