@@ -173,10 +173,12 @@ def _owned_spans(store: Store, nodes: Iterable[str]) -> dict[str, tuple[int, int
     """The time from the first to the last evidence of each node."""
     evidence = {node: span for node, *span in store.sql("select node, start_us, end_us from node_evidence")}
     fleet = store.sql("select start_us, end_us from fleet_span")[0]
+    off = {row[0] for row in store.sql("select node from site where always_off")}
     spans = {}
     for node in nodes:
         # A node that only a node list names was there as long as the cluster was looked at.
-        for start_us, end_us in (evidence.get(node, fleet), fleet):
+        known = evidence.get(node, (None, None))
+        for start_us, end_us in (known,) if node in off else (known, fleet):
             if start_us is not None and end_us is not None and end_us > start_us:
                 spans[node] = start_us, end_us
                 break

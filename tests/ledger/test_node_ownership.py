@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.worlds.world import HOUR, World, claim, node, us
+from tests.worlds.world import HOUR, Gpu, World, claim, minutes, node, samples, us
 
 DAY = 24 * HOUR
 Owned = dict[str, tuple[float, float]]
@@ -80,3 +82,109 @@ def test_a_node_that_the_inventory_lists_only_later_was_added() -> None:
     )
 
     assert (3 * DAY, 3 * DAY + HOUR) == owned(world)["added/gpu0"]
+
+
+OUT = "out_of_service"
+OFF = json.dumps({"states": "CLOUD,POWERED_DOWN"})
+
+
+def buckets(world: World, name: str) -> list[tuple[float, float, str]]:
+    """The spans of a device with the job or the bucket of each."""
+    return [(start, end, who) for gpu, start, end, who, _ in world.segments() if gpu == name]
+
+
+@pytest.mark.parametrize("state", ["drain", "down"])
+def test_a_node_out_of_service_in_a_list_without_a_time_stays_in_the_books(state: str) -> None:
+    """Its list has no time, so the time of the drain is the only one of its record."""
+    world = World().add(
+        claim("1", 0, 10 * HOUR, node="good"),
+        claim("2", HOUR, 2 * HOUR, node="bad"),
+        node("good", {"": 1}, created_us=us(-9 * DAY)),
+        node("bad", {"": 1}, state=state, since_us=us(4 * HOUR), created_us=us(-9 * DAY)),
+    )
+
+    world.book()
+
+    assert [
+        (0, HOUR, "schedulable"),
+        (HOUR, 2 * HOUR, "2 estimated"),
+        (2 * HOUR, 4 * HOUR, "schedulable"),
+        (4 * HOUR, 10 * HOUR, OUT),
+    ] == buckets(world, "bad/gpu0")
+    assert [(0, 10 * HOUR, "1 estimated")] == buckets(world, "good/gpu0")
+
+
+def test_a_drain_of_long_ago_says_nothing_of_how_long_the_fleet_had_its_nodes() -> None:
+    world = World().add(
+        claim("1", 0, 10 * HOUR, node="good"),
+        node("good", {"": 1}),
+        node("bad", {"": 1}, state="drain", since_us=us(-30 * DAY)),
+        node("worse", {"": 1}, state="down", since_us=us(-20 * DAY)),
+    )
+
+    assert dict.fromkeys(("good/gpu0", "bad/gpu0", "worse/gpu0"), (0, 10 * HOUR)) == owned(world)
+    assert [(0, 10 * HOUR, OUT)] == buckets(world, "bad/gpu0") == buckets(world, "worse/gpu0")
+
+
+def test_a_drain_after_the_last_job_lasts_until_the_list_was_written() -> None:
+    world = World().add(
+        claim("1", 0, 10 * HOUR, node="good"),
+        node("good", {"": 1}, at=20 * HOUR),
+        node("bad", {"": 1}, state="drain", since_us=us(12 * HOUR), at=20 * HOUR),
+    )
+
+    world.book()
+
+    assert [(0, 12 * HOUR, "schedulable"), (12 * HOUR, 20 * HOUR, OUT)] == buckets(world, "bad/gpu0")
+
+
+def test_a_measured_node_that_is_drained_is_out_of_service_to_the_last_sample() -> None:
+    a, b = Gpu(node="good"), Gpu("GPU-b", node="bad")
+    world = World().add(
+        samples(a, minutes(0, 2 * HOUR), {"gpu_util_ratio": 0.0}),
+        samples(b, minutes(0, HOUR), {"gpu_util_ratio": 0.0}),
+        node("bad", {"": 1}, state="drain", since_us=us(1800)),
+    )
+
+    world.book()
+
+    assert [(0, 1800, "schedulable"), (1800, 2 * HOUR, OUT)] == buckets(world, "GPU-b")
+
+
+@pytest.mark.parametrize("at", [None, 10 * HOUR])
+def test_a_cloud_node_that_is_powered_down_is_not_paid(at: float | None) -> None:
+    """It is owned while jobs prove it, and never where it was not used."""
+    off = {"state": "down", "labels": OFF, "at": at}
+    world = World().add(
+        claim("1", 0, 10 * HOUR, node="own"),
+        claim("2", HOUR, 2 * HOUR, node="cloud"),
+        node("own", {"": 1}, at=at),
+        node("cloud", {"": 1}, **off),
+        node("unused", {"": 1}, **off),
+    )
+
+    assert {"own/gpu0": (0, 10 * HOUR), "cloud/gpu0": (HOUR, 2 * HOUR)} == owned(world)
+
+
+def test_a_powered_down_node_of_the_site_s_own_is_out_of_service() -> None:
+    world = World().add(
+        claim("1", 0, 10 * HOUR, node="good"),
+        node("good", {"": 1}, at=10 * HOUR),
+        node("saving", {"": 1}, state="down", labels=json.dumps({"states": "POWERED_DOWN"}), at=6 * HOUR),
+        node("saving", {"": 1}, state="down", labels=json.dumps({"states": "POWERED_DOWN"}), at=10 * HOUR),
+    )
+
+    world.book()
+
+    assert [(0, 6 * HOUR, "schedulable"), (6 * HOUR, 10 * HOUR, OUT)] == buckets(world, "saving/gpu0")
+
+
+def test_a_measured_cloud_node_ends_with_its_last_sample_once_it_is_powered_down() -> None:
+    a, b = Gpu(node="own"), Gpu("GPU-b", node="cloud")
+    world = World().add(
+        samples(a, minutes(0, 2 * HOUR), {"gpu_util_ratio": 0.0}),
+        samples(b, minutes(0, HOUR), {"gpu_util_ratio": 0.0}),
+        node("cloud", {"": 1}, state="down", labels=OFF, at=5400),
+    )
+
+    assert {"GPU-a": (0, 2 * HOUR), "GPU-b": (0, HOUR)} == owned(world)

@@ -155,6 +155,9 @@ where n.cluster = $cluster
     and (n.scheduler <> 'ray' or lower(split_part(n.node, '.', 1)) not in (select host from other_node));
 
 -- A row of site is a cluster's node as its schedulers last described it; device counts by MIG profile, '' whole GPUs.
+-- Only a record with a time of its own dates its node: the time of a drain does not show until when the fleet has it.
+-- A cloud node that is powered down is not paid: such a record does not show that the fleet owns it. off_us is the time of the last
+-- record if that is one.
 create or replace temp table site as
 select
     node,
@@ -163,11 +166,19 @@ select
     (list(coalesce(sharing, 'none') order by record_us desc, coalesce(sharing, 'none')) filter (where coalesce(sharing, 'none') is not null))[1] as sharing,
     (list(replicas order by record_us desc, replicas) filter (where replicas is not null))[1] as replicas,
     (list(pool order by record_us desc, pool) filter (where pool is not null))[1] as pool,
-    min(record_us) filter (where record_us > 0) as first_us,
-    max(record_us) filter (where record_us > 0) as last_us,
-    min(created_us) as created_us
+    min(observed_us) filter (where not off) as first_us,
+    max(observed_us) filter (where not off) as last_us,
+    max(since_us) as since_us,
+    min(created_us) as created_us,
+    case when arg_max(off, record_us) then coalesce(max(observed_us), 9223372036854775807) end as off_us,
+    bool_and(off) as always_off
 from (
-    select *, coalesce(observed_us, since_us, 0) as record_us
+    select
+        *,
+        coalesce(observed_us, since_us, 0) as record_us,
+        scheduler = 'slurm' and coalesce(
+            list_has_all(string_split(json_extract_string(labels, '$.states'), ','), ['CLOUD', 'POWERED_DOWN']), false
+        ) as off
     from node_record
 )
 group by node;

@@ -8,6 +8,8 @@ from (
     select start_us, end_us from wanted
     union all
     select first_us, last_us from site
+    union all
+    select null, since_us from site where not always_off
 );
 
 -- A node of an inventory was there since the cluster's first evidence, or since it booted or was created. One without such a time
@@ -42,7 +44,7 @@ listed as (
     cross join fleet_span f
     cross join inventory i
     left join proven p using (node)
-    where s.node is not null
+    where s.node is not null and not s.always_off
 )
 select node, min(start_us) as start_us, max(end_us) as end_us
 from (select * from proven union all select * from listed)

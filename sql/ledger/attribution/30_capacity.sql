@@ -1,5 +1,6 @@
 -- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
--- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot.
+-- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot or its cloud node was
+-- powered down.
 create or replace temp table owned_gpu as
 with cluster_end as (
     select max(last_us + last_interval_us // 2) as end_us from seen
@@ -9,7 +10,8 @@ own as (
         gpu,
         min(first_us - first_interval_us // 2) as start_us,
         max(last_us + last_interval_us // 2) as last_us,
-        min(first_us) as first_sample_us
+        min(first_us) as first_sample_us,
+        arg_max(node, last_us) as node
     from seen
     group by gpu
 ),
@@ -27,13 +29,14 @@ turn as (
 select
     o.gpu,
     least(coalesce(t.from_us, o.start_us), h.start_us) as start_us,
-    greatest(coalesce(t.to_us, e.end_us), h.end_us) as end_us,
+    greatest(coalesce(t.to_us, case when f.off_us >= o.last_us then o.last_us end, e.end_us), h.end_us) as end_us,
     o.first_sample_us,
     o.last_us
 from own o
 cross join cluster_end e
 left join turn t using (gpu)
-left join held h using (gpu);
+left join held h using (gpu)
+left join site f on f.node = o.node;
 
 -- A row of seen_span is a device of a GPU with slices and a label set within an hour.
 create or replace temp table seen_span as
