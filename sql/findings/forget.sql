@@ -1,5 +1,5 @@
 -- Removes the earlier results of a rule for what it evaluates again, and records the subjects and hours this affects.
--- $mode: hours (rows that begin in the window), runs (the chains of job_chain, jobs that no longer exist, and all other
+-- $mode: hours (rows that begin in the window), runs (the chains of job_chain, jobs and runs that no longer exist, and all other
 -- subjects), all.
 create or replace temp table old_result as
 select rowid as number, subject_kind, subject_id, cause_us, start_us
@@ -11,6 +11,7 @@ where detector = $detector and cluster = $cluster
             or run_id in (select run_id from job_chain)
             or subject_kind <> 'job'
             or subject_id not in (select job_id from run where cluster = $cluster and job_id is not null)
+            or run_id not in (select run_id from run where cluster = $cluster)
         else true
     end;
 

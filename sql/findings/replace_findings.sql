@@ -19,8 +19,10 @@ where cluster = $cluster and detector = $detector
             and (
                 (subject_id, cause_us) in (select (job_id, chain_start_us) from job_chain)
                 or subject_kind <> 'job'
-                -- Later records may rename a job: the finding of a job that no longer exists is withdrawn.
+                -- Later records may rename a job, or move a run of it (another time zone): the finding of a job or run that
+                -- no longer exists is withdrawn.
                 or subject_id not in (select job_id from run where cluster = $cluster and job_id is not null)
+                or run_id not in (select run_id from run where cluster = $cluster)
                 or exists (
                     select 1
                     from job_chain c

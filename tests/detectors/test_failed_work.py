@@ -258,6 +258,27 @@ def test_it_stays_open_for_a_week(tmp_path: Path) -> None:
     assert 10 * HOUR == one.ended
 
 
+def test_the_finding_of_a_reading_that_was_replaced_is_withdrawn(tmp_path: Path) -> None:
+    """The times of the first import were read in another time zone: the job ran five hours later."""
+    world = World(tmp_path)
+    world.gpu("other", (20 * HOUR, WORK), node="other", step_s=3600)
+    for start in (0, 5 * HOUR):
+        world.store.sql("delete from claim")
+        for task, state in (("1", "FAILED"), ("2", "COMPLETED")):
+            at = start + 30 * HOUR * (state == "COMPLETED")
+            world.claim(
+                scheduler="slurm", kind="sacct", job_id="101", run_key=f"{task}@{at}", node="n1", device_count=8,
+                start_us=us(at), end_us=us(at + 10 * HOUR), evidence_us=us(at + 10 * HOUR), state=state, account="vision",
+            )  # fmt: skip
+        world.analyze(48 * HOUR, detectors=[RULE])
+
+    found = sorted(world.findings(RULE), key=lambda one: one.started or 0)
+    assert [(0, "resolved", "records changed"), (5 * HOUR, "open", None)] == [
+        (one.started, one.state, one.reason) for one in found
+    ]
+    assert [(us(5 * HOUR),)] == world.store.sql("select start_us from verdict where detector = 'failed-work'")
+
+
 def test_evaluating_again_changes_nothing(world: World) -> None:
     before = world.rows("finding")
     world.analyze(42 * HOUR, detectors=[RULE])
