@@ -137,7 +137,11 @@ def loss_words(loss: Row, action: Row, query: Query) -> str:
 
 
 def money(action: Row) -> Component | None:
-    """Money a day, or GPU-hours a day without a price; what could be saved is not shown as a loss."""
+    """Money a day, or GPU-hours a day without a price; what could be saved is not shown as a loss. Work is lost once: it has
+    no amount a day.
+    """
+    if lost := action.get("lost_work"):
+        return lost_money(lost, str(action.get("currency") or ""))
     cost, currency = formats.number(action.get("cost_a_day")), str(action.get("currency") or "")
     hours, risk = formats.number(action.get("gpu_hours_a_day")), formats.number(action.get("at_risk_gpu_hours_a_day"))
     if cost is not None:
@@ -153,6 +157,16 @@ def money(action: Row) -> Component | None:
         count = int(risk / 24)
         return html.Span(f"{count:,} GPU{'' if count == 1 else 's'} at risk")
     return None
+
+
+def lost_money(lost: Row, currency: str) -> Component:
+    """`lost $6,475`, or GPU time without a price."""
+    cost = formats.number(lost.get("cost"))
+    if cost is None:
+        shown = parts.num(formats.gpu_time(lost.get("gpu_seconds")), None, "num lost")
+    else:
+        shown = parts.num(formats.rounded(cost, currency), formats.exact(cost, currency), "num lost")
+    return html.Span([html.Span("lost ", className="soft"), shown])
 
 
 def asked(action: Row, query: Query) -> list[Component]:

@@ -54,6 +54,8 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
         "currency": ledger.currency,
         "capacity_gpu_hours": Fraction(ledger.capacity_gpu_seconds) / 3600,
         "unpriced_gpu_hours": Fraction(ledger.unpriced_gpu_seconds) / 3600,
+        "mean_price": _mean_price(ledger),
+        "now_us": now_us,
         "findings": _findings(store, state, span, now_us, scope),
     }
     try:
@@ -67,6 +69,12 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
     facts["conflicts"] = conflicts(store)
     facts["missing"] = missing(store)
     return facts
+
+
+def _mean_price(ledger: records.Ledger) -> Fraction | None:
+    """The cost of a GPU-hour of the fleet; None without a price."""
+    hours = Fraction(ledger.capacity_gpu_seconds - ledger.unpriced_gpu_seconds) / 3600
+    return Fraction(ledger.cost) / hours if ledger.cost and hours else None
 
 
 def _within(window: Window | None, known: Window | None) -> Window | None:
@@ -121,6 +129,8 @@ def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapp
                 "confidence": found.confidence,
                 "state": found.state,
                 "let_be": found.key in let_be,
+                "facts": findings_read.facts_of(found),
+                "lost": findings_read.lost_of(found),
                 "cluster": found.cluster,
                 "subject": found.subject,
                 "team": found.team,

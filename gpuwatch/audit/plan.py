@@ -9,7 +9,8 @@ from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
 from gpuwatch.core.clock import DAY_US, HOUR_US
-from gpuwatch.findings.priority import priority
+from gpuwatch.findings.priority import Facts, Lost, Rate, cost_a_day
+from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.texts import SEVERITY_ORDER
 from gpuwatch.rules.rule import effort_of, layer_of
 
@@ -21,8 +22,9 @@ WINDOW_US_MIN = DAY_US
 """No monthly amount is given for a shorter window."""
 KEYS_MAX = 50
 """Finding keys listed in an action; its count covers all of them."""
-FINDING, SAVING, DECISION = "finding", "saving", "decision"
-"""Kinds of actions: waste counted by findings, money that another choice would save, a decision left to a default."""
+FINDING, SAVING, LOST, DECISION = "finding", "saving", "lost", "decision"
+"""Kinds of actions: waste counted by findings, money that another choice would save, work lost with failed runs, a decision
+left to a default."""
 
 
 def a_month(amount: Fraction, window_us: int) -> Fraction | None:
@@ -38,20 +40,25 @@ def needs_action(found: Row) -> bool:
     return not found["let_be"]
 
 
-def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], window_us: int) -> list[dict[str, Any]]:
-    """Every action: the most urgent first (findings/priority.py, over the window's money), decisions last.
+def actions(
+    findings: Iterable[Row],
+    decided: Mapping[str, Sequence[Decision]],
+    window_us: int,
+    now_us: int,
+    mean_price: Fraction | None = None,
+    by_team: bool = False,
+) -> list[dict[str, Any]]:
+    """Every action: the most urgent first (findings/ranking.py, over the window's money), decisions last.
 
-    The findings of one detector that need action are one action, worth what they claimed. `costs` is {currency: Fraction}
-    of the window; `saves_a_month` likewise, a month.
+    The findings of one detector that need action are one action, worth what they claimed; `by_team`: those of one detector
+    and one team. `costs` is {currency: Fraction} of the window; `saves_a_month` likewise, a month; `lost` is the cost of lost
+    work since each finding began. `mean_price` is the cost of a GPU-hour.
     """
-    groups: dict[str, list[Row]] = {}
-    for found in findings:
-        if needs_action(found):
-            groups.setdefault(found["detector"], []).append(found)
-    mean = _mean_price(groups.values())
-    made = [
-        (_urgency(rows, window_us, mean), _of_findings(detector, rows, window_us)) for detector, rows in groups.items()
-    ]
+    acting = [found for found in findings if needs_action(found)]
+    mean = mean_price or _mean_price(acting)
+    parts = [_part(found, window_us, now_us, mean) for found in acting]
+    groups = ranked(parts, lambda one: (one.finding["detector"], one.finding["team"] if by_team else ""))
+    made = [(score(members), _of_findings([one.finding for one in members], window_us)) for _, members in groups]
     made.sort(key=lambda pair: (-pair[0], *_order(pair[1])))
     decisions = [
         _of_decision(layer, one)
@@ -59,51 +66,63 @@ def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], 
         for one in many
         if one.state in (DEFAULT, PART) and one.fix
     ]
-    ranked = [action for _, action in made] + sorted(decisions, key=_order)
-    return [{"rank": rank, **action} for rank, action in enumerate(ranked, 1)]
+    plan = [action for _, action in made] + sorted(decisions, key=_order)
+    return [{"rank": rank, **action} for rank, action in enumerate(plan, 1)]
 
 
-def _urgency(rows: Iterable[Row], window_us: int, mean_price: Fraction | None) -> Fraction:
-    """The priorities of findings together, by what they claimed of the window or would save in it, a day."""
-    days, month_days = Fraction(window_us, DAY_US), Fraction(MONTH_US, DAY_US)
-    total = Fraction(0)
-    for row in rows:
-        saved = sum(saving(row, window_us).values(), Fraction(0)) / month_days
-        cost = sum(row["costs"].values(), Fraction(0)) / days
-        unpriced = row["unpriced_gpu_hours"] / days
-        worth = saved + cost + unpriced * mean_price if mean_price is not None else saved + unpriced
-        total += priority(row["severity"], worth, row["confidence"])
-    return total
+def _part(row: Row, window_us: int, now_us: int, mean_price: Fraction | None) -> Part[Row]:
+    """A finding with what it claimed of the window, or would save in it, a day; lost work with its own cost a day."""
+    facts: Facts = row["facts"]
+    if (lost := row["lost"]) is not None:
+        rate, _ = cost_a_day(facts, now_us, lost.currency)
+        return part(row, row["key"], facts, rate, False, mean_price)
+    days = Fraction(window_us, DAY_US)
+    if saved := sum(saving(row, window_us).values(), Fraction(0)):
+        return part(row, row["key"], facts, Rate(saved * DAY_US / MONTH_US), True, mean_price)
+    hours, cost = sum(row["hours"].values(), Fraction(0)), sum(row["costs"].values(), Fraction(0))
+    cost += row["unpriced_gpu_hours"] * (mean_price or 0)
+    return part(row, row["key"], facts, Rate(cost / days if cost else None, hours / days), False, mean_price)
 
 
-def _mean_price(groups: Iterable[Sequence[Row]]) -> Fraction | None:
+def _mean_price(rows: Sequence[Row]) -> Fraction | None:
     """The mean cost of a GPU-hour that findings claimed; None without any price."""
-    rows = [row for rows in groups for row in rows]
     cost = sum((sum(row["costs"].values(), Fraction(0)) for row in rows), Fraction(0))
     hours = sum((sum(row["hours"].values(), Fraction(0)) - row["unpriced_gpu_hours"] for row in rows), Fraction(0))
     return cost / hours if cost > 0 and hours > 0 else None
 
 
 def most_expensive(rows: Iterable[Row]) -> list[Row]:
-    """Findings by what they claimed of the window, then by severity; the largest first."""
-    return sorted(
-        rows, key=lambda f: (-sum(f["costs"].values()), -_rank(f["severity"]), -sum(f["hours"].values()), f["key"])
-    )
+    """Findings by what they claimed of the window or lost, then by severity; the largest first."""
+    return sorted(rows, key=lambda f: (-money_at_stake(f), -_rank(f["severity"]), -hours_at_stake(f), f["key"]))
 
 
-def _of_findings(detector: str, rows: Sequence[Row], window_us: int) -> dict[str, Any]:
-    ranked = most_expensive(rows)
+def money_at_stake(row: Row) -> Fraction:
+    """What a finding claimed of the window, or the cost of lost work."""
+    lost: Lost | None = row["lost"]
+    return sum(row["costs"].values(), lost.cost or Fraction(0) if lost else Fraction(0))
+
+
+def hours_at_stake(row: Row) -> Fraction:
+    """The GPU-hours that a finding claimed of the window, or those of lost work."""
+    lost: Lost | None = row["lost"]
+    return sum(row["hours"].values(), lost.hours if lost else Fraction(0))
+
+
+def _of_findings(rows: Sequence[Row], window_us: int) -> dict[str, Any]:
+    ordered = most_expensive(rows)
+    first, lost = ordered[0], [row["lost"] for row in rows if row["lost"] is not None]
     costs, saves = _added(row["costs"] for row in rows), _added(saving(row, window_us) for row in rows)
-    still = [row for row in ranked if row["state"] != "resolved"]
+    still = [row for row in ordered if row["state"] != "resolved"]
     monthly = {name: found for name, cost in costs.items() if (found := a_month(cost, window_us)) is not None}
     return {
-        "kind": SAVING if saves and not any(costs.values()) else FINDING,
-        "layer": layer_of(detector),
-        "id": detector,
-        "title": ranked[0]["title"],
-        "remedy": ranked[0]["remedy"],
-        "effort": effort_of(detector),
-        "severity": max((row["severity"] for row in still or ranked), key=_rank),
+        "kind": LOST if lost else SAVING if saves and not any(costs.values()) else FINDING,
+        "layer": layer_of(first["detector"]),
+        "id": first["detector"],
+        "title": first["title"],
+        "remedy": first["remedy"],
+        "effort": effort_of(first["detector"]),
+        "team": first["team"] if len({row["team"] for row in rows}) == 1 else None,
+        "severity": max((row["severity"] for row in still or ordered), key=_rank),
         "findings": len(rows),
         "open": len(still),
         "gpu_hours": sum((hours for row in rows for hours in row["hours"].values()), Fraction(0)),
@@ -111,7 +130,9 @@ def _of_findings(detector: str, rows: Sequence[Row], window_us: int) -> dict[str
         "costs": costs,
         "costs_a_month": monthly,
         "saves_a_month": saves,
-        "keys": [row["key"] for row in ranked[:KEYS_MAX]],
+        "lost": {} if any(one.cost is None for one in lost) else _added({one.currency: one.cost} for one in lost),
+        "lost_gpu_hours": sum((one.hours for one in lost), Fraction(0)) if lost else None,
+        "keys": [row["key"] for row in ordered[:KEYS_MAX]],
     }
 
 
@@ -123,6 +144,7 @@ def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
         "title": decision.title,
         "remedy": decision.fix,
         "effort": decision.effort,
+        "team": None,
         "severity": None,
         "findings": 0,
         "open": 0,
@@ -131,6 +153,8 @@ def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
         "costs": {},
         "costs_a_month": {},
         "saves_a_month": {},
+        "lost": {},
+        "lost_gpu_hours": None,
         "ratio": decision.ratio,
         "said": decision.sentence,
         "keys": [],

@@ -51,11 +51,11 @@ _CLAIMED = (
 _DECIDERS = {"placement": placement, "partitioning": partitioning, "scheduling": scheduling, "fabric": fabric}
 
 
-def scorecard(facts: Row) -> dict[str, Any]:
+def scorecard(facts: Row, by_team: bool = False) -> dict[str, Any]:
     """The scorecard as JSON: times in RFC 3339, money and GPU-hours as decimal text, ratios 0..1.
 
     A fleet's waste is the avoidable measure of its ledger, never a sum of findings: findings attribute parts of it to
-    layers. Unknown values are None, and are listed in `unknown` with their fix.
+    layers. Unknown values are None, and are listed in `unknown` with their fix. `by_team`: each team has its own actions.
     """
     window = facts["window"]
     if window is None:
@@ -70,7 +70,7 @@ def scorecard(facts: Row) -> dict[str, Any]:
         | _layer(facts, one.id, decided[one.id], by_layer[one.id], window_us)
         for one in LAYERS
     ]
-    plan = actions(facts["findings"], decided, window_us)
+    plan = actions(facts["findings"], decided, window_us, facts["now_us"], facts["mean_price"], by_team)
     return {
         "window": {"start": rfc3339(window.start_us), "end": rfc3339(window.end_us)},
         "known": {"start": rfc3339(facts["known"].start_us), "end": rfc3339(facts["known"].end_us)},
@@ -199,12 +199,15 @@ def _gang(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in names} | {"gpu_hours": round(row["gpu_hours"], HOUR_PLACES)}
 
 
+_MONEY = ("costs", "costs_a_month", "saves_a_month", "lost")
+
+
 def _action(action: Row) -> dict[str, Any]:
     """An action with its money as text; None without money in one currency."""
-    shown = {name: value for name, value in action.items() if name not in ("costs", "costs_a_month", "saves_a_month")}
-    currencies = sorted({*action["costs"], *action["saves_a_month"]})
+    shown = {name: value for name, value in action.items() if name not in _MONEY}
+    currencies = sorted({*action["costs"], *action["saves_a_month"], *action["lost"]})
     one = currencies[0] if len(currencies) == 1 else None
-    for name in ("gpu_hours", "unpriced_gpu_hours"):
+    for name in ("gpu_hours", "unpriced_gpu_hours", "lost_gpu_hours"):
         shown[name] = None if action[name] is None else hours_text(action[name])
     return (
         {"ratio": None, "said": None}
@@ -214,6 +217,7 @@ def _action(action: Row) -> dict[str, Any]:
             "cost": money_text(action["costs"].get(one)),
             "cost_a_month": money_text(action["costs_a_month"].get(one)),
             "saves_a_month": money_text(action["saves_a_month"].get(one)),
+            "lost_cost": money_text(action["lost"].get(one)),
         }
     )
 

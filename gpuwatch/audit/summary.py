@@ -10,7 +10,7 @@ from gpuwatch.billing.listings import measures_dict, measures_lines
 from gpuwatch.billing.records import Amount, Ledger
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import format_quantity
-from gpuwatch.findings.read import Finding
+from gpuwatch.findings.read import Finding, lost_of
 from gpuwatch.findings.texts import is_waste
 from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
 from gpuwatch.output.terminal import as_table
@@ -83,6 +83,8 @@ def _hours(seconds: Decimal) -> str:
 def finding_line(finding: Finding) -> str:
     """`$51.12, medium: vit-pretrain (job 8394) of team vision on n1 kept 4 devices busy with only 17 % of the SMs at work. ...`"""
     cost = "cost unknown" if finding.wasted_cost is None else price_text(finding.wasted_cost, finding.currency)
+    if (lost := lost_of(finding)) is not None:
+        cost = "lost work" if lost.cost is None else f"{price_text(float(lost.cost), lost.currency)} of lost work"
     about = f"{finding.title}: {finding.subject['kind']} {finding.subject['id']}, team {finding.team}"
     return f"{cost}, {finding.severity}: {finding.headline or about}. {finding.remedy}"
 

@@ -87,6 +87,7 @@ def findings(
             if team is not None and not found:
                 hints.doubt_teams([team], team_names(store, state))
         items = [f.as_dict() for f in found]
+    foot = [] if items else ["No findings."]
     if choose(form, sys.stdout.isatty()) == "table":
         items = [
             item
@@ -94,12 +95,16 @@ def findings(
             | {"team": f"{item['team']} (inferred)" if item["inferred"] else item["team"]}
             for item in items
         ]
-    foot = [] if items else ["No findings."]
+        if any(item["bucket"] is None and item["wasted_cost"] not in (NOT_CLAIMED, None) for item in items):
+            foot.append("Lost work has its own cost here. It is not added to waste, which may have the same time.")
     show(Listing(FIELDS, items, shown=FINDING_SHOWN, foot=foot, spare=["key"]), form)
 
 
 def _wasted(item: Mapping[str, Any]) -> str | None:
-    """The cost of a finding in a table; NOT_CLAIMED if it has no wasted time and no cost."""
+    """The cost of a finding in a table, or of the work that it lost; NOT_CLAIMED if it has no wasted time and no cost."""
+    if item["bucket"] is None and item["evidence"].get("lost_gpu_hours") is not None:
+        lost: str | None = item["evidence"].get("lost_cost")
+        return lost
     claimed = any(Decimal(item[name] or 0) for name in ("wasted_cost", "wasted_gpu_seconds"))
     return item["wasted_cost"] if claimed else NOT_CLAIMED
 

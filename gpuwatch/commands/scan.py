@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
 OUT = Path("gpuwatch-scan")
-COLUMNS = ("rank", "action", "ask", "cost_a_month", "currency", "gpu_hours", "findings", "remedy")
+COLUMNS = (
+    "rank", "action", "ask", "cost_a_month", "lost_cost", "currency", "gpu_hours", "lost_gpu_hours", "findings", "remedy",
+)  # fmt: skip
 SHOWN = ("rank", "action", "ask", "worth")
 THIN_ABOVE = 40_000_000
 """Samples above which one a minute is read of each metric, unless --all-samples is given."""
@@ -234,17 +236,14 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
-    from gpuwatch.scan.document import headline
+    from gpuwatch.scan.document import headline, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
 
     written = [str(path) for path in write_files(files(card, source, paper), out)]
     rows = [
-        {"action": one["title"], "worth": worth(one).replace(report_text.GAP, " ")}
-        | {
-            name: one.get(name)
-            for name in ("rank", "ask", "cost_a_month", "currency", "gpu_hours", "findings", "remedy")
-        }
+        {"action": what(one).replace(report_text.GAP, " "), "worth": worth(one).replace(report_text.GAP, " ")}
+        | {name: one.get(name) for name in COLUMNS if name != "action"}
         for one in top_actions(card)
     ]
     prices = [f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []

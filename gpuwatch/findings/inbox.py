@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.findings.priority import Facts, Rate, at_risk_hours, cost_a_day, facts_of_row, mean_price_of, of_rate
+from gpuwatch.findings.priority import Facts, Rate, cost_a_day, facts_of_row, lost_work, mean_price_of
+from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.repository import BULK_MAX
-from gpuwatch.findings.selection import Filters, counts, ranked
+from gpuwatch.findings.selection import Filters, counts
+from gpuwatch.findings.selection import ranked as rows_of
 from gpuwatch.findings.texts import SEVERITY_ORDER, rule_of
 from gpuwatch.store.database import Store
 
@@ -22,56 +24,55 @@ Cause = tuple[str, str, str]
 """Rule, cluster and team: findings that share all three have one cause."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    key: str
-    facts: Facts
-    rate: Rate
-    saves: bool
-    at_risk_hours: Fraction
-    score: Fraction
+_Part = Part[tuple[Cause, Facts]]
 
 
 def summary(store: Store, filters: Filters, states: Sequence[str], now_us: int) -> dict[str, Any]:
     """The counts of all states, and the causes of the findings in `states`. `filters` has no states."""
-    rows, _ = ranked(store, replace(filters, states=states), sort="priority", now_us=now_us)
+    rows, _ = rows_of(store, replace(filters, states=states), sort="priority", now_us=now_us)
     facts = [facts_of_row(row) for row in rows]
     currency, mean = mean_price_of(facts)
-    groups: dict[Cause, list[_Part]] = {}
+    found: list[_Part] = []
     for row, one in zip(rows, facts, strict=True):
         rate, saves = cost_a_day(one, now_us, currency)
-        risk_hours = at_risk_hours(one, rate, saves)
-        part = _Part(row["key"], one, rate, saves, risk_hours, of_rate(one, rate, risk_hours, mean))
-        groups.setdefault((row["detector"], row["cluster"], row["team"]), []).append(part)
-    scored = sorted(groups.items(), key=lambda item: -sum(part.score for part in item[1]))
-    waste = sum((part.rate for parts in groups.values() for part in parts if not part.saves), Rate())
+        cause = (row["detector"], row["cluster"], row["team"])
+        found.append(part((cause, one), row["key"], one, rate, saves, mean))
+    causes = ranked(found, lambda one: one.finding[0])
+    waste = sum((one.rate for one in found if _is_waste(one)), Rate())
     return {
         "states": counts(store, filters),
         "total": _amounts(waste, currency),
-        "causes": [_cause(cause, parts, currency) for cause, parts in scored[:CAUSES_MAX]],
-        "causes_total": len(scored),
+        "causes": [_cause(parts, currency) for _, parts in causes[:CAUSES_MAX]],
+        "causes_total": len(causes),
     }
 
 
-def _cause(cause: Cause, parts: Sequence[_Part], currency: str | None) -> Mapping[str, Any]:
+def _is_waste(one: _Part) -> bool:
+    """Whether the total counts it: neither savings nor lost work, whose time other findings may claim."""
+    facts = one.finding[1]
+    return not one.saves and lost_work(facts.bucket, facts.evidence) is None
+
+
+def _cause(parts: Sequence[_Part], currency: str | None) -> Mapping[str, Any]:
     """A cause with its findings, the most urgent first. Costs a day are of findings in `currency` only."""
-    detector, cluster, team = cause
+    detector, cluster, team = parts[0].finding[0]
+    facts = [one.finding[1] for one in parts]
     rule = rule_of(detector)
-    score = sum((part.score for part in parts), Fraction(0))
-    certain = sum((part.score * Fraction(str(part.facts.confidence)) for part in parts), Fraction(0))
+    whole = score(parts)
+    certain = sum((one.score * Fraction(str(one.finding[1].confidence)) for one in parts), Fraction(0))
     return {
         "detector": detector,
         "title": detector if rule is None else rule.title,
         "cluster": cluster,
         "team": team,
-        "severity": max((part.facts.severity for part in parts), key=SEVERITY_ORDER.index),
+        "severity": max((one.severity for one in facts), key=SEVERITY_ORDER.index),
         "findings": len(parts),
-        "keys": [part.key for part in parts[:BULK_MAX]],
-        **_amounts(sum((part.rate for part in parts), Rate()), currency),
-        "saves": any(part.saves for part in parts),
-        "at_risk_gpu_hours_a_day": format_quantity(sum((part.at_risk_hours for part in parts), Fraction(0)), 1),
-        "certainty": float(certain / score) if score else max(part.facts.confidence for part in parts),
-        "since": rfc3339(min(part.facts.started_us for part in parts)),
+        "keys": [one.key for one in parts[:BULK_MAX]],
+        **_amounts(sum((one.rate for one in parts), Rate()), currency),
+        "saves": any(one.saves for one in parts),
+        "at_risk_gpu_hours_a_day": format_quantity(sum((one.at_risk_hours for one in parts), Fraction(0)), 1),
+        "certainty": float(certain / whole) if whole else max(one.confidence for one in facts),
+        "since": rfc3339(min(one.started_us for one in facts)),
     }
 
 

@@ -51,6 +51,28 @@ class Facts:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Work that is lost with failed runs: GPU time that was paid for without a result. `cost` None: no price.
+
+    The ledger counts the same time by what the GPUs did, so lost work is never added to waste.
+    """
+
+    hours: Fraction
+    cost: Fraction | None
+    currency: str | None
+
+
+def lost_work(bucket: str | None, evidence: Mapping[str, Any]) -> Lost | None:
+    """What a finding reports as lost work; None for other findings."""
+    hours = number(evidence.get("lost_gpu_hours")) if bucket is None else None
+    if hours is None:
+        return None
+    cost, currency = number(evidence.get("lost_cost")), evidence.get("currency")
+    known = cost is not None and currency is not None
+    return Lost(hours, cost if known else None, str(currency) if known else None)
+
+
 def facts_of_row(row: Mapping[str, Any]) -> Facts:
     """The facts of a row of findings/rank.sql. Its costs are rounded to cents, as those of a finding are."""
     try:
@@ -80,12 +102,11 @@ def cost_a_day(found: Facts, now_us: int, currency: str | None) -> tuple[Rate, b
     saved = _saving(evidence) if found.bucket is None else None
     if saved is not None:
         return Rate(saved if evidence.get("currency", found.currency) == currency else None), True
-    lost_hours = number(evidence.get("lost_gpu_hours")) if found.bucket is None else None
-    if lost_hours is not None:
+    lost = lost_work(found.bucket, evidence)
+    if lost is not None:
         days = Fraction(max(now_us - found.started_us, DAY_US), DAY_US)
-        lost = number(evidence.get("lost_cost"))
-        known = lost is not None and evidence.get("currency") == currency
-        return Rate(lost / days if lost is not None and known else None, lost_hours / days), False
+        cost = lost.cost if lost.currency == currency else None
+        return Rate(None if cost is None else cost / days, lost.hours / days), False
     if not is_waste(found.bucket):
         return Rate(), False
     days = Fraction(max(found.last_seen_us - found.started_us, ELAPSED_US_MIN), DAY_US)

@@ -14,14 +14,14 @@ from gpuwatch.findings.headline import headline
 from gpuwatch.findings.naming import Names, names_of
 from gpuwatch.findings.presets import preset_in, thresholds_in
 from gpuwatch.findings.prices import Price, main_bucket, prices_of
-from gpuwatch.findings.priority import HOUR_S, Facts, cost_a_day, number
+from gpuwatch.findings.priority import HOUR_S, Facts, Lost, cost_a_day, lost_work, number
 from gpuwatch.findings.record import FIELDS, Finding
 from gpuwatch.findings.repository import Action
 from gpuwatch.findings.selection import Filters, ranked
 from gpuwatch.findings.texts import remedy, rule_of, severity, summary
 from gpuwatch.store.database import Store
 
-__all__ = ["FIELDS", "Finding", "Page", "daily", "facts_of", "page", "read", "read_one"]
+__all__ = ["FIELDS", "Finding", "Page", "daily", "facts_of", "lost_of", "page", "read", "read_one"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,11 @@ def facts_of(finding: Finding) -> Facts:
     evidence = finding.evidence if finding.bucket is None else {}
     severity, confidence, devices = finding.severity, finding.confidence, len(finding.devices)
     return Facts(severity, confidence, finding.bucket, hours, cost, finding.currency, *times, devices, evidence)
+
+
+def lost_of(finding: Finding) -> Lost | None:
+    """The work that a finding reports as lost; None for other findings."""
+    return lost_work(finding.bucket, finding.evidence)
 
 
 def daily(finding: Finding, now_us: int) -> dict[str, Any]:

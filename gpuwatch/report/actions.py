@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
-from gpuwatch.findings.priority import MONTH_DAYS, cost_a_day
-from gpuwatch.findings.read import Finding, facts_of
+from gpuwatch.findings.priority import MONTH_DAYS, Rate, cost_a_day, priority
+from gpuwatch.findings.ranking import Part, part, ranked, score
+from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, is_waste, severity_of
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
@@ -34,6 +35,7 @@ REMEDIES = {
     "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
 }
 """What to do about avoidable time of a bucket that no finding explains."""
+LOST_NOTE = "Lost work is the cost of runs that failed, since each finding began. It is not added to waste, which may have the same time."
 COST_MIN = Fraction(1, 2)
 """A month's saving below this many units of money is not worth an action: it would show as zero."""
 
@@ -42,53 +44,88 @@ COST_MIN = Fraction(1, 2)
 class Step:
     """Findings of one rule and one team, or a bucket's cost that no finding claims: `findings` is empty then.
 
-    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket.
+    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket. `lost` is
+    work that failed runs lost since each finding began; waste may have the same GPU time, so it is never added to `cost`.
     """
 
     findings: tuple[Finding, ...]
     cost: Fraction
     saving: Fraction
     bucket: str | None = None
+    lost: Fraction = Fraction(0)
+    score: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class _Worth:
+    """A finding with its cost in the period, what it could save a month, and the work that it lost."""
+
+    finding: Finding
+    cost: Fraction = Fraction(0)
+    saving: Fraction = Fraction(0)
+    lost: Fraction = Fraction(0)
 
 
 def steps(facts: Facts) -> list[Step]:
-    """The actions, first the largest saving; none where less than PROJECTED_DAYS_MIN days are covered. Findings that owners
-    exempted are left out.
+    """The actions, the most urgent first (findings/ranking.py). Findings that owners exempted are left out.
 
-    The saving is the waste of the period's covered days, projected to 30 days. Rules that propose another size or another
-    price count what they propose, unless a finding of waste about the same subject counts already.
+    The saving is the waste of the period's covered days, projected to 30 days; none where less than PROJECTED_DAYS_MIN days
+    are covered. Rules that propose another size or another price count what they propose, unless a finding of waste about the
+    same subject counts already. Lost work is not projected.
     """
-    if facts.covered.end_us - facts.covered.start_us < PROJECTED_DAYS_MIN * DAY_US:
-        return []
-    groups: dict[tuple[str, str | None], list[tuple[Fraction, Fraction, Finding]]] = defaultdict(list)
+    projected = facts.covered.end_us - facts.covered.start_us >= PROJECTED_DAYS_MIN * DAY_US
     claimed: dict[str | None, Fraction] = defaultdict(Fraction)
     wasted = {_subject(one) for one in facts.findings if _wastes(one)}
+    parts: list[Part[_Worth]] = []
     for finding in facts.findings:
-        if _wastes(finding):
-            cost = _cost_within(facts, finding)
-            saving = _monthly(facts, cost)
-            claimed[finding.bucket] += cost
-        elif _subject(finding) in wasted or finding.ended_at is not None:
-            continue
-        else:
-            rate, saves = cost_a_day(facts_of(finding), facts.covered.end_us, facts.currency)
-            cost, saving = Fraction(0), rate.cost * MONTH_DAYS if saves and rate.cost is not None else Fraction(0)
-        if saving > 0 and finding.state != "exempt":
-            groups[finding.detector, finding.team].append((saving, cost, finding))
-    made = [_of_findings(members) for members in groups.values()]
-    if facts.measures.shares_known:
+        worth = _worth(facts, finding, wasted, projected)
+        claimed[finding.bucket] += worth.cost
+        if (worth.saving > 0 or worth.lost > 0) and finding.state != "exempt":
+            parts.append(_part(facts, worth))
+    groups = ranked(parts, lambda one: (one.finding.finding.detector, one.finding.finding.team))
+    made = [_of_findings(members) for _, members in groups]
+    if facts.measures.shares_known and projected:
         made += [
             _of_bucket(facts, bucket, claimed[bucket])
             for bucket in REMEDIES
             if facts.team is None or bucket != STRANDED
         ]
-    made.sort(key=lambda step: (-step.saving, step.bucket or step.findings[0].key))
-    return [step for step in made if step.saving >= COST_MIN]
+    made.sort(key=lambda step: (-step.score, step.bucket or step.findings[0].key))
+    return [step for step in made if step.saving >= COST_MIN or step.lost >= COST_MIN]
+
+
+def _worth(facts: Facts, finding: Finding, wasted: Collection[tuple[str, str, str]], projected: bool) -> _Worth:
+    """What a finding costs in the period, would save a month, and lost; nothing in another currency."""
+    lost = lost_of(finding)
+    if lost is not None:
+        return _Worth(finding, lost=(lost.cost or Fraction(0)) if lost.currency == facts.currency else Fraction(0))
+    if not projected:
+        return _Worth(finding)
+    if _wastes(finding):
+        cost = _cost_within(facts, finding)
+        return _Worth(finding, cost, _monthly(facts, cost))
+    if _subject(finding) in wasted or finding.ended_at is not None:
+        return _Worth(finding)
+    rate, saves = cost_a_day(facts_of(finding), facts.covered.end_us, facts.currency)
+    return _Worth(finding, saving=rate.cost * MONTH_DAYS if saves and rate.cost is not None else Fraction(0))
+
+
+def _part(facts: Facts, worth: _Worth) -> Part[_Worth]:
+    found = facts_of(worth.finding)
+    rate, saves = Rate(worth.saving / MONTH_DAYS), not worth.cost
+    if worth.lost:
+        rate, saves = cost_a_day(found, facts.covered.end_us, facts.currency)
+    return part(worth, worth.finding.key, found, rate, saves, Fraction(0))
 
 
 def saving(found: Sequence[Step]) -> Fraction:
     """What the findings are expected to save a month."""
     return sum((step.saving for step in found if step.findings), Fraction(0))
+
+
+def lost_work(found: Sequence[Step]) -> Fraction:
+    """The cost of work that failed runs lost."""
+    return sum((step.lost for step in found), Fraction(0))
 
 
 def most(found: Sequence[Step]) -> Fraction:
@@ -102,29 +139,42 @@ def actions(facts: Facts) -> Section | None:
     if not found:
         return None
     listed = found[:STEPS_SHOWN]
-    share = report_text.money(sum((step.saving for step in listed), Fraction(0)), facts.currency)
-    note = f"Savings project this {facts.period_word} to 30 days. “Up to”: no finding names the cause yet."
+    share, lost = most(listed), lost_work(found)
+    worth = [f"worth up to {report_text.money(share, facts.currency)} a month"] if share else []
+    worth += [f"{report_text.money(lost, facts.currency)} of work lost with failed runs"] if lost else []
+    notes = (
+        [f"Savings project this {facts.period_word} to 30 days. “Up to”: no finding names the cause yet."]
+        if share
+        else []
+    )
+    notes += [LOST_NOTE] if lost else []
+    note = " ".join(notes)
     if left := len(found) - len(listed):
         note += f" {left} smaller {'one is' if left == 1 else 'ones are'} not listed."
     blocks: list[Block] = [Text(note, "soft"), *(card(facts, step) for step in listed)]
     title = "What to change" if facts.team is not None else "What to do"
     many = "one action" if len(listed) == 1 else f"{_COUNTS[len(listed)]} actions"
-    return Section(f"{title}: {many}, worth up to {share} a month", tuple(blocks))
+    return Section(f"{title}: {', '.join([many, *worth])}", tuple(blocks))
 
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 
-def _of_findings(members: list[tuple[Fraction, Fraction, Finding]]) -> Step:
-    members.sort(key=lambda one: (-one[0], one[2].key))
-    worth = sum((one[0] for one in members), Fraction(0))
-    return Step(tuple(one[2] for one in members), sum((one[1] for one in members), Fraction(0)), worth)
+def _of_findings(parts: Sequence[Part[_Worth]]) -> Step:
+    members = [one.finding for one in parts]
+    members.sort(key=lambda one: (-one.saving, -one.lost, one.finding.key))
+    cost, saved, lost = (
+        sum((getattr(one, field) for one in members), Fraction(0)) for field in ("cost", "saving", "lost")
+    )
+    return Step(tuple(one.finding for one in members), cost, saved, None, lost, score(parts))
 
 
 def _of_bucket(facts: Facts, bucket: str, claimed: Fraction) -> Step:
     cost = facts.of(bucket).cost_in(facts.currency)
     rest = max(Fraction(cost or 0) - claimed, Fraction(0))
-    return Step((), rest, _monthly(facts, rest), bucket)
+    monthly = _monthly(facts, rest)
+    severity = severity_of(rest, facts.covered.end_us - facts.covered.start_us)
+    return Step((), rest, monthly, bucket, score=priority(severity, monthly / MONTH_DAYS))
 
 
 def _monthly(facts: Facts, cost: Fraction) -> Fraction:
@@ -134,10 +184,14 @@ def _monthly(facts: Facts, cost: Fraction) -> Fraction:
 def card(facts: Facts, step: Step) -> Card:
     """An action as a card."""
     worth = f"{report_text.money(step.saving, facts.currency)} a month"
-    cost = f"{report_text.money(step.cost, facts.currency)} this {facts.period_word}" if step.cost else "a proposal"
+    cost = (
+        f" · {report_text.money(step.cost, facts.currency)} this {facts.period_word}" if step.cost else " · a proposal"
+    )
+    if step.lost:
+        worth, cost = f"lost {report_text.money(step.lost, facts.currency)}", ""
     if step.bucket is not None:
         title = BUCKET_WORDS[step.bucket]
-        about = f"Owner: {owner_of(facts, step)} · {cost}{_most_in(facts, step.bucket)}"
+        about = f"Owner: {owner_of(facts, step)}{cost}{_most_in(facts, step.bucket)}"
         meaning = MEANINGS[step.bucket]
         what = f"{meaning[0].upper()}{meaning[1:]}."
         severity = severity_of(step.cost, facts.covered.end_us - facts.covered.start_us)
@@ -150,7 +204,7 @@ def card(facts: Facts, step: Step) -> Card:
         title=f"{first.title}: {_names(facts, step)}",
         lost=worth,
         summary=first.summary,
-        about=f"Owner: {owner_of(facts, step)} · {cost} · {count}",
+        about=f"Owner: {owner_of(facts, step)}{cost} · {count}",
         remedy=first.remedy,
     )
 

@@ -90,17 +90,29 @@ def lead(facts: Facts) -> str:
         sentence = f"The cost of {who[0].lower()}{who[1:]} in {facts.period_word} {facts.week} is unknown: no rate covers its GPU time."
     lost, part = avoidable_amount(facts), avoidable_ratio(facts)
     if lost is None or part is None:
-        return f"{sentence} {_mostly_unmeasured(facts)}"
+        return f"{sentence} {_mostly_unmeasured(facts)}{_lost_work(facts)}"
     of = "the GPU time it held" if facts.team is not None else "the GPU time"
     sentence += (
         f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
     )
-    if found := actions.steps(facts):
+    found = actions.steps(facts)
+    if actions.most(found):
         worth, limit = (report_text.money(each(found), facts.currency) for each in (actions.saving, actions.most))
         sentence += f" Acting on the findings is expected to save {worth} a month, and at most {limit} could be saved."
+    sentence += _lost_work(facts)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
         sentence += f" {forecast.period} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
     return sentence
+
+
+def _lost_work(facts: Facts) -> str:
+    """` Failed runs lost $6.48 k of work, most in vit-l-pretrain.`; empty where nothing was lost."""
+    found = [step for step in actions.steps(facts) if step.lost]
+    if not found:
+        return ""
+    largest = max(found, key=lambda step: step.lost)
+    most = actions.subject_name(facts, largest.findings[0])
+    return f" Failed runs lost {report_text.money(actions.lost_work(found), facts.currency)} of work, most in {most}."
 
 
 def _mostly_unmeasured(facts: Facts) -> str:

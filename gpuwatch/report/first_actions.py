@@ -1,8 +1,4 @@
-"""What to do first: open findings grouped by cause, ranked by severity, money a day and certainty. Pure.
-
-The rank of an action is the sum of the priorities of its findings (gpuwatch/findings/priority.py), with the mean price of the
-window.
-"""
+"""What to do first: open findings grouped by cause, in the order of gpuwatch/findings/ranking.py. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +9,9 @@ from typing import Any
 
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.findings.priority import (
-    HOUR_S,
-    Rate,
-    at_risk_hours,
-    cost_a_day,
-    of_finding,
-    priority,
-    size,
-)
-from gpuwatch.findings.read import Finding, facts_of
+from gpuwatch.findings.priority import HOUR_S, Rate, cost_a_day, priority, size
+from gpuwatch.findings.ranking import Part, part, ranked, score
+from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, severity_of
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
@@ -47,15 +36,7 @@ class Loss:
         return Rate(None if self.cost is None else self.cost / days, self.gpu_seconds / HOUR_S / days)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A finding with what it costs and risks a day."""
-
-    finding: Finding
-    rate: Rate
-    saves: bool
-    at_risk_hours: Fraction
-    score: Fraction
+_Part = Part[Finding]
 
 
 def first_actions(
@@ -70,13 +51,18 @@ def first_actions(
     The findings of one rule are one action. `loss` is always among them: findings that claim its bucket are part of it.
     `mean_price` is the cost of a GPU-hour in `currency`. Costs a day are of findings in `currency` only.
     """
-    groups: dict[str, list[_Part]] = {}
-    for finding in findings:
-        one = _part(finding, now_us, currency, mean_price)
-        in_loss = loss is not None and finding.bucket == loss.bucket and not one.saves
-        groups.setdefault(LOSS if in_loss else finding.detector, []).append(one)
-    mine = groups.pop(LOSS, [])
-    made = [(_score(parts), _of_findings(detector, parts, currency)) for detector, parts in groups.items()]
+
+    def group(one: _Part) -> tuple[str]:
+        in_loss = loss is not None and one.finding.bucket == loss.bucket and not one.saves
+        return (LOSS if in_loss else one.finding.detector,)
+
+    made: list[tuple[Fraction, dict[str, Any]]] = []
+    mine: Sequence[_Part] = ()
+    for (name,), parts in ranked((_part(one, now_us, currency, mean_price) for one in findings), group):
+        if name == LOSS:
+            mine = parts
+        else:
+            made.append((score(parts), _of_findings(name, parts, currency)))
     if loss is not None and loss.gpu_seconds:
         made.append(_of_loss(loss, mine, currency, mean_price))
     made.sort(key=lambda pair: (-pair[0], pair[1]["id"]))
@@ -88,37 +74,32 @@ def first_actions(
 def _part(finding: Finding, now_us: int, currency: str | None, mean_price: Fraction | None) -> _Part:
     found = facts_of(finding)
     rate, saves = cost_a_day(found, now_us, currency)
-    score = of_finding(found, now_us, currency, mean_price)
-    return _Part(finding, rate, saves, at_risk_hours(found, rate, saves), score)
-
-
-def _score(parts: Sequence[_Part]) -> Fraction:
-    return sum((part.score for part in parts), Fraction(0))
+    return part(finding, finding.key, found, rate, saves, mean_price)
 
 
 def _of_findings(detector: str, parts: Sequence[_Part], currency: str | None) -> dict[str, Any]:
-    ranked = _ranked(parts)
-    first = ranked[0].finding
+    first = parts[0].finding
     return {
         "id": detector,
         "title": first.title,
         "summary": first.summary,
         "remedy": first.remedy,
-        "severity": _worst(ranked),
+        "severity": _worst(parts),
         "loss": None,
-        **_amounts(_sum(ranked), any(part.saves for part in ranked), currency),
-        **_members(ranked),
-        "owners": _owners([((p.finding.team, p.finding.user), p.rate) for p in ranked], currency),
+        "lost_work": _lost(parts, currency),
+        **_amounts(_sum(parts), any(one.saves for one in parts), currency),
+        **_members(parts),
+        "owners": _owners([((one.finding.team, one.finding.user), one.rate) for one in parts], currency),
     }
 
 
 def _of_loss(
     loss: Loss, parts: Sequence[_Part], currency: str | None, mean_price: Fraction | None
 ) -> tuple[Fraction, dict[str, Any]]:
-    ranked, rate = _ranked(parts), loss.a_day
+    rate = loss.a_day
     own = severity_of(None if loss.cost is None else loss.cost, loss.elapsed_us)
-    worst = max([own, *(part.finding.severity for part in ranked)], key=SEVERITY_ORDER.index)
-    first = ranked[0].finding if ranked else None
+    worst = max([own, *(one.finding.severity for one in parts)], key=SEVERITY_ORDER.index)
+    first = parts[0].finding if parts else None
     owners = _owners([((team, None), held) for team, held in loss.teams], currency)
     action = {
         "id": f"{LOSS}{loss.bucket}",
@@ -131,29 +112,39 @@ def _of_loss(
             "gpu_seconds": format_quantity(loss.gpu_seconds),
             "cost": _money(loss.cost),
         },
+        "lost_work": None,
         **_amounts(rate, False, currency),
-        **_members(ranked),
+        **_members(parts),
         "owners": owners,
     }
-    return max(priority(worst, size(rate, mean_price)), _score(ranked)), action
+    return max(priority(worst, size(rate, mean_price)), score(parts)), action
 
 
-def _ranked(parts: Sequence[_Part]) -> list[_Part]:
-    return sorted(parts, key=lambda part: (-part.score, part.finding.key))
-
-
-def _members(ranked: Sequence[_Part]) -> dict[str, Any]:
-    """The findings of an action: how many, of which rules, about what, and how certain."""
-    whole = _score(ranked)
-    certain = sum((part.score * _confidence(part.finding) for part in ranked), Fraction(0))
+def _lost(parts: Sequence[_Part], currency: str | None) -> dict[str, Any] | None:
+    """The work that these findings report as lost, since each began; None for other findings."""
+    found = [lost for one in parts if (lost := lost_of(one.finding)) is not None]
+    if not found:
+        return None
+    costs = [lost.cost for lost in found if lost.cost is not None and lost.currency == currency]
+    cost = sum(costs, Fraction(0)) if len(costs) == len(found) else None
     return {
-        "findings": len(ranked),
-        "keys": [part.finding.key for part in ranked[:KEYS_MAX]],
-        "detectors": sorted({part.finding.detector for part in ranked}),
-        "subject": {**ranked[0].finding.subject, "cluster": ranked[0].finding.cluster} if len(ranked) == 1 else None,
-        "certainty": float(certain / whole) if whole else max((p.finding.confidence for p in ranked), default=1.0),
-        "at_risk_gpu_hours_a_day": format_quantity(sum((p.at_risk_hours for p in ranked), Fraction(0)), 1),
-        "since": min((part.finding.started_at for part in ranked), default=None),
+        "gpu_seconds": format_quantity(sum((lost.hours for lost in found), Fraction(0)) * HOUR_S),
+        "cost": _money(cost),
+    }
+
+
+def _members(parts: Sequence[_Part]) -> dict[str, Any]:
+    """The findings of an action: how many, of which rules, about what, and how certain."""
+    whole = score(parts)
+    certain = sum((one.score * _confidence(one.finding) for one in parts), Fraction(0))
+    return {
+        "findings": len(parts),
+        "keys": [one.finding.key for one in parts[:KEYS_MAX]],
+        "detectors": sorted({one.finding.detector for one in parts}),
+        "subject": {**parts[0].finding.subject, "cluster": parts[0].finding.cluster} if len(parts) == 1 else None,
+        "certainty": float(certain / whole) if whole else max((one.finding.confidence for one in parts), default=1.0),
+        "at_risk_gpu_hours_a_day": format_quantity(sum((one.at_risk_hours for one in parts), Fraction(0)), 1),
+        "since": min((one.finding.started_at for one in parts), default=None),
     }
 
 
@@ -183,11 +174,11 @@ _OWNER = ("team", "user", "cost_a_day", "gpu_hours_a_day")
 
 
 def _sum(parts: Iterable[_Part]) -> Rate:
-    return sum((part.rate for part in parts), Rate())
+    return sum((one.rate for one in parts), Rate())
 
 
 def _worst(parts: Iterable[_Part]) -> str:
-    return max((part.finding.severity for part in parts), key=SEVERITY_ORDER.index)
+    return max((one.finding.severity for one in parts), key=SEVERITY_ORDER.index)
 
 
 def _confidence(finding: Finding) -> Fraction:

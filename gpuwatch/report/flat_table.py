@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpuwatch.core.clock import rfc3339
-from gpuwatch.core.money import EXACT_PLACES
+from gpuwatch.core.money import EXACT_PLACES, format_quantity
+from gpuwatch.findings.priority import HOUR_S, Lost
+from gpuwatch.findings.read import lost_of
 from gpuwatch.ledger.measures import WORDS
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report.cost_bridge import bridges, needed
@@ -18,7 +20,9 @@ COLUMNS = (
     "gpu_seconds", "cost", "cost_exact", "currency", "before_gpu_seconds", "before_cost", "idle_seconds",
     "busy_ratio", "start", "end", "finding", "detector", "severity", "state", "text", "remedy",
 )  # fmt: skip
-"""`section` is the kind of a row: total, bucket, measure, bridge, correction, budget, waited, finding, slice, model, charge, quality.
+"""`kind` of a finding is "lost work" where its amounts are work lost with failed runs, which waste may have as well.
+
+`section` is the kind of a row: total, bucket, measure, bridge, correction, budget, waited, finding, slice, model, charge, quality.
 
 Charges add up to the total; so do the lines of each bridge, and the rows of model.
 """
@@ -71,6 +75,8 @@ def _rows(facts: Facts) -> Iterable[Row]:
                 {"section": "waited", "team": team, "bucket": "hoarded", "text": text}, waited.amount, None
             )
     for finding in facts.findings:
+        lost = lost_of(finding)
+        amounts: Row = {} if lost is None else {"kind": "lost work", **_lost(lost)}
         yield {
             **_fields("finding", finding, "team", "user", "cluster", "bucket", "currency", "detector", "severity"),
             "state": finding.state,
@@ -82,6 +88,7 @@ def _rows(facts: Facts) -> Iterable[Row]:
             "end": finding.ended_at,
             "finding": finding.key,
             "text": finding.summary,
+            **amounts,
         }
     for hold in facts.slices:
         head = _fields(
@@ -95,6 +102,12 @@ def _rows(facts: Facts) -> Iterable[Row]:
         row = _fields("charge", charge, "team", "user", "cluster", "job", "kind", "gpu_seconds", "cost", "cost_exact")
         yield {**row, "currency": charge.currency, "text": charge.error}
     yield from _quality(facts)
+
+
+def _lost(lost: Lost) -> Row:
+    """The GPU time of lost work, and its cost to the cent."""
+    cost = None if lost.cost is None else format_quantity(lost.cost, COST_PLACES)
+    return {"gpu_seconds": format_quantity(lost.hours * HOUR_S, SECOND_PLACES), "cost": cost, "currency": lost.currency}
 
 
 def _fields(section: str, record: object, *names: str) -> dict[str, object]:

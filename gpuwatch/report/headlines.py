@@ -50,7 +50,7 @@ def _money(value: Decimal, budget: Budget) -> str:
 def _saving(facts: Facts) -> list[Headline]:
     """What the listed actions save."""
     found = steps(facts)
-    if not found:
+    if not most(found):
         return []
     worth, limit = saving(found), report_text.money(most(found), facts.currency)
     value = report_text.money(worth, facts.currency)

@@ -7,17 +7,17 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
-from gpuwatch.findings.read import Finding
+from gpuwatch.findings.read import Finding, lost_of
 from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste
 from gpuwatch.report import text as report_text
-from gpuwatch.report.actions import subject_name
+from gpuwatch.report.actions import LOST_NOTE, subject_name
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
 from gpuwatch.report.facts import PLATFORM, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 
 FINDINGS_SHOWN, NODES_SHOWN = 5, 2
 WAITED_SHOWN = 10
-COST_MIN = Decimal("0.005")
+COST_MIN = Fraction(5, 1000)
 """A finding that cost less shows no money."""
 
 
@@ -29,10 +29,10 @@ def wastes(facts: Facts) -> Section:
     wasteful = [f for f in facts.findings if is_waste(f.bucket)]
     counted = [f for f in wasteful if f.state != "exempt"]
     exempt = len(wasteful) - len(counted)
-    listed = [f for f in counted if f.wasted_cost is None or Decimal(f.wasted_cost) >= COST_MIN]
+    listed = sorted((f for f in counted if _costs(f)), key=lambda f: -(_cost(f) or 0))
     notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by the owner's decision."] if exempt else []
     if not listed:
-        text = f"No findings this {facts.period_word}. Data quality, below, lists what could not be evaluated."
+        text = _none_listed(facts, len(counted))
         found = "not measured" if facts.measures.measured_ratio == 0 else "none found"
         return Section(f"Largest waste: {found}", tuple(Text(t) for t in (text, *notes)))
     shown = listed[:FINDINGS_SHOWN]
@@ -41,8 +41,32 @@ def wastes(facts: Facts) -> Section:
         notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the data files.")
     count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
     since = f"Amounts count from the start of each finding, which may be before this {facts.period_word}."
+    since += f" {LOST_NOTE}" if any(lost_of(f) for f in listed) else ""
     blocks: list[Block] = [Text(" ".join([since, *notes]), "soft"), *(_card(facts, finding) for finding in shown)]
     return Section(f"Largest waste: {count}{_sum(facts, listed)}", tuple(blocks))
+
+
+def _none_listed(facts: Facts, counted: int) -> str:
+    """Why no finding is listed."""
+    rest = "Data quality, below, lists what could not be evaluated."
+    if not counted:
+        return f"No findings this {facts.period_word}. {rest}"
+    many = "1 finding has" if counted == 1 else f"{counted:,} findings have"
+    return f"{many} no cost: the data files list {'it' if counted == 1 else 'them'}. {rest}"
+
+
+def _cost(finding: Finding) -> Fraction | None:
+    """What a finding wasted, or the work that it lost; None without a price."""
+    lost = lost_of(finding)
+    if lost is not None:
+        return lost.cost
+    return None if finding.wasted_cost is None else Fraction(Decimal(finding.wasted_cost))
+
+
+def _costs(finding: Finding) -> bool:
+    """Whether a finding shows money, or has time without a price."""
+    cost = _cost(finding)
+    return cost is None or cost >= COST_MIN
 
 
 def waited(facts: Facts) -> Section:
@@ -92,10 +116,19 @@ def waited(facts: Facts) -> Section:
 
 
 def _sum(facts: Facts, listed: Sequence[Finding]) -> str:
-    costs = [f.wasted_cost for f in listed if f.currency == facts.currency and f.wasted_cost is not None]
-    if len(costs) != len(listed):
-        return ""
-    return f", {report_text.money(sum(map(Decimal, costs)), facts.currency)} since they began"
+    """The waste of the listed findings since they began, and the lost work, which is not waste."""
+    wasted = [f for f in listed if lost_of(f) is None]
+    known = [_cost(f) for f in wasted if f.currency == facts.currency]
+    lost = [one for f in listed if (one := lost_of(f)) is not None]
+    priced = [one.cost for one in lost if one.cost is not None and one.currency == facts.currency]
+    text = ""
+    if wasted and None not in known and len(known) == len(wasted):
+        text = (
+            f", {report_text.money(sum((cost or 0 for cost in known), Fraction(0)), facts.currency)} since they began"
+        )
+    if lost and len(priced) == len(lost):
+        text += f", {report_text.money(sum(priced, Fraction(0)), facts.currency)} of lost work"
+    return text
 
 
 def a_day(finding: Finding) -> Fraction | None:
@@ -115,9 +148,7 @@ def owner(facts: Facts, finding: Finding) -> str:
 
 
 def _card(facts: Facts, finding: Finding) -> Card:
-    hours = Fraction(Decimal(finding.wasted_gpu_seconds)) / 3600
-    begun, daily = parse_rfc3339(finding.started_at), a_day(finding)
-    lost = report_text.NO_PRICE if finding.wasted_cost is None else _lost(finding)
+    begun, hours, daily, lost = parse_rfc3339(finding.started_at), *_amounts(finding)
     over = (
         f"ongoing since {report_text.instant(begun)} UTC"
         if finding.ended_at is None
@@ -139,5 +170,11 @@ def _card(facts: Facts, finding: Finding) -> Card:
     )
 
 
-def _lost(finding: Finding) -> str:
-    return report_text.money(Decimal(finding.wasted_cost or "0"), finding.currency)
+def _amounts(finding: Finding) -> tuple[Fraction, Fraction | None, str]:
+    """GPU-hours, cost a day and the cost in words. Work is lost once, so lost work has no cost a day."""
+    cost, lost = _cost(finding), lost_of(finding)
+    if lost is not None:
+        words = report_text.NO_PRICE if cost is None else f"lost {report_text.money(cost, lost.currency)}"
+        return lost.hours, None, words
+    words = report_text.NO_PRICE if cost is None else report_text.money(cost, finding.currency)
+    return Fraction(Decimal(finding.wasted_gpu_seconds)) / 3600, a_day(finding), words

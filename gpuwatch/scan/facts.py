@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.figures import hours_text, money_text
-from gpuwatch.audit.plan import most_expensive, needs_action
+from gpuwatch.audit.plan import hours_at_stake, money_at_stake, most_expensive, needs_action
 from gpuwatch.audit.scorecard import scorecard
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.inferred_teams import inferred_teams
@@ -24,8 +24,8 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 ACTIONS_MAX = 10
-ASKED_MAX = 2
-"""Teams named for an action; the others are counted."""
+NAMED_MAX = 3
+"""Jobs and other subjects that an action names, the most expensive; the others are counted."""
 ASK = {PLATFORM: "the platform team", UNOWNED: "the owners of the jobs"}
 """Whom to ask where no team has the time."""
 
@@ -47,18 +47,19 @@ class Source:
 
 
 def read_scan(store: Store, state: State, window: Window | None, now_us: int) -> Json:
-    """The scorecard as JSON, with `teams` (waste by team, most first) and `ask` in each of its actions.
+    """The scorecard as JSON, with `teams` (waste by team, most first). Each team has its own actions, with whom to `ask` and
+    the most expensive `subjects`.
 
     Without a window, all that the store knows. Money and hours are decimal text. Prices and teams are those of the last
     pricing.
     """
     facts = read_facts(store, state, window, now_us)
-    card = scorecard(facts)
+    card = scorecard(facts, by_team=True)
     if facts["window"] is None:
         return card | {"teams": []}
     found = chargeback.ledger(store, state, facts["window"], ("team",))
-    groups = _by_detector(facts["findings"])
-    card["actions"] = [action | _about(groups.get(action["id"], [])) for action in card["actions"]]
+    groups = _groups(facts["findings"])
+    card["actions"] = [action | _about(groups.get((action["id"], action["team"]), [])) for action in card["actions"]]
     inferred = inferred_teams(store, facts["window"], ("team",))
     teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
@@ -72,32 +73,36 @@ def top_actions(card: Mapping[str, Any]) -> list[Json]:
     return [action | {"rank": rank} for rank, action in enumerate(ranked[:ACTIONS_MAX], 1)]
 
 
-def _by_detector(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+def _groups(findings: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for found in findings:
         if needs_action(found):
-            groups[found["detector"]].append(found)
+            groups[found["detector"], found["team"]].append(found)
     return groups
 
 
 def _about(findings: Sequence[Mapping[str, Any]]) -> Json:
-    """Whom to ask about findings of one detector, and the subject and summary of the largest; empty for a decision."""
-    hours: dict[str, Fraction] = defaultdict(Fraction)
-    for found in findings:
-        hours[found["team"]] += sum(found["hours"].values(), Fraction(0))
+    """Whom to ask about an action, its most expensive subjects, and the summary of the first; empty for a decision."""
     if not findings:
-        return {"ask": "", "largest": "", "summary": ""}
-    largest = most_expensive(findings)[0]
-    subject = largest["subject"]
-    shown = f"{subject['kind']} {subject.get('name') or subject['id']}"
-    return {"ask": _names(hours), "largest": shown, "summary": largest["summary"]}
+        return {"ask": "", "subjects": [], "summary": ""}
+    ranked = most_expensive(findings)
+    team = ranked[0]["team"]
+    return {
+        "ask": ASK.get(team) or owner_name(team),
+        "subjects": [_subject(found) for found in ranked[:NAMED_MAX]],
+        "summary": ranked[0]["summary"],
+    }
 
 
-def _names(teams: Mapping[str, Fraction]) -> str:
-    ranked = sorted(teams, key=lambda team: (-teams[team], team))
-    names = [ASK.get(team) or owner_name(team) for team in ranked[:ASKED_MAX]]
-    more = len(ranked) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+def _subject(found: Mapping[str, Any]) -> Json:
+    """A job or another subject with what it cost; without a price its GPU-hours, and neither where it claims no time."""
+    kind, known = found["subject"]["kind"], found["subject"]["name"] or found["subject"]["id"]
+    cost, hours = money_at_stake(found), hours_at_stake(found)
+    return {
+        "name": known if kind == "job" else f"{kind} {known}",
+        "cost": money_text(cost) if cost and not found["unpriced_gpu_hours"] else None,
+        "gpu_hours": hours_text(hours) if hours else None,
+    }
 
 
 def _team(one: GroupMeasures, currency: str | None, inferred: Collection[str]) -> Json:

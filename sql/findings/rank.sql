@@ -19,12 +19,14 @@ with requested as (
         case when f.bucket is null then f.evidence end as evidence,
         -- Missing measurements come after all that is known.
         case when f.bucket = 'unobserved' then -1 else f.wasted_units::double / f.wasted_den / 1e6 end as wasted_s,
-        -- Lost work claims no time: it comes after all that has a price, in the order of its own cost.
+        -- Lost work claims no time: it has its own cost, or its own time where it has no price.
+        case when f.bucket is null and f.wasted_units::double = 0 then try_cast(f.evidence ->> 'lost_cost' as double) end
+            as lost_cost,
         case
             when f.bucket is null and f.wasted_units::double = 0
-                then coalesce((f.evidence ->> 'lost_cost')::double, (f.evidence ->> 'lost_gpu_hours')::double, 0)
+                then coalesce(try_cast(f.evidence ->> 'lost_gpu_hours' as double) * 3600, 0)
             else 0
-        end as lost,
+        end as lost_s,
         case when f.state = 'open' then coalesce(w.state, f.state) else f.state end as state,
         coalesce(list_position(['info', 'low', 'medium', 'high', 'critical'], f.severity) - 1, w.severity) as fixed_severity,
         coalesce(w.found, false) as found,
@@ -113,9 +115,9 @@ ranked as (
         started_us,
         last_seen_us,
         coalesce(len(device_ids), 0) as devices,
-        case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(cost, 0), 6) end::double
+        case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(lost_cost, cost, 0), 6) end::double
             as first_rank,
-        round(case when $sort = 'severity' and wasted_s >= 0 then coalesce(cost, 0) else wasted_s + lost end, 6) as second_rank
+        round(case when $sort = 'severity' and wasted_s >= 0 then coalesce(lost_cost, cost, 0) else wasted_s + lost_s end, 6) as second_rank
     from sought
 )
 select *

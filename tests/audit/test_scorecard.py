@@ -24,12 +24,14 @@ from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
+from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.scorecard.plan import left_out_sentence
 from gpuwatch.rules import layers
 from gpuwatch.rules.rule import layer_of, rules
+from tests.worlds.alerts import finding
 from tests.worlds.detectors import IDLE, WORK, World, us
 from tests.worlds.templates import computed_once
 
@@ -496,16 +498,48 @@ def test_without_a_rate_money_is_unknown_and_not_zero(world: World) -> None:
     assert any("have no rate" in one["what"] for one in found["unknown"])
 
 
-def test_an_exempt_finding_asks_for_nothing() -> None:
-    row = {
-        "detector": "idle-hoarding", "key": "k", "title": "t", "remedy": "r", "severity": "high", "state": "exempt",
-        "hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}, "unpriced_gpu_hours": Fraction(0), "saving": {},
-        "saving_hours": None, "saving_currency": None, "let_be": True, "confidence": 0.9,
+def found_row(found: Finding, **changed: Any) -> dict[str, Any]:
+    """A finding as audit/facts.py has it, without claims."""
+    names = ("detector", "key", "title", "remedy", "severity", "state", "team", "subject", "summary")
+    blank: dict[str, Any] = {
+        "hours": {}, "costs": {}, "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None,
+        "saving_currency": None, "let_be": False, "facts": facts_of(found), "lost": lost_of(found),
     }  # fmt: skip
+    return {name: getattr(found, name) for name in names} | blank | changed
 
-    assert [] == actions([row], {}, DAY_US)
-    (told_,) = actions([row | {"state": "open", "let_be": False}], {}, 2 * DAY_US)
+
+def test_an_exempt_finding_asks_for_nothing() -> None:
+    claims = {"hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}}
+
+    assert [] == actions([found_row(finding(state="exempt"), let_be=True, **claims)], {}, DAY_US, NOW_US)
+    (told_,) = actions([found_row(finding(), **claims)], {}, 2 * DAY_US, NOW_US)
     assert {"USD": Fraction(30)} == told_["costs_a_month"]
+
+
+def test_lost_work_ranks_by_its_own_money_and_is_in_no_month() -> None:
+    """The nodes of $8,343 failed; a small waste of the same team claims $7.57. Lost work without a price has its GPU-hours."""
+    words = {"bucket": None, "wasted_gpu_seconds": "0.000000", "wasted_cost": "0.00", "detector": "failed-work"}
+    ran = {"lost_gpu_hours": 3039.8, "lost_cost": "8343.00", "currency": "USD"}
+    rows = [
+        found_row(finding("small", "medium"), hours={"hoarded": Fraction(4)}, costs={"USD": Fraction(757, 100)}),
+        found_row(finding("lost", "medium", team="vision", evidence=ran, **words)),
+        found_row(
+            finding("tiny", "low", team="nlp", evidence=ran | {"lost_cost": None, "lost_gpu_hours": 9.0}, **words)
+        ),
+    ]
+
+    found = actions(rows, {}, 14 * DAY_US, NOW_US, by_team=True)
+
+    assert [
+        ("failed-work", "vision", "lost", {"USD": Fraction(8343)}, {}, {}),
+        ("failed-work", "nlp", "lost", {}, {}, {}),
+        ("idle-hoarding", "red", "finding", {}, {"USD": Fraction(757, 100)}, {"USD": Fraction(757, 100) * 30 / 14}),
+    ] == [(one["id"], one["team"], one["kind"], one["lost"], one["costs"], one["costs_a_month"]) for one in found]
+    together = actions(rows, {}, 14 * DAY_US, NOW_US)
+    assert [("failed-work", None, {}), ("idle-hoarding", "red", {})] == [
+        (one["id"], one["team"], one["lost"]) for one in together
+    ], "one of them has no price, so the sum is unknown"
+    assert Fraction("3048.8") == together[0]["lost_gpu_hours"]
 
 
 def test_what_owners_said_is_heeded() -> None:
@@ -538,17 +572,15 @@ def test_what_owners_said_is_heeded() -> None:
 
 
 def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
-    base = {
-        "key": "k", "title": "t", "remedy": "r", "severity": "info", "state": "open", "hours": {}, "costs": {},
-        "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None, "saving_currency": "USD",
-        "let_be": False, "confidence": 1.0,
-    }  # fmt: skip
     rows = [
-        base | {"detector": "spot-suitability", "saving": {"saving": "10.00"}},
-        base | {"detector": "right-sizing", "saving": {"saving_per_hour": "1.50"}, "saving_hours": 24},
+        found_row(finding("k", "info", detector=detector, bucket=None, confidence=1.0), saving_currency="USD", **saving)
+        for detector, saving in (
+            ("spot-suitability", {"saving": {"saving": "10.00"}}),
+            ("right-sizing", {"saving": {"saving_per_hour": "1.50"}, "saving_hours": 24}),
+        )
     ]
 
-    found = actions(rows, {}, 2 * DAY_US)
+    found = actions(rows, {}, 2 * DAY_US, NOW_US)
 
     assert [
         ("right-sizing", "saving", {"USD": Fraction(540)}),

@@ -23,6 +23,15 @@ from tests.worlds.alerts import finding
             "cost unknown, high: GPUs held and idle: job 4711, team red. Release the devices.",
             id="a site detector, no price",
         ),
+        pytest.param(
+            {
+                "wasted_cost": "0.00",
+                "bucket": None,
+                "evidence": {"lost_gpu_hours": 40.0, "lost_cost": "800.00", "currency": "USD"},
+            },
+            "$800 of lost work, high: GPUs held and idle: job 4711, team red. Release the devices.",
+            id="lost work",
+        ),
     ],
 )
 def test_a_finding_is_one_line(changed: dict[str, Any], expected: str) -> None:

@@ -58,6 +58,7 @@ def action(place: int, **changed: Any) -> Json:
         "summary": f"4 of 4 devices idle {hostile}",
         "remedy": "Release the devices.",
         "severity": "high",
+        "lost_work": None,
         "certainty": 0.9,
         "cost_a_day": f"{400 - place}.00",
         "gpu_hours_a_day": "120.0",
@@ -91,6 +92,7 @@ LOSS: Json = {
     },
 }
 MANY: Json = {
+    "lost_work": {"gpu_seconds": "10943280.000000", "cost": "8343.00"},
     "title": "Work lost with failed runs",
     "findings": 19,
     "keys": [f"failed-work-{place:04x}" for place in range(19)],

@@ -276,6 +276,9 @@ def test_the_first_actions_lead_somewhere_and_name_whom_to_ask() -> None:
     assert "/ui/findings/idle-hoarding-0002" in found
     assert "/ui/capacity" in found
     assert "could save  $3.20  a day" in said
+    assert "lost  $8.34 k" in said
+    unpriced = {"lost_work": {"gpu_seconds": "10943280.000000", "cost": None}}
+    assert "lost  3,040 GPU-h" in text(do_first.line(fake_overview.action(1, **unpriced), Query()))
     assert "2 GPUs at risk" in text(do_first.line(fake_overview.actions()[4], Query()))
 
 

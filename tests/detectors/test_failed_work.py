@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from gpuwatch.core.clock import Window
 from gpuwatch.detectors.failed_work import FAILED_WORK
 from gpuwatch.findings import read as findings_read
+from gpuwatch.findings.inbox import summary
+from gpuwatch.findings.selection import Filters
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
+from gpuwatch.report.overview import Scope, overview
+from gpuwatch.scan.facts import read_scan
 from tests.worlds.detectors import (
     H100,
     PAGE_HEADINGS,
@@ -291,3 +296,33 @@ def test_the_page_says_what_the_rule_does() -> None:
 
     assert printed_thresholds(FAILED_WORK) == page_rows(page)
     assert list(PAGE_HEADINGS) == page_headings(page)
+
+
+def test_scans_the_overview_and_the_inbox_have_the_same_cost(world: World) -> None:
+    """Lost work is an action with its own cost, unknown where a job has no price; no total of waste counts it."""
+    costs: dict[str, list[str | None]] = {"vision": [], "ml": []}
+    for one in findings_read.read(world.store, detectors=[RULE]):
+        costs[one.team].append(one.evidence["lost_cost"])
+
+    card = read_scan(world.store, world.state, None, us(41 * HOUR))
+    acts = {one["team"]: one for one in card["actions"] if one["kind"] == "lost"}
+    assert {team: together(known) for team, known in costs.items()} == {
+        team: one["lost_cost"] for team, one in acts.items()
+    }
+    assert (None, "0.000") == (acts["vision"]["cost_a_month"], acts["vision"]["gpu_hours"])
+    assert costs["ml"][:3] == [one["cost"] for one in acts["ml"]["subjects"]]
+
+    window = Window(us(0), us(41 * HOUR))
+    first = overview(world.store, world.state, window, Scope(), us(41 * HOUR), {}, False)["actions"]
+    (lost,) = [one["lost_work"] for one in first if one["id"] == RULE]
+    assert together(costs["vision"] + costs["ml"]) == lost["cost"]
+
+    inbox = summary(world.store, Filters(), ["open"], us(41 * HOUR))
+    assert (None, "0.0") == (inbox["total"]["cost_a_day"], inbox["total"]["gpu_hours_a_day"])
+    assert {RULE} == {cause["detector"] for cause in inbox["causes"]}
+
+
+def together(costs: Sequence[str | None]) -> str | None:
+    """The sum of costs; unknown if one of them is."""
+    known = [Decimal(cost) for cost in costs if cost is not None]
+    return f"{sum(known):.2f}" if len(known) == len(costs) else None

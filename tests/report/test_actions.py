@@ -12,10 +12,13 @@ import pytest
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.measures import Measures
-from gpuwatch.report.actions import actions, card, most, owner_of, saving, steps
+from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
 from gpuwatch.report.compose import lead
 from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions
+from gpuwatch.report.flat_table import rows
+from gpuwatch.report.top_waste import wastes
 from gpuwatch.report.week_facts import week_window
+from gpuwatch.report.xlsx.sheets import sheets
 
 WEEK = week_window("2026-W45")
 
@@ -82,14 +85,96 @@ def test_a_few_hours_are_not_projected_to_a_month() -> None:
     assert [] == steps(facts(finding("7", "7.00"), covered=Window(WEEK.start_us, WEEK.start_us + 47 * HOUR_US)))
 
 
+def lost(key: str, cost: str | None, **more: Any) -> Finding:
+    """A run that failed on the second day of the week."""
+    evidence = {"lost_gpu_hours": 3039.8, "lost_cost": cost, "currency": "USD"}
+    words = {"detector": "failed-work", "title": "Work lost with failed runs", "severity": "high", "bucket": None}
+    return finding(key, "0.00", evidence=evidence, **{**words, **more})
+
+
+def test_lost_work_comes_first_with_its_own_money_and_is_not_a_saving() -> None:
+    known = facts(finding("8", "14.00"), lost("7", "8343.00"))
+    first, second = steps(known)
+    shown = card(known, first)
+
+    assert (("failed-work", 8343, 0, 0), ("idle-hoarding", 0, 14, 60)) == tuple(
+        (step.findings[0].detector, step.lost, step.cost, step.saving) for step in (first, second)
+    )
+    assert ("Work lost with failed runs: llama-pretrain", "lost $8.34 k") == (
+        shown.title,
+        shown.lost.replace("\u00a0", " "),
+    )
+    assert "Owner: ants (ann) · 1 finding" == shown.about
+    assert (60, 60, 8343) == (saving([first, second]), most([first, second]), lost_work([first, second]))
+    section = actions(known)
+    assert section is not None
+    title = "What to do: two actions, worth up to $60.00 a month, $8.34 k of work lost with failed runs"
+    assert title == section.title.replace("\u00a0", " ")
+    assert "Failed runs lost $8.34 k of work, most in llama-pretrain." in lead(known).replace("\u00a0", " ")
+
+
+def test_lost_work_needs_no_projection() -> None:
+    """An hour of data says nothing of a month, but the run is lost."""
+    short = facts(finding("8", "14.00"), lost("7", "8343.00"), covered=Window(WEEK.start_us, WEEK.start_us + HOUR_US))
+
+    assert [("failed-work", 8343)] == [(step.findings[0].detector, step.lost) for step in steps(short)]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(lost("7", None), id="no price"),
+        pytest.param(lost("7", "0.05"), id="cents"),
+        pytest.param(lost("7", "9.00", state="exempt"), id="exempt by its owner"),
+    ],
+)
+def test_lost_work_without_money_is_no_action(one: Finding) -> None:
+    assert [] == steps(facts(one))
+
+
+def test_a_team_s_largest_waste_lists_its_lost_work_and_does_not_add_it_to_waste() -> None:
+    section = wastes(replace(facts(lost("7", "8343.00"), finding("8", "14.00")), team="ants"))
+
+    title = "Largest waste: 2 findings, $14.00 since they began, $8.34 k of lost work"
+    assert title == section.title.replace("\u00a0", " ")
+    assert ["lost $8.34 k", "$14.00"] == [one.lost.replace("\u00a0", " ") for one in section.blocks[1:]]  # type: ignore[union-attr]
+    assert LOST_NOTE in section.blocks[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param([], "No findings this week.", id="none"),
+        pytest.param([finding("7", "0.00")], "1 finding has no cost: the data files list it.", id="one"),
+        pytest.param([finding("7", "0.00"), finding("8", "0.00")], "2 findings have no cost: the data files list them.", id="two"),
+    ],
+)  # fmt: skip
+def test_no_findings_is_said_only_where_there_are_none(found: list[Finding], expected: str) -> None:
+    assert wastes(facts(*found)).blocks[0].text.startswith(expected)  # type: ignore[union-attr]
+
+
+def test_the_files_have_the_amounts_of_lost_work() -> None:
+    known = facts(lost("7", "8343.00"))
+    (found,) = [one for one in rows(known) if one["section"] == "finding"]
+
+    assert ("lost work", "8343.00", "USD", "10943280.000000") == tuple(
+        found[name] for name in ("kind", "cost", "currency", "gpu_seconds")
+    )
+    by_title = {title: [list(cells) for cells in listed] for title, _, listed in sheets(known)}
+    (listed,) = by_title["Findings"]
+    assert (Decimal("3039.8"), Decimal(8343), "USD") == (round(listed[8], 6), listed[9], listed[10])
+    (act,) = by_title["Actions"]
+    assert (Decimal(8343), None, "USD", "lost work") == tuple(act[2:6])
+
+
 def test_cost_that_no_finding_claims_is_at_most_a_saving() -> None:
-    """Of 21 dollars idle, a finding explains 7; all stranded time belongs to the platform."""
+    """Of 21 dollars idle, a finding explains 7; all stranded time belongs to the platform. Severity counts beside money."""
     known = facts(finding("7", "7.00"), hoarded="21.00", stranded="70.00")
     found = steps(known)
 
-    assert [("stranded", 300), ("hoarded", 60), (None, 30)] == [(step.bucket, step.saving) for step in found]
+    assert [("stranded", 300), (None, 30), ("hoarded", 60)] == [(step.bucket, step.saving) for step in found]
     assert (30, 390) == (saving(found), most(found))
-    assert ["Platform", "ants", "ants (ann)"] == [owner_of(known, step) for step in found]
+    assert ["Platform", "ants (ann)", "ants"] == [owner_of(known, step) for step in found]
 
 
 def test_a_team_is_not_asked_about_stranded_gpus() -> None:

@@ -13,12 +13,14 @@ import pytest
 
 from gpuwatch.audit.scorecard import RULE, scorecard
 from gpuwatch.core.clock import HOUR_US, Window, parse_window
+from gpuwatch.findings.read import facts_of
 from gpuwatch.report.document import Card, Numbers, Table
 from gpuwatch.report.html.markup import escape
 from gpuwatch.report.html.page import page
 from gpuwatch.report.scorecard.document import document, lead
 from gpuwatch.report.scorecard.files import files
 from gpuwatch.report.scorecard.layers import FINDINGS_MAX, POOLS_MAX
+from tests.worlds import alerts
 from tests.worlds.measures import measures_of
 
 EVIL = '<script>alert("x")</script>\u202e&"\''
@@ -31,7 +33,7 @@ def finding(detector: str, cost: str, severity: str = "high", **more: Any) -> di
         "cluster": "c1", "subject": {"kind": "job", "id": EVIL, "name": EVIL}, "team": EVIL, "summary": f"It wastes. {EVIL}",
         "remedy": f"Stop it. {EVIL}", "hours": {"hoarded": Fraction(4)}, "costs": {"USD": Fraction(cost)},
         "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None, "saving_currency": None,
-        "let_be": False, "confidence": 0.9,
+        "let_be": False, "facts": facts_of(alerts.finding(severity=severity)), "lost": None,
     } | more  # fmt: skip
 
 
@@ -73,6 +75,8 @@ def facts(**more: Any) -> dict[str, Any]:
         "currency": "USD",
         "capacity_gpu_hours": Fraction(100),
         "unpriced_gpu_hours": Fraction(0),
+        "now_us": SPAN.end_us,
+        "mean_price": None,
         "findings": [finding("idle-hoarding", "30"), finding("mig-mismatch", "20"), finding("site-own", "10")],
         "binder": [writer],
         "shared_pool": [],

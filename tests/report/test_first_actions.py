@@ -49,6 +49,7 @@ def test_findings_of_one_cause_are_one_action() -> None:
 
     assert ("idle-hoarding", "480.00", 1) == (first["id"], first["cost_a_day"], first["findings"])
     assert ("failed-work", "950.00", 19) == (second["id"], second["cost_a_day"], second["findings"])
+    assert (None, {"gpu_seconds": "3420000.000000", "cost": "1900.00"}) == (first["lost_work"], second["lost_work"])
     assert [("nlp", "600.00"), ("vision", "350.00")] == [
         (one["team"], one["cost_a_day"]) for one in second["owners"]["items"]
     ]

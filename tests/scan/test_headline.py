@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.report.scorecard.plan import worth
 from gpuwatch.report.text import GAP
-from gpuwatch.scan.document import document, headline
+from gpuwatch.scan.document import document, headline, what
 from gpuwatch.scan.facts import Source, top_actions
 
 WINDOW = {"start": "2026-11-02T00:00:00Z", "end": "2026-11-16T00:00:00Z"}
@@ -38,7 +39,15 @@ def team(name: str, avoidable: str | None, cost: str = "1500.00") -> dict[str, A
 
 
 def action(id: str, kind: str = "finding", **more: Any) -> dict[str, Any]:
-    blank = {"title": id, "remedy": "Do it.", "ask": "", "largest": "", "summary": "", "effort": "hours", "findings": 1}
+    blank = {
+        "title": id,
+        "remedy": "Do it.",
+        "ask": "",
+        "subjects": [],
+        "summary": "",
+        "effort": "hours",
+        "findings": 1,
+    }
     blank |= {
         "open": 1,
         "severity": "low",
@@ -48,6 +57,14 @@ def action(id: str, kind: str = "finding", **more: Any) -> dict[str, Any]:
         "gpu_hours": None,
     }
     return {"id": id, "kind": kind, "currency": "USD", "layer": "scheduling", "rank": 1} | blank | more
+
+
+def words(text: str) -> str:
+    return text.replace(GAP, " ")
+
+
+def subject(name: str, cost: str | None = None, gpu_hours: str | None = None) -> dict[str, str | None]:
+    return {"name": name, "cost": cost, "gpu_hours": gpu_hours}
 
 
 def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
@@ -107,7 +124,7 @@ def test_names_of_users_are_text_in_the_page() -> None:
     """A job may be called anything; the page shows it and runs nothing."""
     from gpuwatch.report.html.page import page
 
-    hostile = action("idle", largest="job <script>alert(1)</script>", ask="<b>t</b>", cost_a_month="10.00")
+    hostile = action("idle", subjects=[subject("<script>alert(1)</script>")], ask="<b>t</b>", cost_a_month="10.00")
 
     html = page(document(card([team("<i>", "1.00"), team("b", "2.00")], actions=[hostile]), SOURCE))
 
@@ -123,3 +140,19 @@ def test_a_team_that_its_namespace_names_is_marked() -> None:
 
     assert "guessed (inferred)" in html
     assert "ruled (inferred)" not in html
+
+
+def test_an_action_names_its_jobs_with_their_dollars() -> None:
+    """Ten findings of one team: three jobs are named, one of them without a price."""
+    jobs = [subject("embedder", "38.34", "18.0"), subject("feature-gen", "25.56", "12.0"), subject("ocr", None, "4.0")]
+    idle = action("idle", title="GPUs held and idle", findings=10, subjects=jobs)
+
+    assert "GPUs held and idle: embedder $38.34, feature-gen $25.56, ocr 4 GPU-h and 7 more" == words(what(idle))
+    assert "layout" == what(action("layout", "decision"))
+
+
+def test_lost_work_is_worth_what_was_lost() -> None:
+    blank = {"gpu_hours": "0.000", "lost_gpu_hours": "3039.800"}
+
+    assert "lost $8.34 k" == words(worth(action("failed-work", "lost", lost_cost="8343.00", **blank)))
+    assert "lost 3,040 GPU-h" == words(worth(action("failed-work", "lost", lost_cost=None, **blank)))

@@ -79,6 +79,11 @@ METHOD = (
         + "is claimed twice. Its remedy saves at most that amount.",
     ),
     ("A month", "The cost in the window, scaled to 30 days. Not shown for windows shorter than one day."),
+    (
+        "Lost work",
+        "The cost of runs that failed, since each finding began. It is not waste and in no total: the ledger counts the same "
+        + "GPU time by what the GPUs did.",
+    ),
     ("Savings", "From another GPU size, spot capacity, owning or renting. Savings are not waste and are in no total."),
 )
 """Terms that the scorecard and the scan share."""
@@ -92,7 +97,7 @@ def method_section(card: Json) -> Section:
         ("Effort", "hours: a setting, or a talk with the owner. days: a change to roll out. weeks: a project."),
         (
             "Order of actions",
-            "Monthly cost, then severity. Decisions left to defaults come last: their cost is that of the findings they cause.",
+            "Severity, cost a day and certainty together. Decisions left to defaults come last: their cost is that of the findings they cause.",
         ),
     )
     return Section("How this was computed", (Terms(terms),), "how")
@@ -111,9 +116,11 @@ def left_out_sentence(card: Json) -> str:
 
 
 def worth(action: Json, unit: str = " a month") -> str:
-    """`$2.02 k a month`: what an action is worth, what it saves, or `not counted`."""
+    """`$2.02 k a month`: what an action is worth, what it saves, `lost $6.48 k` in failed runs, or `not counted`."""
     if action["kind"] == "decision":
         return "default in use"
+    if action["kind"] == "lost":
+        return lost(action)
     for field, before in (("cost_a_month", ""), ("saves_a_month", "saves ")):
         if action[field] is not None and Fraction(action[field]):
             return f"{before}{report_text.money(Decimal(action[field]), action['currency'])}{unit}"
@@ -122,6 +129,13 @@ def worth(action: Json, unit: str = " a month") -> str:
     if action["gpu_hours"] and Fraction(action["gpu_hours"]):
         return report_text.hours(Fraction(action["gpu_hours"]))
     return "not counted"
+
+
+def lost(action: Json) -> str:
+    """The cost of lost work, or its GPU-hours without a price."""
+    if action["lost_cost"] is None:
+        return f"lost {report_text.hours(Fraction(action['lost_gpu_hours']))}"
+    return f"lost {report_text.money(Decimal(action['lost_cost']), action['currency'])}"
 
 
 def keys_text(action: Json, shown: int = KEYS_SHOWN) -> str:

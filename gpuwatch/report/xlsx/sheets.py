@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from gpuwatch.core.clock import rfc3339
+from gpuwatch.findings.read import lost_of
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import actions
 from gpuwatch.report.cost_bridge import bridges, needed
@@ -105,13 +106,13 @@ def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]
 def _actions(facts: Facts) -> Iterable[Cells]:
     for step in actions.steps(facts)[:ROWS_MAX]:
         card = actions.card(facts, step)
-        sure = "expected" if step.findings else "at most"
+        sure = "lost work" if step.lost else "expected" if step.findings else "at most"
         owner = actions.owner_of(facts, step)
         yield (
             card.title,
             owner,
-            Decimal(float(step.cost)),
-            Decimal(float(step.saving)),
+            Decimal(float(step.lost or step.cost)),
+            None if step.lost else Decimal(float(step.saving)),
             facts.currency,
             sure,
             card.summary,
@@ -195,10 +196,13 @@ def _slices(facts: Facts) -> Iterable[Cells]:
 def _findings(facts: Facts) -> Iterable[Cells]:
     for f in facts.findings[:ROWS_MAX]:
         subject = f"{f.subject['kind']} {f.subject['id']}"
-        cost = None if f.wasted_cost is None else Decimal(f.wasted_cost)
+        cost, currency = None if f.wasted_cost is None else Decimal(f.wasted_cost), f.currency
         hours = Decimal(f.wasted_gpu_seconds) / HOUR_S
+        if (lost := lost_of(f)) is not None:
+            hours, currency = Decimal(float(lost.hours)), lost.currency
+            cost = None if lost.cost is None else Decimal(float(lost.cost))
         words = (f.severity, f.state, f.title, f.team, f.user, subject, f.started_at, f.ended_at)
-        yield *words, hours, cost, f.currency, f.summary, f.remedy, f.key
+        yield *words, hours, cost, currency, f.summary, f.remedy, f.key
     if rest := facts.findings[ROWS_MAX:]:
         yield None, None, _more(len(rest))
 

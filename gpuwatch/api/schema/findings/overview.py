@@ -79,6 +79,9 @@ class FirstAction(Shape):
     currency: str | None
     saves: bool = Field(json_schema_extra={"description": "The cost a day could be saved; it is not waste."})
     loss: LargestLoss | None
+    lost_work: KnownAmount | None = Field(
+        description="Work lost with failed runs, since each finding began. Waste may have the same time."
+    )
     findings: int
     keys: list[str]
     detectors: list[str]

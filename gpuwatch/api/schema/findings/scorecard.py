@@ -82,12 +82,13 @@ class AuditLayer(AuditClaimed):
 
 class AuditAction(Shape):
     rank: int
-    kind: Literal["finding", "saving", "decision"]
+    kind: Literal["finding", "saving", "lost", "decision"]
     layer: str
     id: str = Field(description="A detector, or a decision.")
     title: str
     remedy: str
     effort: str
+    team: str | None = Field(description="The team of all its findings; null where several have some.")
     severity: Severity | None
     findings: int
     open: int
@@ -97,6 +98,8 @@ class AuditAction(Shape):
     cost: Money | None
     cost_a_month: Money | None
     saves_a_month: Money | None
+    lost_cost: Money | None = Field(description="The cost of work lost with failed runs. Waste may have the same time.")
+    lost_gpu_hours: Quantity | None
     keys: list[str]
     ratio: Ratio | None
     said: str | None
