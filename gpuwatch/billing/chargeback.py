@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.billing import ledger_measures, policy_charges
 from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
 from gpuwatch.billing.funnel import funnel
-from gpuwatch.billing.inferred_teams import fill_other_teams, inferred_teams
+from gpuwatch.billing.inferred_teams import fill_other_teams, inferred_rows
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.proposed import Proposed, fill_proposed
@@ -141,7 +141,7 @@ def ledger(
         claimed = ledger_measures.claimed(store, scale, asked, dimensions)
         rows, following = page(store, scale, limit, offset, largest_first=False)
         totals = Totals.of(store.rows("billing/total"))
-        inferred = inferred_teams(store, window, dimensions)
+        inferred = inferred_rows(store, window, dimensions)
     return Ledger(
         items=tuple(_bucket_row(row, dimensions, step_us, claimed, inferred) for row in rows),
         window=window,
@@ -221,7 +221,7 @@ def _answer(
     """The published rows of the temporary table `charge_group`."""
     rows, following = page(store, scale, limit, offset, largest_first=True)
     totals = Totals.of(store.rows("billing/total"))
-    inferred = inferred_teams(store, window, by)
+    inferred = inferred_rows(store, window, by)
     return Chargeback(
         items=tuple(_charge(row, by, scale, inferred) for row in rows),
         window=window,
@@ -237,7 +237,9 @@ def _answer(
     )
 
 
-def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: Collection[str]) -> Charge:
+def _charge(
+    row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: Callable[[Mapping[str, Any]], bool]
+) -> Charge:
     lacks = row["lacks"]
     missing = (
         missing_rate(row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
@@ -255,7 +257,7 @@ def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: C
         cause=row["cause"],
         gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
         external=row["external"],
-        inferred=row["team"] in inferred,
+        inferred=inferred(row),
     )
 
 
@@ -264,7 +266,7 @@ def _bucket_row(
     by: Sequence[str],
     step_us: int | None,
     claimed: ledger_measures.Claimed,
-    inferred: Collection[str],
+    inferred: Callable[[Mapping[str, Any]], bool],
 ) -> BucketRow:
     seconds = units_to_decimal(int(row["micros"]), SECOND_PLACES)
     if row["bucket"] == CLAIMABLE:
@@ -279,5 +281,5 @@ def _bucket_row(
         cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
         currency=row["currency"],
         start_us=None if step_us is None else row["step"] * step_us,
-        inferred=row["team"] in inferred,
+        inferred=inferred(row),
     )

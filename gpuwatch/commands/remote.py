@@ -67,12 +67,19 @@ def delete(note: Note, route: str) -> dict[str, Any]:
 
 
 def send(
-    note: Note, method: str, route: str, content: bytes, kind: str, parameters: Mapping[str, Any]
+    note: Note,
+    method: str,
+    route: str,
+    content: bytes,
+    kind: str,
+    parameters: Mapping[str, Any],
+    if_match: str | None = None,
 ) -> dict[str, Any]:
-    """The response to an uploaded file; `kind` is its content type."""
+    """The response to an uploaded file; `kind` is its content type, `if_match` the version of the list that it may replace."""
     given = {name: value for name, value in parameters.items() if value is not None}
     query = f"?{urlencode(given, doseq=True)}" if given else ""
-    request = Request(f"{note.url}{route}{query}", content, {"Content-Type": kind}, method=method)
+    headers = {"Content-Type": kind} | ({} if if_match is None else {"If-Match": if_match})
+    request = Request(f"{note.url}{route}{query}", content, headers, method=method)
     answer: dict[str, Any] = json.loads(_open(note, request) or b"{}")
     return answer
 

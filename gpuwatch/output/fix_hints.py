@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LOCAL = "http://127.0.0.1:8765"
@@ -44,11 +44,17 @@ class Advice:
 
     def rates(self, lines: Iterable[str]) -> str:
         """How to add lines to the rate card."""
-        return self._table("rates", RATES_HEADER, "replace USD_PER_HOUR with the price", lines)
+        return self._table("rates", RATES_HEADER, ", replace USD_PER_HOUR with the price", lines)
 
-    def teams(self, lines: Iterable[str]) -> str:
+    def teams(self, lines: Iterable[str], fill: str = ", replace TEAM with the team") -> str:
         """How to add lines to the ownership rules."""
-        return self._table("teams", TEAMS_HEADER, "replace TEAM with the team", lines)
+        return self._table("teams", TEAMS_HEADER, fill, lines)
+
+    def team_lines(self, lines: Sequence[str]) -> str:
+        """How to add whole lines to the ownership rules."""
+        if self.url is not None:
+            return self.teams(lines, "")
+        return self.command(f"teams add {' '.join(shlex.quote(line) for line in lines)}")
 
     def _table(self, name: str, header: str, fill: str, lines: Iterable[str]) -> str:
         file = f"{name}.csv"
@@ -56,10 +62,10 @@ class Advice:
             bearer = ' -H "Authorization: Bearer $TOKEN"' if self.token else ""
             where = f"{self.url.rstrip('/')}/api/v1/{name}"
             first = (
-                f"Add to {file} (first line {header}), {fill}, and send the whole file, which replaces the current one:"
+                f"Add to {file} (first line {header}){fill}, and send the whole file, which replaces the current one:"
             )
             last = f"curl --fail-with-body -X PUT {where}{bearer} -H 'Content-Type: text/csv' --data-binary @{file}"
         else:
-            first = f"Add to BUNDLE/{file} (first line {header}), {fill}, and import that folder, which replaces the current data:"
-            last = self.command("import bundle BUNDLE")
+            first = f"Write into {file} (first line {header}), below the lines that you have set before{fill}:"
+            last = self.command(f"{name} set {file}")
         return "\n".join([first, *lines, last])

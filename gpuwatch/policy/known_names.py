@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 
-from gpuwatch.policy.ownership import RESERVED_PREFIX
+from gpuwatch.policy.ownership import RESERVED_PREFIX, SAME
 from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -31,8 +31,8 @@ def cluster_names(store: Store) -> frozenset[str]:
 
 
 def rule_names(state: State) -> frozenset[str]:
-    """Teams of ownership rules."""
-    return frozenset(rule.team for rule in load_team_rules(state))
+    """Teams that ownership rules name."""
+    return frozenset(rule.team for rule in load_team_rules(state)) - {SAME}
 
 
 def unknown_teams(teams: Iterable[str], known: Collection[str]) -> list[str]:

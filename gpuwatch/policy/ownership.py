@@ -26,6 +26,9 @@ PLAIN_KINDS = ("queue", "namespace", "account", "user")
 
 LABEL_KIND = "label:"
 
+SAME = "*"
+"""As the team of a rule: the value that matched names the team."""
+
 WILD_MAX = 200
 """Earlier rules with stars that begin alike and are compared with a later one."""
 
@@ -37,7 +40,7 @@ WORDS = ("labels", "queue", "namespace", "account", "user_name")
 class TeamRule:
     """Runs whose `match_kind` (namespace, account, user, queue or label:<key>) equals `match` belong to `team`.
 
-    Case counts; `*` in `match` stands for any text, every other character for itself.
+    Case counts; `*` in `match` stands for any text, every other character for itself. With the team SAME, the value is the team.
     """
 
     match_kind: str
@@ -53,6 +56,15 @@ class TeamRule:
     def matches(self, value: str | None) -> bool:
         """Whether a value of its kind is meant; an absent or empty one never is."""
         return bool(value) and _glob(self.match, value or "")
+
+    def team_of(self, value: str | None) -> str | None:
+        """The team of a value of its kind; None where the rule does not decide: no value that it matches may claim a reserved name."""
+        if not self.matches(value):
+            return None
+        if self.team != SAME:
+            return self.team
+        named = (value or "").strip()
+        return named if named not in ("", SAME) and not named.startswith(RESERVED_PREFIX) else None
 
 
 def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRule, ...]:
@@ -141,12 +153,12 @@ def deciding(
     for place, rule in enumerate(rules):
         if rule.match_kind.startswith(LABEL_KIND):
             key = rule.match_kind.removeprefix(LABEL_KIND)
-            if rule.matches(labels.get(key)):
-                return rule.team, f"label {key}={labels[key]}", place
+            if team := rule.team_of(labels.get(key)):
+                return team, f"label {key}={labels[key]}", place
     for kind, value in zip(PLAIN_KINDS, (queue, namespace, account, user), strict=True):
         for place, rule in enumerate(rules):
-            if rule.match_kind == kind and rule.matches(value):
-                return rule.team, f"{kind} {value}", place
+            if rule.match_kind == kind and (team := rule.team_of(value)):
+                return team, f"{kind} {value}", place
     return UNALLOCATED, "no label and no rule matches", None
 
 

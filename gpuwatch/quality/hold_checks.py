@@ -18,6 +18,21 @@ from gpuwatch.store.database import Store
 Row = dict[str, Any]
 
 UNALLOCATED_SHARE_MAX = 0.01
+TEAM_LABELS = (
+    "team",
+    "app.kubernetes.io/team",
+    "squad",
+    "group",
+    "department",
+    "project",
+    "app.kubernetes.io/part-of",
+    "owner",
+)
+"""Labels of jobs that name their team by custom; the first of those that name most of the time is proposed."""
+LABEL_SHARE_MIN = 0.5
+"""Part of the held time without a rule that a label has to name."""
+LABEL_VALUES_MAX = 200
+"""Values above which a label tells jobs or users apart rather than teams."""
 NO_HOLD = "no job that held a GPU is known"
 TRACE = "trace"
 """In place of a scheduler: the jobs of a published trace without placements."""
@@ -46,6 +61,12 @@ def owners(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> C
     if inferred:
         teams = named(dict.fromkeys(r["team"] for r in inferred))
         what += f"; {100 * guessed:.1f} % has a team that its account or namespace names (inferred): {teams}"
+    label = _label(store, since_us) if lacking or inferred else None
+    if label is not None:
+        values = f"{label['values_count']} values: {named(label['names'])}"
+        of = "the held time" if share + guessed > 0.995 else f"these {100 * (share + guessed):.1f} %"
+        what += f". The label {label['key']} names {100 * label['share']:.1f} % of {of} ({values})"
+        return Check("owners", WARN, what, advice.team_lines([f"label:{label['key']},*,*"]))
     if share > UNALLOCATED_SHARE_MAX:
         lines = _team_lines(lacking) or ["user,NAME,TEAM"]
         return Check("owners", WARN, what, advice.teams(lines[:NAMED_MAX]))
@@ -53,6 +74,21 @@ def owners(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> C
         keep = f'To have no team instead where no rule decides: ownership_default = "{NONE}" in gpuwatch.toml.'
         return Check("owners", OK, what, f"{advice.teams(_team_lines(inferred)[:NAMED_MAX])}\n{keep}")
     return Check("owners", OK, what)
+
+
+def _label(store: Store, since_us: int) -> Row | None:
+    """The label that names the team of most time without a rule, and differs from the names that this time has now."""
+    rows = remembered.rows(store, "quality/doctor_team_label", since_us=since_us, keys=list(TEAM_LABELS))
+    return next(
+        (
+            row
+            for row in rows
+            if row["share"] >= LABEL_SHARE_MIN
+            and row["other_share"] > UNALLOCATED_SHARE_MAX
+            and row["values_count"] <= LABEL_VALUES_MAX
+        ),
+        None,
+    )
 
 
 def _team_lines(rows: Sequence[Row]) -> list[str]:

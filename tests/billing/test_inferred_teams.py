@@ -24,7 +24,7 @@ from gpuwatch.output.render import render
 from gpuwatch.output.terminal import as_table
 from gpuwatch.policy.inferred import NONE
 from gpuwatch.policy.ownership import TEAM_LABEL, TeamRule
-from gpuwatch.policy.repository import replace_team_rules, set_ownership_default
+from gpuwatch.policy.repository import load_team_rules, replace_team_rules, set_ownership_default
 from gpuwatch.quality.doctor import examine
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
@@ -98,6 +98,27 @@ def test_namespaces_name_teams_and_say_so_everywhere(fleet: tuple[World, State])
     assert "without an ownership rule: lab, vision" in as_table(charged, 160)
     assert "40.0 % of held time has no team" in owners.what
     assert "40.0 % has a team that its account or namespace names (inferred): vision, lab" in owners.what
+
+
+def test_rows_that_a_rule_decides_are_not_marked_where_the_team_has_other_time_too(fleet: tuple[World, State]) -> None:
+    """Team lab has a pod of namespace lab, and by a rule the jobs of account phys."""
+    world, state = fleet
+    before = load_team_rules(state)
+    replace_team_rules(state, [TeamRule("account", "phys", "lab")], "test", "test", 1)
+    chargeback.price_all(world.store, state)
+
+    def marks(*by: str) -> list[tuple[str | None, ...]]:
+        items = chargeback.chargeback(world.store, state, WINDOW, ["team", *by]).items
+        return [tuple(one.group.values()) for one in items if one.inferred and one.group["team"] == "lab"]
+
+    booked = chargeback.ledger(world.store, state, WINDOW, ["team", "account", "bucket"]).items
+    assert [("lab",)] == marks()
+    assert [("lab", None)] == marks("account")
+    assert [("lab", "lab")] == marks("namespace")
+    assert [("lab", "lab/a", "a")] == marks("job", "name")
+    assert {None} == {row.group["account"] for row in booked if row.inferred and row.group["team"] == "lab"}
+    replace_team_rules(state, before, "test", "test", 1)
+    chargeback.price_all(world.store, state)
 
 
 def test_jobs_and_opencost_mark_inferred_teams(fleet: tuple[World, State]) -> None:

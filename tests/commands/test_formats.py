@@ -15,7 +15,7 @@ from gpuwatch.cli import app, run
 SERVES = {"demo", "serve", "agent"}
 """They run until they are stopped."""
 CONFIRMS = {
-    "backup", "restore", "detectors set", "report recipients set", "budget set", "policy set", "rates set", "rates spot",
+    "backup", "restore", "detectors set", "report recipients set", "budget set", "policy set", "rates set", "rates spot", "teams add", "teams set",
     "period reopen", "period sign", "state copy", "token revoke",
 }  # fmt: skip
 """They change something and print one line about it, no records."""

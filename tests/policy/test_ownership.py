@@ -65,6 +65,31 @@ def test_the_explicit_label(expected: tuple[str, str], value: str) -> None:
     assert expected == resolve(RULES, {TEAM_LABEL: value, "app": "llm"}, "root.ml.a", "train-a", None, None)
 
 
+@pytest.mark.parametrize(
+    ("expected", "labels", "queue"),
+    [
+        pytest.param((UNALLOCATED, "no label and no rule matches"), {}, None, id="without the label, nothing"),
+        pytest.param(
+            (UNALLOCATED, "no label and no rule matches"), {"team": "  "}, None, id="a blank value names nobody"
+        ),
+        pytest.param(("rest", "queue q"), {"team": "__platform__"}, "q", id="a reserved value is passed over"),
+        pytest.param(("vision", "label team=cv"), {"team": "cv"}, None, id="an exception before it"),
+        pytest.param(("nlp", "label team=nlp"), {"team": "nlp"}, "q", id="the value is the team"),
+        pytest.param(("rest", "queue q"), {"team": "*"}, "q", id="a star is no name of a team"),
+        pytest.param(("gpu-a", "queue gpu-a"), {}, "gpu-a", id="the same for other kinds, of the values that match"),
+    ],
+)
+def test_a_rule_whose_team_is_a_star_takes_the_value(
+    expected: tuple[str, str], labels: dict[str, str], queue: str | None
+) -> None:
+    lines = ["label:team,cv,vision", "label:team,*,*", "queue,gpu-*,*", "queue,*,rest"]
+    rejects = Rejects()
+    rules = parse_teams("\n".join(["match_kind,match,team", *lines]), "teams.csv", rejects)
+
+    assert (4, {}) == (len(rules), rejects.counts)
+    assert expected == resolve(rules, labels, queue, None, None, None)
+
+
 def test_rules_of_one_kind_decide_in_file_order() -> None:
     rules = [TeamRule("namespace", "*", "rest"), TeamRule("namespace", "a", "never")]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
+from gpuwatch.billing.prices import price_all
 from gpuwatch.core.model import CONTEXT, Records, Rejects, context_key, device_key
 from gpuwatch.ledger import attribution
 from gpuwatch.output.fix_hints import Advice
@@ -21,6 +24,7 @@ from gpuwatch.quality.doctor import (
 )
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.rates.card import parse_rates
+from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive
 from tests.worlds.world import (
@@ -83,6 +87,42 @@ def test_a_fix_on_files_is_a_command_with_the_data_directory() -> None:
         ".venv/bin/gpuwatch import bundle BUNDLE --data 'my data'",
         ".venv/bin/gpuwatch analyze --data 'my data'",
     ] == first.fix.splitlines()
+
+
+def labelled(*teams: str | None, key: str = "team") -> Check:
+    """The check of owners where pods of namespace `lab` hold a GPU each for an hour, with these labels."""
+    world = World()
+    for place, team in enumerate(teams):
+        labels = json.dumps({} if team is None else {key: team})
+        world.add(pod(f"p{place}", f"u{place}", 0, HOUR, f"n{place}", labels=labels))
+        world.add(node(f"n{place}", devices={"": 1}))
+    world.book()
+    with State.open("sqlite://") as state:
+        price_all(world.store, state)
+    return checks(world.store)["owners"]
+
+
+@pytest.mark.parametrize(
+    ("teams", "key"),
+    [
+        pytest.param(("lab", "lab"), "team", id="the label says what the namespace says"),
+        pytest.param(("nlp", None, None), "team", id="it names less than half of the time"),
+        pytest.param(("__platform__", "__x", ""), "team", id="reserved and empty values name nobody"),
+        pytest.param(("a", "b"), "pod-template-hash", id="a label that is not by custom a team's"),
+    ],
+)
+def test_a_label_is_not_proposed(teams: tuple[str | None, ...], key: str) -> None:
+    check = labelled(*teams, key=key)
+
+    assert ("ok", False) == (check.status, "label" in check.what + check.fix)
+
+
+def test_a_label_that_names_most_of_the_time_is_proposed_as_one_rule() -> None:
+    check = labelled("nlp", "nlp", "vision", None)
+
+    assert "warn" == check.status
+    assert check.what.endswith("The label team names 75.0 % of the held time (2 values: nlp, vision)")
+    assert "gpuwatch teams add 'label:team,*,*'" == check.fix
 
 
 def test_a_server_that_was_scraped_waits_for_its_books() -> None:

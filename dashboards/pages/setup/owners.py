@@ -26,7 +26,7 @@ RULE = (
     Field("match_kind", "Look at", "choice", options=KINDS),
     Field("key", "Label's key", hint="Only for a label.", placeholder="cost-center"),
     Field("match", "Is", hint="* stands for any text; upper and lower case count.", placeholder="vision-*"),
-    Field("team", "Team", placeholder="vision"),
+    Field("team", "Team", hint="* is the value itself: a label's value names the team.", placeholder="vision"),
     Field("place", "Place in the list", hint="1 is the top."),
 )
 TEST = (
@@ -37,6 +37,8 @@ TEST = (
     Field("queue", "Queue"),
     Field("label", "Label", placeholder="cost-center=42"),
 )
+SAME = "*"
+"""As the team of a rule: the value that matched names the team."""
 ASK = "ask"
 MOVES = {"up": -1, "down": 1}
 
@@ -105,7 +107,9 @@ def line(number: int, row: Row, data: Data, query: Query) -> list[parts.Node]:
                 html.Span(formats.clip(row.get("match"), 80), className="mono"),
             ]
         ),
-        parts.team_link(query, row.get("team")),
+        html.Span("its value", className="soft")
+        if row.get("team") == SAME
+        else parts.team_link(query, row.get("team")),
     ]
     if not data.edits:
         return cells

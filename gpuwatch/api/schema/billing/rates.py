@@ -56,7 +56,12 @@ class RatesBody(Strict):
 class TeamRule(Strict):
     match_kind: str = Field(max_length=200, examples=["namespace"])
     match: str = Field(min_length=1, max_length=200, examples=["vision-*"])
-    team: Annotated[str, AfterValidator(visible_name)] = Field(min_length=1, max_length=200, examples=["vision"])
+    team: Annotated[str, AfterValidator(visible_name)] = Field(
+        min_length=1,
+        max_length=200,
+        examples=["vision"],
+        description="The team; * takes the value that matched as the team.",
+    )
 
 
 class TeamRules(Strict):
