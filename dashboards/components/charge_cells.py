@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from dash import html
@@ -97,7 +97,18 @@ def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
     return parts.num(formats.change(now.cost, then.cost) or formats.MISSING, f"previously {formats.exact(then.cost)}")
 
 
-def name_cell(name: str, view: str, cluster: object, query: Query, inferred: bool = False) -> Component:
+def inferred_words(rows: Iterable[Row]) -> dict[str, str]:
+    """`inferred` or `partly inferred` by team, for teams with time that no ownership rule decides."""
+    found: dict[str, set[object]] = {}
+    for row in rows:
+        kinds = {True, False} if row.get("partly_inferred") else {bool(row.get("inferred"))}
+        found.setdefault(str(row.get("team")), set()).update(kinds)
+    return {
+        team: "inferred" if len(kinds) == 1 else "partly inferred" for team, kinds in found.items() if True in kinds
+    }
+
+
+def name_cell(name: str, view: str, cluster: object, query: Query, inferred: str | None = None) -> Component:
     """The value of the row, linked one level down; a job links to its page. An inferred team says so."""
     label = formats.clip(formats.owner("" if name in ("None", "") else name), 60)
     if view == "cause":
@@ -112,5 +123,5 @@ def name_cell(name: str, view: str, cluster: object, query: Query, inferred: boo
     if view not in DRILL:
         return html.Span(label, title=name)
     link = parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
-    mark = html.Span(" inferred", className="soft", title=INFERRED) if inferred else None
+    mark = html.Span(f" {inferred}", className="soft", title=INFERRED) if inferred else None
     return html.Span([link, mark]) if inferred else link

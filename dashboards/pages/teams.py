@@ -227,10 +227,10 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     places = formats.money_places(part.cost for _, part in ordered)
     lost_places = formats.money_places(waste.cost for waste in wasted.values())
     shown = {bucket for name, _ in ordered for bucket in wasted.get(name, charge_waste.NOTHING).buckets}
-    inferred = {str(row.get(view)) for row in rows if row.get("inferred")} if view == "team" else set()
+    inferred = charge_cells.inferred_words(rows) if view == "team" else {}
     cells = [
         [
-            charge_cells.name_cell(name, view, clusters.get(name), query, name in inferred),
+            charge_cells.name_cell(name, view, clusters.get(name), query, inferred.get(name)),
             parts.hours(part.seconds),
             *(
                 charge_cells.amount_cell(opened.get((name, kind), []), name, view, currency, query, places)

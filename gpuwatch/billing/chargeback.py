@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.billing import ledger_measures, policy_charges
 from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
 from gpuwatch.billing.funnel import funnel
-from gpuwatch.billing.inferred_teams import fill_other_teams, inferred_rows
+from gpuwatch.billing.inferred_teams import Mark, fill_other_teams, inferred_rows
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.proposed import Proposed, fill_proposed
@@ -238,7 +238,7 @@ def _answer(
 
 
 def _charge(
-    row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: Callable[[Mapping[str, Any]], bool]
+    row: Mapping[str, Any], by: Sequence[str], scale: Scale, inferred: Callable[[Mapping[str, Any]], Mark]
 ) -> Charge:
     lacks = row["lacks"]
     missing = (
@@ -257,7 +257,7 @@ def _charge(
         cause=row["cause"],
         gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
         external=row["external"],
-        inferred=inferred(row),
+        mark=inferred(row),
     )
 
 
@@ -266,7 +266,7 @@ def _bucket_row(
     by: Sequence[str],
     step_us: int | None,
     claimed: ledger_measures.Claimed,
-    inferred: Callable[[Mapping[str, Any]], bool],
+    inferred: Callable[[Mapping[str, Any]], Mark],
 ) -> BucketRow:
     seconds = units_to_decimal(int(row["micros"]), SECOND_PLACES)
     if row["bucket"] == CLAIMABLE:
@@ -281,5 +281,5 @@ def _bucket_row(
         cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
         currency=row["currency"],
         start_us=None if step_us is None else row["step"] * step_us,
-        inferred=inferred(row),
+        mark=inferred(row),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuwatch.core.clock import Window
 from gpuwatch.ledger.dimensions import parameters
@@ -17,23 +17,33 @@ def inferred_teams(store: Store, window: Window, by: Sequence[str]) -> frozenset
     """Teams with time in the window that no ownership rule decides; none where the answer does not name teams."""
     if "team" not in by:
         return frozenset()
-    rows = store.rows("billing/inferred_team", start_us=window.start_us, end_us=window.end_us)
+    rows = store.rows("billing/inferred/team", start_us=window.start_us, end_us=window.end_us)
     return frozenset(row["team"] for row in rows)
 
 
-def inferred_rows(store: Store, window: Window, by: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether some of the time of a row of sums has a team that no ownership rule decides.
+class Mark(NamedTuple):
+    """Whether no ownership rule decides the team of some time of a row, and whether a rule decides the rest."""
+
+    inferred: bool
+    partly: bool
+
+
+DECIDED = Mark(False, False)
+
+
+def inferred_rows(store: Store, window: Window, by: Sequence[str]) -> Callable[[Mapping[str, Any]], Mark]:
+    """The mark of a row of sums.
 
     Call within ledger.totals.working_tables, while its `run_word` is that of the question.
     """
     if "team" not in by:
-        return lambda _: False
+        return lambda _: DECIDED
     asked = {name: value for name, value in parameters(window, by).items() if name in _USED}
-    rows = store.rows("billing/inferred_row", start_us=window.start_us, end_us=window.end_us, **asked)
-    found = {tuple(row[name] for name in _KEY) for row in rows}
-    return lambda row: tuple(row[name] for name in _KEY) in found
+    rows = store.rows("billing/inferred/row", start_us=window.start_us, end_us=window.end_us, **asked)
+    found = {tuple(row[name] for name in _KEY): Mark(True, row["partly"]) for row in rows}
+    return lambda row: found.get(tuple(row[name] for name in _KEY), DECIDED)
 
 
 def fill_other_teams(store: Store) -> None:
     """Teams as they are under the other value of ownership_default, until the working tables are dropped."""
-    store.run("billing/other_team")
+    store.run("billing/inferred/other")

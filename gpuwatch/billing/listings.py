@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.billing.charge_id import Asked, encode
-from gpuwatch.billing.records import Charge, Chargeback, Ledger
+from gpuwatch.billing.records import BucketRow, Charge, Chargeback, Ledger
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.ledger.dimensions import CAUSE, plain
 from gpuwatch.ledger.measures import MEASURED_MIN, WORDS, Measure, Measures
 from gpuwatch.output.listing import Listing
 
+MARKS = ["inferred", "partly_inferred"]
 NAMED_MAX = 8
 """Teams that a line below a table names."""
 
@@ -32,7 +33,7 @@ def chargeback_listing(answer: Chargeback) -> Listing:
             "charge": _charge_id(answer, charge),
         }
         if "team" in charge.group:
-            item["inferred"] = charge.inferred
+            item |= _marks(charge)
         if charge.cause is not None:
             item["cause"] = charge.cause
         if charge.error is not None:
@@ -64,12 +65,16 @@ def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
     if external and CAUSE not in by:
         names.append(CAUSE)
     return Listing(
-        [*names, "error", *([] if CAUSE in names else [CAUSE]), "charge", *(["inferred"] if "team" in by else [])],
+        [*names, "error", *([] if CAUSE in names else [CAUSE]), "charge", *(MARKS if "team" in by else [])],
         answer["items"],
         {"window": answer["window"], "total": total},
         shown=[*names, *(["error"] if unpriced else [])],
         foot=[*foot, _window_line(answer["window"])],
     )
+
+
+def _marks(row: Charge | BucketRow) -> dict[str, bool]:
+    return {"inferred": row.mark.inferred, "partly_inferred": row.mark.partly}
 
 
 def inferred_lines(items: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -92,7 +97,7 @@ def ledger_listing(answer: Ledger) -> Listing:
             "cost": _text(row.cost),
             "currency": row.currency,
             "avoidable_gpu_seconds": f"{row.avoidable_gpu_seconds:f}",
-            **({"inferred": row.inferred} if "team" in row.group else {}),
+            **(_marks(row) if "team" in row.group else {}),
         }
         for row in answer.items
     ]
@@ -116,7 +121,7 @@ def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool
     """The `ledger` answer from the JSON of a server."""
     dimensions = [name for name in by if name != "bucket"]
     extra = {name: value for name, value in answer.items() if name not in ("items", "next")}
-    marks = ["inferred"] if "team" in by else []
+    marks = MARKS if "team" in by else []
     return Listing(
         [*(["start"] if stepped else []), *dimensions, "bucket", "gpu_seconds", "cost", "currency", *marks],
         answer["items"],

@@ -24,12 +24,15 @@ class _Row:
     seconds: Decimal = Decimal(0)
     cost: Decimal | None = None
     inferred: bool = False
+    ruled: bool = False
+    """Whether a rule decides the team of some of it."""
 
     def add(self, item: Mapping[str, Any]) -> None:
         self.seconds += Decimal(item["gpu_seconds"])
         if item["cost"] is not None:
             self.cost = (self.cost or Decimal(0)) + Decimal(item["cost"])
         self.inferred = self.inferred or bool(item.get("inferred"))
+        self.ruled = self.ruled or not item.get("inferred") or bool(item.get("partly_inferred"))
 
 
 def for_people(listing: Listing, by: Sequence[str]) -> Listing:
@@ -86,7 +89,9 @@ def _word(name: str, value: object) -> str:
 
 
 def _mark(key: Sequence[object], words: Sequence[str], row: _Row) -> dict[str, str]:
-    return {"team": f"{key[words.index('team')]} (inferred)"} if row.inferred and "team" in words else {}
+    if not row.inferred or "team" not in words:
+        return {}
+    return {"team": f"{key[words.index('team')]} ({'partly ' if row.ruled else ''}inferred)"}
 
 
 def _no_price(listing: Listing, unpriced: Decimal) -> list[str]:

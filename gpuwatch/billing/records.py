@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpuwatch.billing.inferred_teams import DECIDED, Mark
 from gpuwatch.core.clock import Window
 from gpuwatch.ledger.measures import Measures
 
@@ -28,8 +29,13 @@ class Charge:
     gpu_seconds_exact: Decimal | None = None
     external: bool = False
     """An amount that a policy adds on top of device costs."""
-    inferred: bool = False
-    """Whether time of its team has that team only by its account or namespace."""
+    mark: Mark = DECIDED
+    """Whether some or all of its time has its team only by its account or namespace."""
+
+    @property
+    def inferred(self) -> bool:
+        """Whether some of it has."""
+        return self.mark.inferred
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class BucketRow:
     start_us: int | None
     avoidable_gpu_seconds: Decimal
     """Its part that is waste: all of an avoidable bucket, and what findings claim of below_roof."""
-    inferred: bool = False
+    mark: Mark = DECIDED
     """As in Charge."""
 
 

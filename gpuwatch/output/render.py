@@ -29,7 +29,7 @@ XLSX_TEXT_MAX = 32_767
 """The format's limit of characters in a cell."""
 WIDTH_MIN, WIDTH_MAX = 8, 60
 """Bounds of a column's width in characters."""
-FLAGS = frozenset({"inferred"})
+FLAGS = frozenset({"inferred", "partly_inferred"})
 """Columns of true and false, in a listing without rows too."""
 DECIMAL_DIGITS = 38
 CREATED = datetime(1980, 1, 1, tzinfo=UTC)

@@ -87,7 +87,7 @@ def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer
         claimed = measures.claimed.gpu_seconds if measures is not None and kind in OWN else None
         # A correction belongs to another period, a shared cost to others: neither has buckets.
         own = split if kind in OWN else {}
-        inferred = team is None and any(charge.inferred for charge in charges)
+        inferred = team is None and all(charge.inferred for charge in charges)
         payer = Payer(name, _sum(charges), before, own, kind, inferred=inferred)
         rows.append(replace(payer, claimed_gpu_seconds=claimed or Decimal(0)))
     return tuple(sorted(rows, key=_order))

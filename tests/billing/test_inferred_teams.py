@@ -14,6 +14,7 @@ from gpuwatch.billing.listings import chargeback_listing, ledger_listing
 from gpuwatch.billing.opencost.allocation import allocations
 from gpuwatch.billing.opencost.query import parse_query
 from gpuwatch.billing.opencost.response import allocation_answer
+from gpuwatch.billing.people_table import for_people
 from gpuwatch.collectors.kubernetes.files import parse_objects
 from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.clock import Window, rfc3339
@@ -94,7 +95,7 @@ def test_namespaces_name_teams_and_say_so_everywhere(fleet: tuple[World, State])
     assert {"lab", "vision"} == {item["team"] for item in booked.items if item["inferred"]}
     assert "inferred" not in users.items[0]
     assert [("vision", True)] == [(charge.group["team"], charge.inferred) for charge in bound.items]
-    assert render(charged, "csv")[0].decode().splitlines()[0].endswith(",inferred")
+    assert render(charged, "csv")[0].decode().splitlines()[0].endswith(",inferred,partly_inferred")
     assert "without an ownership rule: lab, vision" in as_table(charged, 160)
     assert "40.0 % of held time has no team" in owners.what
     assert "40.0 % has a team that its account or namespace names (inferred): vision, lab" in owners.what
@@ -112,11 +113,15 @@ def test_rows_that_a_rule_decides_are_not_marked_where_the_team_has_other_time_t
         return [tuple(one.group.values()) for one in items if one.inferred and one.group["team"] == "lab"]
 
     booked = chargeback.ledger(world.store, state, WINDOW, ["team", "account", "bucket"]).items
+    lab = next(row for row in chargeback.chargeback(world.store, state, WINDOW).items if row.group["team"] == "lab")
+    table = as_table(for_people(chargeback_listing(chargeback.chargeback(world.store, state, WINDOW)), ["team"]), 160)
+    assert (True, True) == (lab.mark.inferred, lab.mark.partly)
+    assert ("lab (partly inferred)" in table, "vision (inferred)" in table) == (True, True)
     assert [("lab",)] == marks()
     assert [("lab", None)] == marks("account")
     assert [("lab", "lab")] == marks("namespace")
     assert [("lab", "lab/a", "a")] == marks("job", "name")
-    assert {None} == {row.group["account"] for row in booked if row.inferred and row.group["team"] == "lab"}
+    assert {None} == {row.group["account"] for row in booked if row.mark.inferred and row.group["team"] == "lab"}
     replace_team_rules(state, before, "test", "test", 1)
     chargeback.price_all(world.store, state)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from gpuwatch.billing.inferred_teams import Mark
 from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.frozen import (
     CENT_PICO,
@@ -266,7 +267,7 @@ def _charge(group: _Group, micros: int, cents: int, inferred: Collection[str]) -
         error=group.error,
         cause=group.cause,
         gpu_seconds_exact=rounded(amounts.gpu_seconds, EXACT_PLACES),
-        inferred=group.words.get("team") in inferred,
+        mark=Mark(group.words.get("team") in inferred, False),
     )
 
 

@@ -22,8 +22,12 @@ class LedgerRow(Shape):
     inferred: bool | None = Field(
         default=None,
         json_schema_extra={
-            "description": "With `by=team`: whether time of the team has it only by its account or namespace."
+            "description": "With `by=team`: whether some or all time of the row has its team only by its account or namespace."
         },
+    )
+    partly_inferred: bool | None = Field(
+        default=None,
+        json_schema_extra={"description": "With `by=team`: whether only some does, and a rule decides the rest."},
     )
 
 
@@ -94,8 +98,12 @@ class Charge(Shape):
     inferred: bool | None = Field(
         default=None,
         json_schema_extra={
-            "description": "With `by=team`: whether time of the team has it only by its account or namespace."
+            "description": "With `by=team`: whether some or all time of the row has its team only by its account or namespace."
         },
+    )
+    partly_inferred: bool | None = Field(
+        default=None,
+        json_schema_extra={"description": "With `by=team`: whether only some does, and a rule decides the rest."},
     )
 
 
