@@ -1,4 +1,4 @@
-"""The `gpuwatch policy` commands: show, set and compare chargeback policies."""
+"""The `gpuwatch policy` commands: show, set and compare chargeback policies; and `gpuwatch teams`: which team a job belongs to."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gpuwatch.commands.shared import (
     file_content,
     now_us,
     opened,
+    print_stderr,
     show,
     window_of,
 )
@@ -28,6 +29,8 @@ from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from gpuwatch.core.clock import Window
 
 policy = typer.Typer(help="Show, set and compare chargeback policies.", rich_markup_mode=None, no_args_is_help=True)
@@ -135,3 +138,114 @@ def _exact(span: Window) -> str:
 
 
 group("policy", policy, place=230)
+
+
+TEAM_COLUMNS = ("match_kind", "match", "team")
+TEAMS_ROUTE = "/api/v1/teams"
+TEAMS_FILE_MAX_BYTES = 64 << 20
+NO_RULES = "No rules: the account or the namespace names the team. The team of a label's value: gpuwatch teams add 'label:team,*,*'"
+
+teams = typer.Typer(
+    help="Show and set the rules that decide which team a job belongs to.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@teams.command("show")
+def show_teams(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
+    """List the rules in the order in which they decide."""
+    choose(form, True)
+    if (note := lockfile.find(data)) is not None:
+        rows = remote.every(note, TEAMS_ROUTE, {})["items"]
+    else:
+        with opened(data, config) as (_, state, _settings):
+            rows = _team_rows(state)
+    show(Listing(TEAM_COLUMNS, rows, foot=[] if rows else [NO_RULES]), form)
+
+
+@teams.command("set")
+def set_teams(
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="teams.csv with the columns match_kind,match,team; replaces all rules."),
+    ],
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+) -> None:
+    """Replace all rules with a file. Nothing changes if a row is invalid."""
+    content = file_content(file, TEAMS_FILE_MAX_BYTES)
+    if (note := lockfile.find(data)) is not None:
+        _confirm_teams(remote.send(note, "PUT", TEAMS_ROUTE, content, "text/csv", {}))
+        return
+    _put_teams(context, data, config, content, file.name)
+
+
+@teams.command("add")
+def add_teams(
+    context: typer.Context,
+    lines: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LINE...",
+            help="Lines of teams.csv, such as 'namespace,vision-*,vision', or 'label:team,*,*' for the label's value.",
+        ),
+    ],
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+) -> None:
+    """Add rules after the present ones. Nothing changes if a line is invalid."""
+    if (note := lockfile.find(data)) is not None:
+        held = remote.every(note, TEAMS_ROUTE, {})
+        content = _teams_file(held["items"], lines)
+        _confirm_teams(remote.send(note, "PUT", TEAMS_ROUTE, content, "text/csv", {}, if_match=str(held["version"])))
+        return
+    _put_teams(context, data, config, None, "teams add", lines)
+
+
+def _put_teams(
+    context: typer.Context,
+    data: Path,
+    config: Path | None,
+    content: bytes | None,
+    source: str,
+    added: Iterable[str] = (),
+) -> None:
+    """Replaces the rules by those of a file; without one, by the present ones and the added lines."""
+    from gpuwatch.policy.ownership import parse_teams
+    from gpuwatch.policy.repository import replace_team_rules
+    from gpuwatch.quality.rate_checks import team_warnings
+    from gpuwatch.rates.csv_table import whole
+
+    with opened(data, config, create=True) as (store, state, _):
+        rules = whole(parse_teams, _teams_file(_team_rows(state), added) if content is None else content, source)
+        changed = replace_team_rules(state, rules, actor(), source, now_us(context))
+        _confirm_teams({"changed": changed, "rows": len(rules), "warnings": team_warnings(store, rules)})
+
+
+def _team_rows(state: Any) -> list[dict[str, str]]:
+    from gpuwatch.policy.repository import load_team_rules
+
+    return [{name: getattr(rule, name) for name in TEAM_COLUMNS} for rule in load_team_rules(state)]
+
+
+def _teams_file(rows: Iterable[Mapping[str, str]], lines: Iterable[str]) -> bytes:
+    """The rules as a file, with lines below them."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(TEAM_COLUMNS)
+    writer.writerows([row[name] for name in TEAM_COLUMNS] for row in rows)
+    return (text.getvalue() + "".join(f"{line}\n" for line in lines)).encode()
+
+
+def _confirm_teams(done: Mapping[str, Any]) -> None:
+    for warning in done.get("warnings") or ():
+        print_stderr(f"teams: {warning}")
+    print_stderr(f"teams: {done['rows']} rules, {'in force' if done['changed'] else 'nothing changed'}")
+
+
+group("teams", teams, place=252)

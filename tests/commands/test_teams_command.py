@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app
-from gpuwatch.commands import teams
+from gpuwatch.commands import policy
 from gpuwatch.store.lockfile import Note
 
 RUNNER = CliRunner()
@@ -75,7 +75,7 @@ def test_a_server_gets_the_rules_that_it_has_and_the_new_ones(tmp_path: Path, mo
     thread.start()
     try:
         note = Note(1, f"http://127.0.0.1:{server.server_port}", "secret")
-        monkeypatch.setattr(teams.lockfile, "find", lambda data: note)
+        monkeypatch.setattr(policy.lockfile, "find", lambda data: note)
         file = tmp_path / "teams.csv"
         file.write_text(HEADER + "queue,x,y\n")
         assert [("user", "ann", "a, b")] == shown(tmp_path)
