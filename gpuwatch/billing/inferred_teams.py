@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuwatch.core.clock import Window
 from gpuwatch.ledger.dimensions import parameters
-from gpuwatch.store.database import Store
+
+if TYPE_CHECKING:
+    from gpuwatch.store.database import Store
 
 _USED = frozenset(("by_user", "by_queue", "by_namespace", "by_account", "by_job"))
 _KEY = ("team", "user", "queue", "namespace", "account", "job", "words")
