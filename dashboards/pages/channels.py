@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import fields, history
+from gpuwatch.dashboards.editing import delivery_log, fields, history
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
 from gpuwatch.dashboards.pages.setup import channel_form
 from gpuwatch.dashboards.shell import states
@@ -23,7 +23,8 @@ READ_ONLY = "Only a token with the scope admin may send a test message."
 async def load(api: Api, query: Query) -> Row:
     """One page of channels, and who looks at it."""
     listed, me = await asyncio.gather(api.get("channels", limit=PAGE_SIZE, cursor=query.get("cursor")), api.me())
-    return {**listed, "me": me, "changes": await history.read(api, me, "channels")}
+    changes, messages = await asyncio.gather(history.read(api, me, "channels"), delivery_log.read(api, query))
+    return {**listed, "me": me, "changes": changes, "deliveries": messages}
 
 
 @page("/channels", "Channels", load, icon="channels", order=54, filters=(), under="/setup")
@@ -58,6 +59,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
             None if may_test else html.P(READ_ONLY, className="soft"),
             parts.plain(parts.table(columns, rows, label="Channels")),
             parts.pager(data, query),
+            delivery_log.card(data.get("deliveries"), query, may_test),
             history.card(data.get("changes"), query, "channels"),
         ],
         className="setup",
@@ -122,7 +124,9 @@ def button(name: str) -> Component:
 
 @acts_on("/channels")
 async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
-    """Saves the form of the address."""
+    """Saves the form of the address, or tries a message again."""
+    if action.startswith(delivery_log.AGAIN):
+        return await delivery_log.act(api, action)
     return await channel_form.act(api, query, action, values)
 
 

@@ -79,6 +79,8 @@ def answer(
     shown = [done.below] * below
     if done.go is None:
         message = parts.tag(done.message, "ok") if done.message else no_update
+        if rest and not wrong:  # a button outside a form has no place for its mistakes
+            message = parts.tag(rest, "bad")
         return no_update, message, no_update, no_update, errors, [rest] * wrong, shown
     _, mark, target = query.link(**done.go).partition("?")
     notice = f"{query.link(**done.go)}\n{done.message}"

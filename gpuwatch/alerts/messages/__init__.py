@@ -1,0 +1,1 @@
+"""Messages one by one: what became of each."""
