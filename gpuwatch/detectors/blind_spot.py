@@ -52,7 +52,7 @@ BLIND_SPOT = register(
         needs=("runs",),
         thresholds=(
             Threshold("blind_us_min", HOUR_US, "an hour without a single valid sample of a held device"),
-            Threshold("still_us", HOUR_US, "blind within the last hour of what is known is blind still"),
+            Threshold("still_us", HOUR_US, "a device without measurements in the last known hour counts as ongoing"),
         ),
         headline=_headline,
         summary=_summary,

@@ -264,14 +264,16 @@ CHECKPOINT_STALL = register(
             Threshold("duty_ratio_max", 0.25, "a job that is idle for a quarter of the time waits for something else"),
             Threshold("autocorrelation_min", 0.6, "a period looks like the one before"),
             Threshold(
-                "autocorrelation_few_min", 0.7, "and more so while the pauses are few: some come on time by chance"
+                "autocorrelation_few_min",
+                0.7,
+                "stricter while there are few pauses, because some come on time by chance",
             ),
             Threshold("pauses_min", 4, "three periods and the pause that began them"),
             Threshold(
                 "pauses_alone_min", 6, "a job with one GPU has no others that stop with it, so more pauses are needed"
             ),
-            Threshold("pauses_many", 8, "these many are not few"),
-            Threshold("pauses_alone_many", 10, "of a job of one GPU"),
+            Threshold("pauses_many", 8, "from this many pauses on, autocorrelation_min applies"),
+            Threshold("pauses_alone_many", 10, "the same for a job with one GPU"),
             Threshold("on_time_min", 0.75, "three quarters of the pauses come on time"),
             Threshold("overdue_ratio", 1.5, "a pause that is half a period late: they have ended"),
             Threshold("height_min", 0.15, "a pause fills 15 % of a minute more than usual: 10 seconds"),
@@ -280,7 +282,7 @@ CHECKPOINT_STALL = register(
             Threshold("together_min", 0.6, "the busiest GPU of the gang pauses 60 % as much as all on average"),
             Threshold("free_ratio", 0.01, "1 % of the time is not claimed: what a good checkpoint costs"),
             Threshold("gap_us_min", 30 * SECOND_US, "an hour with a smaller gap is not evaluated"),
-            Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
+            Threshold("still_us", 10 * MINUTE_US, "true within the last 10 known minutes counts as ongoing"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
         ),
         headline=lambda e: f"{{stops|stopped}} {count(e['devices'], 'GPU')} {_often(e)}, as for checkpoints",

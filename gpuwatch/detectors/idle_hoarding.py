@@ -48,7 +48,7 @@ IDLE_HOARDING = register(
             Threshold("grace_us", MINUTE_US, "the first idle minute of each run is free"),
             Threshold("warn_us", 60 * MINUTE_US, "job_defense_shield warns at 60 minutes"),
             Threshold("reclaim_us", 120 * MINUTE_US, "job_defense_shield cancels at 120 minutes"),
-            Threshold("still_us", 5 * MINUTE_US, "idle within the last 5 minutes of what is known is idle still"),
+            Threshold("still_us", 5 * MINUTE_US, "idle within the last 5 known minutes counts as ongoing"),
         ),
         headline=_headline,
         summary=_summary,

@@ -39,7 +39,7 @@ NOISY_NEIGHBOUR = register(
                 "drop_min", 0.3, "in the third where the neighbour is loudest it has 30 % less than where it is quiet"
             ),
             Threshold("full_min", 0.95, "processes together fill the GPU then: what one lacks the other has"),
-            Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
+            Threshold("still_us", 10 * MINUTE_US, "true within the last 10 known minutes counts as ongoing"),
             Threshold("window_us", 3 * HOUR_US, "instants of the three hours that end with the evaluated one"),
         ),
         headline=_headline,

@@ -98,7 +98,7 @@ RIGHT_SIZING = register(
             ),
             Threshold("sm_active_min", 0.01, "it worked in some hour: what is idle is released, not resized"),
             Threshold("sm_active_max", 0.8, "NVIDIA DCGM user guide: 0.8 of the SMs is effective use of this GPU"),
-            Threshold("still_us", 60 * MINUTE_US, "true of the last hour of what is known is true still"),
+            Threshold("still_us", 60 * MINUTE_US, "true within the last known hour counts as ongoing"),
         ),
         headline=_headline,
         summary=_summary,

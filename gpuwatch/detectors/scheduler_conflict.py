@@ -45,8 +45,8 @@ SCHEDULER_CONFLICT = register(
         needs=("several_schedulers",),
         thresholds=(
             Threshold("share_min", 0.05, "each authority with more than 5 % of the pool's GPU-hours of 7 days"),
-            Threshold("evictions_min", 3, "runs driven out within an hour prove the conflict"),
-            Threshold("taken_us", 10 * MINUTE_US, "who comes within 10 minutes has driven out who was there"),
+            Threshold("evictions_min", 3, "so many runs displaced within an hour prove the conflict"),
+            Threshold("taken_us", 10 * MINUTE_US, "a scheduler that uses the GPU within 10 minutes displaced the run"),
             Threshold("refused_min", 3, "one or two refused pods a day are a device plugin that restarted"),
         ),
         headline=_headline,

@@ -51,7 +51,7 @@ SMALL_BATCH = register(
             Threshold("coverage_min", 0.8, "a window is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
-            Threshold("still_us", 10 * MINUTE_US, "small within the last 10 minutes of what is known is small still"),
+            Threshold("still_us", 10 * MINUTE_US, "small within the last 10 known minutes counts as ongoing"),
         ),
         headline=_headline,
         summary=_summary,

@@ -59,10 +59,10 @@ STARVATION = register(
         thresholds=(
             Threshold("starved_us_min", 30 * MINUTE_US, "half an hour below quota, others borrowing all the time"),
             Threshold("high_us", HOUR_US, "after an hour the severity is high"),
-            Threshold("unseen_us", 30 * MINUTE_US, "how far back the first word on a queue after a silence counts"),
+            Threshold("unseen_us", 30 * MINUTE_US, "how far back the first report on a queue after a silence counts"),
             Threshold("fresh_us", 2 * HOUR_US, "queues and workloads are recorded again every hour"),
             Threshold("week_us", 7 * DAY_US, "a quota is idle when it was for 7 days"),
-            Threshold("used_max", 0.5, "less than half of the quota, at every sighting of these days"),
+            Threshold("used_max", 0.5, "less than half of the quota, in every report of these days"),
             Threshold("coverage_min", 0.9, "hours of these days in which the queue was seen"),
         ),
         headline=_headline,

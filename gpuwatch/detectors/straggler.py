@@ -44,7 +44,7 @@ STRAGGLER = register(
         thresholds=(
             Threshold("gang_gpus_min", 4, "fewer have no median that one of them stands out from"),
             Threshold("score_min", 3.5, "domain: (T - median) / MAD, the usual cut of the modified z-score"),
-            Threshold("noise_ratio", 0.01, "least MAD: GPUs alike to the sample are not infinitely alike"),
+            Threshold("noise_ratio", 0.01, "lower bound of the MAD, so that nearly equal GPUs do not stand out"),
             Threshold("loss_ratio_min", 0.05, "a twentieth of the gang's time is worth a drain"),
             Threshold("loss_ratio_max", 0.5, "domain: the loss is clamped to one half"),
             Threshold("work_ratio_min", 0.05, "an idle gang waits for no member"),
@@ -56,7 +56,7 @@ STRAGGLER = register(
             Threshold("coverage_min", 0.8, "a window is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
-            Threshold("still_us", 10 * MINUTE_US, "slow within the last 10 minutes of what is known is slow still"),
+            Threshold("still_us", 10 * MINUTE_US, "slow within the last 10 known minutes counts as ongoing"),
         ),
         headline=_headline,
         summary=_summary,

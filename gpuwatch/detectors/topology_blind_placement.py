@@ -76,7 +76,7 @@ TOPOLOGY_BLIND_PLACEMENT = register(
         needs=("runs", "several_devices"),
         thresholds=(
             Threshold("bandwidth_ratio_min", 1.5, "slowest link of the best place by that of its own: across sockets or worse"),
-            Threshold("quiet_link_ratio", QUIET_LINK_RATIO, "NVLink below 1 % for half an hour: its GPUs do not talk"),
+            Threshold("quiet_link_ratio", QUIET_LINK_RATIO, "NVLink below 1 % for half an hour: its GPUs do not communicate"),
             Threshold("quiet_pcie_bytes_per_s", QUIET_PCIE_BYTES_PER_S, "and PCIe below 1 GB/s a GPU"),
             Threshold("exposed_low", EXPOSED[0], "share of a step that gives the published loss of 15 % at r = 7"),
             Threshold("exposed_high", EXPOSED[1], "share of a step that gives the published loss of 40 % at r = 7"),
@@ -85,7 +85,7 @@ TOPOLOGY_BLIND_PLACEMENT = register(
             Threshold("coverage_min", 0.8, "a half hour is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
-            Threshold("still_us", 10 * MINUTE_US, "links in use within the last 10 minutes of what is known"),
+            Threshold("still_us", 10 * MINUTE_US, "links in use within the last 10 known minutes count as in use"),
         ),
         headline=_headline,
         summary=_summary,

@@ -165,7 +165,8 @@ def _row(*cells: str) -> str:
 def _sentence(text: str) -> str:
     """The first sentence of a text, on one line."""
     line = " ".join(text.partition("\n\n")[0].split())
-    return line.partition(". ")[0].removesuffix(".") + "." if line else ""
+    first = line.partition(". ")[0].removesuffix(".")
+    return first if not first or first.endswith("?") else f"{first}."
 
 
 if __name__ == "__main__":
