@@ -59,7 +59,7 @@ def import_(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if any row was rejected.")] = False,
     forget: Annotated[
-        int | None, typer.Option("--forget", metavar="ID", min=1, help="Take an import back; see gpuwatch imports.")
+        int | None, typer.Option("--forget", metavar="ID", min=1, help="Undo an import; see gpuwatch imports.")
     ] = None,
     new_state: NewStateOption = False,
     new_store: NewStoreOption = False,
@@ -128,7 +128,7 @@ def import_(
 
 
 def imports(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
-    """List imports, the newest first. Take one back with gpuwatch import --forget ID."""
+    """List imports, the newest first. Undo one with gpuwatch import --forget ID."""
     from gpuwatch.imports.forget import COLUMNS
     from gpuwatch.imports.forget import imports as found
 
@@ -145,7 +145,7 @@ def imports(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: 
 def _forget(
     context: typer.Context, import_id: int, data: Path, config: Path | None, new_state: bool, form: str | None
 ) -> None:
-    """Takes an import back and prints what that removed."""
+    """Undoes an import and prints what that removed."""
     from gpuwatch.imports.forget import FORGOTTEN
     from gpuwatch.imports.forget import forget as take_back
 

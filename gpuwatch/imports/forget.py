@@ -60,7 +60,7 @@ def forget(store: Store, import_id: int, now_us: int) -> dict[str, Any]:
     """Takes an import back, all or nothing: records that another import gave too stay. The next analysis computes the
     touched hours again.
 
-    Raises NoSuchImport, and UsageError for an import that cannot be taken back.
+    Raises NoSuchImport, and UsageError for an import that cannot be undone.
     """
     with store.workspace() as work, work.transaction():
         run = work.sql("select path from import_run where import_id = $id and forgotten_us is null", id=import_id)
@@ -70,7 +70,7 @@ def forget(store: Store, import_id: int, now_us: int) -> dict[str, Any]:
         untraced = [file["path"] for file in files if not file["traced"] and not file["shared"]]
         if untraced:
             raise UsageError(
-                f"import {import_id}: cannot be taken back, because it was made by an earlier version, which did not keep "
+                f"import {import_id}: cannot be undone, because it was made by an earlier version, which did not keep "
                 f"which records came from {untraced[0]}; to leave it out, import the other files into a new data directory"
             )
         gone = [file["file_id"] for file in files if not file["shared"]]

@@ -25,7 +25,7 @@ def withdraw(store: Connection, file_ids: Sequence[int], what: str) -> int:
     retired = store.rows("store/withdraw/retired")[0]["day"]
     if retired is not None:
         raise UsageError(
-            f"{what}: cannot be taken back, because raw samples of {rfc3339(retired * DAY_US)[:10]} are past retention "
+            f"{what}: cannot be undone, because raw samples of {rfc3339(retired * DAY_US)[:10]} are past retention "
             "(raw_retention_days) and its hours cannot be computed again; to leave it out, import the others into a new "
             "data directory"
         )

@@ -38,7 +38,7 @@ CONTROLS = (
     "Add a rate",
     "Add hardware",
     "Add a rule",
-    "Take back",
+    "Undo",
     "Close a period",
 )
 

@@ -460,7 +460,7 @@ def test_days_past_retention_stay(desk: Desk, tmp_path: Path) -> None:
     desk.books()
     desk.store.sql("delete from sealed_day")
 
-    with pytest.raises(UsageError, match=r"import 1: cannot be taken back, because raw samples of 2026-11-02 are past"):
+    with pytest.raises(UsageError, match=r"import 1: cannot be undone, because raw samples of 2026-11-02 are past"):
         desk.forget(1)
     assert [1] == desk.ids()
 
@@ -484,9 +484,7 @@ def test_a_store_of_an_earlier_version_keeps_its_imports(tmp_path: Path, monkeyp
         (item,) = imports(store)
 
         assert (1, "sacct", 1, "not removable") == (item["id"], item["kind"], item["records"], item["state"])
-        with pytest.raises(
-            UsageError, match=r"import 1: cannot be taken back, because it was made by an earlier version"
-        ):
+        with pytest.raises(UsageError, match=r"import 1: cannot be undone, because it was made by an earlier version"):
             desk.forget(1)
 
         report = desk.load("sacct", file, timezone="Europe/Berlin")

@@ -86,12 +86,12 @@ def line(row: Row, query: Query, edits: bool) -> list[parts.Node]:
     ]
     if not edits:
         return cells
-    back = fields.controls(query, row.get("id"), formats.clip(row.get("path"), 60), {"forget": "Take back"})
+    back = fields.controls(query, row.get("id"), formats.clip(row.get("path"), 60), {"forget": "Undo"})
     return [*cells, None if state == "not removable" else back]
 
 
 def form(items: list[Row], query: Query) -> Component | None:
-    """The question whether an import is to be taken back."""
+    """The question whether to undo an import."""
     if query.get("edit") != "forget":
         return None
     row = next((row for row in items if str(row.get("id")) == query.get("row")), {})
@@ -99,13 +99,13 @@ def form(items: list[Row], query: Query) -> Component | None:
         f"Its {int(row.get('records') or 0):,} records are removed where no other import has them too, and the hours it touched "
         "are computed again. Closed periods get corrections. Only reading the file again brings it back."
     )
-    buttons = [fields.button("forget", "Take it back", "danger"), fields.cancel(query)]
-    return fields.form(f"Take back: {formats.clip(row.get('path'), 80)}", (), {}, buttons, note)
+    buttons = [fields.button("forget", "Undo it", "danger"), fields.cancel(query)]
+    return fields.form(f"Undo the import: {formats.clip(row.get('path'), 80)}", (), {}, buttons, note)
 
 
 @acts_on("/imports")
 async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
-    """Takes the import of the address back."""
+    """Undoes the import of the address."""
     if action != "forget" or query.get("edit") != "forget" or not query.get("row").isdecimal():
         raise PreventUpdate
     done = await api.change("DELETE", f"imports/{query.get('row')}", patient=True)
