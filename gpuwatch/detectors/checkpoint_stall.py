@@ -263,11 +263,7 @@ CHECKPOINT_STALL = register(
             Threshold("duty_ratio_min", 0.05, "pauses take 5 % of the time; 10 % is high"),
             Threshold("duty_ratio_max", 0.25, "a job that is idle for a quarter of the time waits for something else"),
             Threshold("autocorrelation_min", 0.6, "a period looks like the one before"),
-            Threshold(
-                "autocorrelation_few_min",
-                0.7,
-                "stricter while there are few pauses, because some come on time by chance",
-            ),
+            Threshold("autocorrelation_few_min", 0.7, "stricter for few pauses: some come on time by chance"),
             Threshold("pauses_min", 4, "three periods and the pause that began them"),
             Threshold(
                 "pauses_alone_min", 6, "a job with one GPU has no others that stop with it, so more pauses are needed"

@@ -99,6 +99,16 @@ def thresholds(rule: str) -> list[str]:
     return [_row(f"`{one.name}`", printed(one.name, one.value), one.source) for one in rules()[rule].thresholds]
 
 
+def formats() -> list[str]:
+    """Every format of a report with the ending of its files and what it holds."""
+    from gpuwatch.report.format_registry import report_formats
+
+    return [
+        _row(f"`{form.name}`", f"`.{form.suffix}`", _sentence((form.render or form.export).__doc__ or ""))
+        for form in report_formats().values()
+    ]
+
+
 THRESHOLDS_HEAD = "| Name | Default | Source |\n| --- | --- | --- |\n"
 
 TABLES: dict[str, tuple[str, Callable[[], list[str]]]] = {
@@ -108,6 +118,7 @@ TABLES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "commands": ("docs/reference/commands.md", commands),
     "detectors": ("docs/detectors/README.md", detectors),
     "routes": ("docs/reference/api.md", routes),
+    "report-formats": ("docs/act/reports.md", formats),
     **{
         page.stem: (f"docs/detectors/{page.name}", partial(thresholds, page.stem))
         for page in sorted((ROOT / "docs/detectors").glob("*.md"))
