@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.worlds.world import HOUR, Gpu, World, claim, minutes, node, samples, us
+from tests.worlds.world import HOUR, Gpu, Sample, World, claim, minutes, node, samples, us
 
 DAY = 24 * HOUR
 Owned = dict[str, tuple[float, float]]
@@ -188,3 +188,64 @@ def test_a_measured_cloud_node_ends_with_its_last_sample_once_it_is_powered_down
     )
 
     assert {"GPU-a": (0, 2 * HOUR), "GPU-b": (0, HOUR)} == owned(world)
+
+
+def measured(uuid: str, name: str, start: float, end: float, index: int = 0) -> list[Sample]:
+    """A busy GPU with samples every five minutes."""
+    return samples(Gpu(uuid, node=name, index=index), minutes(start, end, 300))
+
+
+def test_gpus_whose_samples_begin_late_count_since_their_node_was_there() -> None:
+    """Metrics that are added to some nodes do not take the time before them out of the books."""
+    world = World().add(
+        *measured("GPU-a", "first", 0, 12 * HOUR),
+        *measured("GPU-b", "late", 6 * HOUR, 12 * HOUR),
+        *measured("GPU-c", "late", 6 * HOUR + 1800, 12 * HOUR, index=1),
+        *measured("GPU-d", "created", 6 * HOUR, 12 * HOUR),
+        *(node(name, {"": 2}, at=12 * HOUR) for name in ("first", "late")),
+        node("created", {"": 1}, at=12 * HOUR, created_us=us(3 * HOUR)),
+        claim("1", HOUR, 2 * HOUR, node="late"),
+    )
+
+    whole = (0, 12 * HOUR)
+    assert {"GPU-a": whole, "GPU-b": whole, "GPU-c": whole, "GPU-d": (3 * HOUR, 12 * HOUR)} == {
+        name: span for name, span in owned(world).items() if name.startswith("GPU-")
+    }
+
+
+@pytest.mark.parametrize(
+    ("late", "listed"),
+    [
+        pytest.param(1800, True, id="an exporter that starts within the hour"),
+        pytest.param(6 * HOUR, False, id="no inventory says that the node was there"),
+    ],
+)
+def test_gpus_count_since_their_first_sample_otherwise(late: float, listed: bool) -> None:
+    world = World().add(
+        *measured("GPU-a", "first", 0, 12 * HOUR),
+        *measured("GPU-b", "late", late, 12 * HOUR),
+        *(node(name, {"": 1}, at=12 * HOUR) for name in ("first", "late") if listed),
+    )
+
+    assert {"GPU-a": (0, 12 * HOUR), "GPU-b": (late, 12 * HOUR)} == owned(world)
+
+
+def test_a_gpu_that_was_added_replaced_or_moved_does_not_count_before_its_first_sample() -> None:
+    """The node had other GPUs then."""
+    world = World().add(
+        *measured("GPU-a", "n1", 0, 12 * HOUR),
+        *measured("GPU-b", "n2", 4 * HOUR, 12 * HOUR),
+        *measured("GPU-added", "n2", 8 * HOUR, 12 * HOUR, index=1),
+        *measured("GPU-old", "n3", 4 * HOUR, 5 * HOUR),
+        *measured("GPU-new", "n3", 6 * HOUR, 12 * HOUR),
+        *measured("GPU-moved", "n4", 4 * HOUR, 6 * HOUR),
+        *measured("GPU-moved", "n1", 7 * HOUR, 12 * HOUR, index=1),
+        *(node(name, {"": 2}, at=12 * HOUR) for name in ("n1", "n2", "n3", "n4")),
+    )
+
+    spans = owned(world)
+    assert (0, 12 * HOUR) == spans["GPU-b"]
+    assert (8 * HOUR, 12 * HOUR) == spans["GPU-added"]
+    assert (0, 5 * HOUR) == spans["GPU-old"]
+    assert (6 * HOUR, 12 * HOUR) == spans["GPU-new"]
+    assert (4 * HOUR, 12 * HOUR) == spans["GPU-moved"]

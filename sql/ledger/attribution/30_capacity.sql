@@ -1,9 +1,33 @@
+-- A row of early_node is a node of an inventory that was there an hour or more before the first sample of its GPUs: these count
+-- since then, as on a node that is never sampled, unless it is a cloud node that comes and goes. A GPU whose samples begin later than those was added, or replaced another.
+create or replace temp table early_node as
+with sampled as (
+    select node, min(first_us - first_interval_us // 2) as start_us, min(first_us) as first_us
+    from seen
+    where node in (select node from site where off_us is null)
+    group by node
+)
+select n.node, e.start_us, n.first_us + 3600000000 as until_us
+from sampled n
+join node_evidence e using (node)
+where e.start_us <= n.start_us - 3600000000;
+
 -- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
 -- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot or its cloud node was
 -- powered down.
 create or replace temp table owned_gpu as
 with cluster_end as (
     select max(last_us + last_interval_us // 2) as end_us from seen
+),
+early as (
+    select s.gpu, any_value(e.start_us) as start_us
+    from seen s
+    join early_node e using (node)
+    group by s.gpu
+    having min(s.first_us) < any_value(e.until_us)
+        and s.gpu not in (
+            select gpu from seen_context where node is not null group by gpu having count(distinct node) > 1
+        )
 ),
 own as (
     select
@@ -28,13 +52,14 @@ turn as (
 )
 select
     o.gpu,
-    least(coalesce(t.from_us, o.start_us), h.start_us) as start_us,
+    least(coalesce(t.from_us, y.start_us, o.start_us), h.start_us) as start_us,
     greatest(coalesce(t.to_us, case when f.off_us >= o.last_us then o.last_us end, e.end_us), h.end_us) as end_us,
     o.first_sample_us,
     o.last_us
 from own o
 cross join cluster_end e
 left join turn t using (gpu)
+left join early y using (gpu)
 left join held h using (gpu)
 left join site f on f.node = o.node;
 
