@@ -12,6 +12,7 @@ from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
 from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
+from gpuwatch.collectors.kubernetes.pod_list import PodList
 from gpuwatch.collectors.kubernetes.pods import (
     asks_for_gpus,
     claim_rows,
@@ -76,6 +77,7 @@ def parse_objects(text: str, source: Source, rejects: Rejects) -> Tables:
             if not reader.take(item, line):
                 rejects.add(f"ignored: kind {kind}", source.path, line, display_name(item))
         except Malformed as error:
+            reader.pod_list.lacks(kind)
             rejects.add(f"{kind}: {error}", source.path, line, display_name(item))
     if not with_kind and (seen or rejects.total):
         raise UnreadableInput(f"{source.path}: no Kubernetes object (none has a kind); give kubectl get ... -o json")
@@ -95,6 +97,7 @@ class ObjectReader:
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
         """Pods with DRA claims, which may come after them."""
+        self.pod_list = PodList()
         self._newest = ""
         """The newest time in the metadata and status of any pod, also of those without GPUs, as text."""
         self._uncounted: list[tuple[str, int, str]] = []
@@ -104,6 +107,7 @@ class ObjectReader:
         kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
         if kind == "Pod" and not group:
             require_complete(item)
+            self.pod_list.take(item)
             self._newest = max(self._newest, newest_change(item))
             self._uncounted += [(reason, line, display_name(item)) for reason in uncounted_requests(item)]
             if claim_names(item):
@@ -132,10 +136,12 @@ class ObjectReader:
                 dra = self._own.allocations.devices_of(pod)
                 if dra is not None and dra.unknown is not None and not asks_for_gpus(pod, dra):
                     # Refused only here, once it is certain that no file has its claim, e.g. one of a network card.
+                    self.pod_list.lacks("Pod")
                     refused.append((DRA_UNKNOWN, line, f"{display_name(pod)}: {dra.unknown}"))
                 else:
                     self._pod(pod, dra)
             except Malformed as error:
+                self.pod_list.lacks("Pod")
                 refused.append((f"Pod: {error}", line, display_name(pod)))
         self._pods.clear()
         for name in (*self._own.nodes, *sorted(self._own.allocations.nodes - self._own.nodes.keys())):
@@ -159,6 +165,8 @@ class ObjectReader:
         with suppress(ValueError):  # February 30
             newest_us = parse_rfc3339(self._newest)
         dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0, newest_us, *own)
+        if dumped_us and (scope := self.pod_list.scope(alone=not self._own.nodes)) is not None:
+            self.tables["pod_list"] = [{"at_us": dumped_us} | scope]
         for claim in self.tables["claim"]:
             if claim["end_us"] is None:
                 claim["evidence_us"] = max(claim["evidence_us"], dumped_us)

@@ -122,6 +122,16 @@ NODE = pa.schema(
 )
 """A scheduler's record of a node at one instant."""
 
+POD_LIST = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("at_us", pa.int64()),  # when the list was written
+        ("namespace", pa.string()),  # whose pods it has, NULL: those of all
+        ("node", pa.string()),  # the same of nodes
+    ]
+)
+"""A complete list of pods in a file: one that was running before and is not in it was gone by then."""
+
 EVENT = pa.schema(
     [
         ("cluster", pa.string()),
@@ -293,6 +303,7 @@ TABLES: dict[str, pa.Schema] = {
     "claim": CLAIM,
     "pending": PENDING,
     "node": NODE,
+    "pod_list": POD_LIST,
     "event": EVENT,
     "link": LINK,
     "queue": QUEUE,

@@ -8,6 +8,10 @@ select 'node', count(*) || ',' || coalesce(sum(hash(n)::hugeint), 0)
 from node n
 where cluster = $cluster
 union all
+select 'pod_list', count(*) || ',' || coalesce(sum(hash(l)::hugeint), 0)
+from pod_list l
+where cluster = $cluster
+union all
 select 'workload', count(*) || ',' || coalesce(sum(hash(w)::hugeint), 0)
 from workload w
 where cluster = $cluster

@@ -29,7 +29,19 @@ from tests.worlds.world import HOUR, us
 
 SETTINGS = Settings(default_interval_s=60.0)
 COMPUTED = ("device", "capacity", "run", "segment", "ledger_hour", "run_team", "context_span", "context", "sealed_day")
-RECORDS = ("claim", "pending", "node", "event", "link", "queue", "workload", "reservation", "bill", "bill_file")
+RECORDS = (
+    "claim",
+    "pending",
+    "node",
+    "pod_list",
+    "event",
+    "link",
+    "queue",
+    "workload",
+    "reservation",
+    "bill",
+    "bill_file",
+)
 NOW_US = us(90 * 24 * HOUR)
 KINDS = ("openmetrics", "sacct")
 HEADER = "JobID|JobIDRaw|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NodeList|ReqTRES|AllocTRES"

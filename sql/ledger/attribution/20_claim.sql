@@ -293,6 +293,35 @@ from (
 where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = n.pod_uid and wanted.pod = n.pod
     and wanted.namespace is not distinct from n.namespace and wanted.end_us > n.next_us;
 
+-- A row of unlisted is a pod of a dump, without an end, that a later dump of its namespace and node does not have: it was there up
+-- to the last dump that has it, and gone by gone_us.
+create or replace temp table unlisted as
+with running as (
+    select
+        pod_uid,
+        any_value(namespace) as namespace,
+        any_value(node) as node,
+        any_value(pod) as pod,
+        max(greatest(start_us, evidence_us)) as last_us
+    from claim
+    where cluster = $cluster and scheduler = 'kubernetes' and pod_uid is not null
+        and exists (select 1 from pod_list where cluster = $cluster)
+    group by pod_uid
+    -- A live source sees each pod go.
+    having max(end_us) is null and bool_and(file_id is not null)
+)
+select r.pod_uid, r.namespace, r.pod, r.last_us, min(l.at_us) as gone_us
+from running r
+join pod_list l
+    on l.cluster = $cluster and l.at_us > r.last_us
+    and coalesce(l.namespace = r.namespace, true) and coalesce(l.node = r.node, true)
+group by r.pod_uid, r.namespace, r.pod, r.last_us;
+
+update wanted
+set end_us = u.last_us, ended = true
+from unlisted u
+where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = u.pod_uid and wanted.end_us > u.last_us;
+
 -- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
 create or replace temp table owner_span as
 select
@@ -320,7 +349,10 @@ from claim
 where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
     and pod_uid in (select pod_uid from claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
 group by all
-having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false));
+having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false))
+union all
+select pod_uid, namespace, pod, last_us, gone_us
+from unlisted;
 
 -- It is held while samples name it, at most until it was gone or another pod has its name.
 update wanted
