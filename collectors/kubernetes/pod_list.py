@@ -19,7 +19,7 @@ class PodList:
         self._pods = 0
         self._namespaces: set[str] = set()
         self._nodes: set[str] = set()
-        self._labels: set[tuple[str, object]] | None = None
+        self._labels: set[tuple[str, str]] | None = None
         self._complete = True
 
     def take(self, pod: Object) -> None:

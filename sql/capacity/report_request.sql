@@ -1,6 +1,7 @@
 -- A row is a request for NVIDIA GPUs and the time in which it waited within the window: a run that started later than it was
 -- submitted, or a request that had not started when its scheduler last spoke of it. Who gave a reason that a free device
--- would not have ended is not there.
+-- would not have ended is not there. It needs device_count / nodes devices on each of `nodes` nodes (on Kubernetes: for as many pods,
+-- which may share one); where the number is not known, all on one node.
 create or replace temp table report_request as
 with asked as (
     select
@@ -12,9 +13,12 @@ with asked as (
         any_value(profile) as profile,
         count(distinct coalesce(profile, '')) as profiles,
         any_value(gpu_type) as gpu_type,
-        sum(device_count) as device_count
+        sum(device_count) as device_count,
+        count(distinct coalesce(pod_uid, node)) as nodes
     from (
-        select cluster, job_id, run_key, scheduler, queue, profile, gpu_type, node, max(device_count) as device_count
+        select
+            cluster, job_id, run_key, scheduler, queue, profile, gpu_type, node, pod_uid,
+            max(device_count) as device_count
         from claim
         where submit_us < $end_us and start_us > $start_us and submit_us < start_us
             and not coalesce(contains(profile, '/') or contains(labels, '"gpuwatch.io/shares"'), false)
@@ -40,6 +44,7 @@ started as (
         a.profile,
         a.gpu_type,
         a.device_count,
+        a.nodes,
         r.submit_us as start_us,
         r.start_us as end_us
     from run r
@@ -59,6 +64,7 @@ waits as (
         any_value(profile) as profile,
         any_value(gpu_type) as gpu_type,
         max(device_count) as device_count,
+        max(node_count) as nodes,
         min(submit_us) as start_us,
         coalesce(max(start_us), max(evidence_us)) as end_us
     from pending
@@ -76,7 +82,11 @@ every as (
 )
 select
     row_number() over (order by e.cluster, e.job_id, e.start_us, e.end_us) as number,
-    e.* replace (greatest(e.start_us, $start_us) as start_us, least(e.end_us, $end_us) as end_us)
+    e.* replace (
+        greatest(e.start_us, $start_us) as start_us,
+        least(e.end_us, $end_us) as end_us,
+        least(greatest(coalesce(e.nodes, 1), 1), e.device_count) as nodes
+    )
 from every e
 anti join elsewhere using (cluster, job_id)
 where e.device_count > 0 and greatest(e.start_us, $start_us) < least(e.end_us, $end_us)

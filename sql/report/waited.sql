@@ -11,15 +11,21 @@ with idle as (
         l.profile as device_profile,
         coalesce(d.model, '') as model,
         coalesce(d.pool, '') as pool,
+        coalesce(d.node, '') as node,
         t.team
     from ledger_hour l
     join device d using (cluster, device_id)
     join run_team t using (cluster, run_id)
     where l.hour_us >= $start_us and l.hour_us < $end_us and l.hoarded_us = $hour_us
 ),
+-- nodes: how many devices are idle on each of them.
 place as (
-    select cluster, hour_us, profile, model, pool, count(distinct device_id) as devices
-    from idle
+    select cluster, hour_us, profile, model, pool, list(devices) as nodes
+    from (
+        select cluster, hour_us, profile, model, pool, node, count(distinct device_id) as devices
+        from idle
+        group by all
+    )
     group by all
 ),
 -- A request in every hour and place that it would have fitted in.
@@ -38,7 +44,16 @@ fitting as (
     join report_request r
         on r.cluster = p.cluster
         and coalesce(r.profile, '') = p.profile
-        and r.device_count <= p.devices
+        -- So many devices on each node (Slurm), or for each pod, of which a node takes as many as fit.
+        and list_sum(
+            list_transform(
+                p.nodes,
+                lambda n: case
+                    when r.scheduler = 'slurm' then least(n // ((r.device_count + r.nodes - 1) // r.nodes), 1)
+                    else n // ((r.device_count + r.nodes - 1) // r.nodes)
+                end
+            )
+        ) >= r.nodes
         and r.start_us < p.hour_us + $hour_us
         and r.end_us > p.hour_us
     join report_owner o on o.number = r.number

@@ -102,3 +102,41 @@ def test_two_that_wait_at_once_count_once() -> None:
     )
 
     assert {"bees": (Decimal("5400.000000"), (("USD", Decimal("3.00")),), 2)} == found
+
+
+@computed_once
+def two_nodes() -> tuple[World, State]:
+    """Bees hold two GPUs idle on each of two nodes for 2 hours."""
+    made, state = World(), State.open("sqlite://")
+    replace_rates(state, (Rate("*", "on_demand", Decimal(2), 0),), "test", "test", 0)
+    replace_team_rules(state, [TeamRule("user", "bob", "bees"), TeamRule("user", "ann", "ants")], "test", "test", 0)
+    gpus = [Gpu(f"GPU-{name}{index}", name, index) for name in ("n1", "n2") for index in range(2)]
+    made.add(
+        *(node(name, {"": 2}) for name in ("n1", "n2")),
+        *(row for gpu in gpus for row in samples(gpu, minutes(0, 2 * HOUR), IDLE)),
+        *(claim(f"bee-{name}", 0, 2 * HOUR, name, 2, user_name="bob", submit_us=us(0)) for name in ("n1", "n2")),
+    )
+    analyze(made.store, state, SETTINGS, now_us=us(30 * HOUR))
+    return made, state
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        pytest.param({"device_count": 4, "node_count": 1}, False, id="four GPUs of one node"),
+        pytest.param({"device_count": 4}, False, id="four GPUs, and nobody says of how many nodes"),
+        pytest.param({"device_count": 4, "node_count": 2}, True, id="two GPUs of each of two nodes"),
+        pytest.param({"device_count": 4, "node_count": 4}, False, id="four Slurm nodes"),
+        pytest.param({"device_count": 4, "node_count": 4, "scheduler": "kubernetes"}, True, id="four pods"),
+        pytest.param({"device_count": 3, "node_count": 3, "scheduler": "kubernetes"}, True, id="three pods"),
+        pytest.param({"device_count": 2, "node_count": 1}, True, id="two GPUs of one node"),
+    ],
+)
+def test_a_request_counts_where_the_idle_gpus_of_each_node_would_do(words: dict[str, Any], fits: bool) -> None:
+    made, state = two_nodes()
+    with made.store.transaction():
+        row = request(0, 2 * HOUR, **words)
+        made.store.append(Records("pending", pa.Table.from_pylist([row], schema=PENDING)))
+    analyze(made.store, state, SETTINGS, now_us=us(30 * HOUR))
+
+    assert ({"bees": (Decimal("28800.000000"), (("USD", Decimal("16.00")),), 1)} if fits else {}) == asked(made, state)
