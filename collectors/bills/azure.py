@@ -12,7 +12,8 @@ from gpuwatch.collectors.bills.lines import DAYS, amounts, key_of, lines, zero
 from gpuwatch.collectors.bills.months import month_start
 from gpuwatch.collectors.bills.tables import SUFFIXES
 from gpuwatch.collectors.bills.values import ends, joined, json_key, one_of, same, tags_of, times, units, words
-from gpuwatch.core.model import MONEY, Rejects, Rows, Source
+from gpuwatch.core.bill import MONEY
+from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
 
 KIND = "bill-azure"

@@ -28,7 +28,8 @@ from gpuwatch.collectors.bills.values import (
     units,
     words,
 )
-from gpuwatch.core.model import MONEY, Rejects, Rows, Source
+from gpuwatch.core.bill import MONEY
+from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
 
 KIND = "bill-gcp"

@@ -15,7 +15,8 @@ from gpuwatch.collectors.bills.cells import Cells, Wanted
 from gpuwatch.collectors.bills.instance_gpus import gpus_of
 from gpuwatch.collectors.bills.tables import batches
 from gpuwatch.collectors.bills.values import by_value, decimals, joined, same
-from gpuwatch.core.model import BILL, BILL_FILE, MONEY, Records, Rejects, Rows, Source, hash64
+from gpuwatch.core.bill import BILL, BILL_FILE, MONEY
+from gpuwatch.core.model import Records, Rejects, Rows, Source, hash64
 
 PERIOD, DAYS, LINES = "period", "days", "lines"
 """What a file replaces: a billing period, the days of its rows, or nothing (it adds lines)."""

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.core.bill import MONEY
 from gpuwatch.core.clock import DAY_US, SECOND_US, to_us
-from gpuwatch.core.model import MONEY
 
 PLACES = 18
 MAX_NUMBER = 64

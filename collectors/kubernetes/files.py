@@ -12,7 +12,6 @@ from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
 from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
-from gpuwatch.collectors.kubernetes.pod_list import PodList
 from gpuwatch.collectors.kubernetes.pods import (
     asks_for_gpus,
     claim_rows,
@@ -21,7 +20,7 @@ from gpuwatch.collectors.kubernetes.pods import (
     require_complete,
     sum_by_job,
 )
-from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, string
 from gpuwatch.collectors.shared.other_accelerators import uncounted_requests
 from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.clock import parse_rfc3339
@@ -41,6 +40,7 @@ TIMES = (("claim", "evidence_us"), ("event", "last_us"), ("workload", "observed_
 """Times of the last known change of an object: the newest of all objects is at most that of the dump."""
 
 Tables = dict[str, list[dict[str, Any]]]
+Scope = dict[str, str | None]
 
 
 @importer(
@@ -84,6 +84,51 @@ def parse_objects(text: str, source: Source, rejects: Rejects) -> Tables:
     for reason, line, name in reader.finish():
         rejects.add(reason, source.path, line, name)
     return reader.tables
+
+
+class PodList:
+    """Which pods a file lists: all of the cluster, those of a namespace or a node, or a choice. Takes those without GPUs too.
+
+    `kubectl get pods` does not print what it was asked for, so that is seen from the pods: a list of several namespaces has those of
+    all (names can be given within one namespace only), pods of one node may be those of a field selector, and pods that have a
+    label in common may be those of a label selector.
+    """
+
+    def __init__(self) -> None:
+        self._pods = 0
+        self._namespaces: set[str] = set()
+        self._nodes: set[str] = set()
+        self._labels: set[tuple[str, str]] | None = None
+        self._complete = True
+
+    def take(self, pod: Object) -> None:
+        """Takes a pod. Raises Malformed."""
+        metadata = mapping(pod, "metadata")
+        self._pods += 1
+        self._namespaces.add(string(metadata, "namespace") or "default")
+        node = string(mapping(pod, "spec"), "nodeName")
+        if node is not None:
+            self._nodes.add(node)
+        if self._labels is None or self._labels:
+            labels = {(name, str(value)) for name, value in mapping(metadata, "labels").items()}
+            self._labels = labels if self._labels is None else self._labels & labels
+
+    def lacks(self, kind: str) -> None:
+        """Notes that an object could not be read: a pod that is missing may be that one."""
+        self._complete = self._complete and kind != "Pod"
+
+    def scope(self, alone: bool) -> Scope | None:
+        """The namespace and the node whose pods are all listed (None: any); no scope where that is not certain.
+
+        `alone`: the file has no nodes, so that its pods may have been asked for by name.
+        """
+        one_namespace = len(self._namespaces) == 1
+        if not self._pods or not self._complete or self._labels or (one_namespace and alone and self._pods < 2):
+            return None
+        return {
+            "namespace": next(iter(self._namespaces)) if one_namespace else None,
+            "node": next(iter(self._nodes)) if len(self._nodes) == 1 else None,
+        }
 
 
 class ObjectReader:

@@ -21,9 +21,10 @@ from gpuwatch.billing.reconcile.differences import PARTS, Side, compare
 from gpuwatch.billing.reconcile.listing import money, reconcile_answer, reconcile_listing
 from gpuwatch.billing.reconcile.names import Units, names_of
 from gpuwatch.billing.reconcile.records import Reconciliation
+from gpuwatch.core.bill import BILL, BILL_FILE
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model import BILL, BILL_FILE, Records
+from gpuwatch.core.model import Records
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State

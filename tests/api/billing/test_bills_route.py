@@ -7,7 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from gpuwatch.core.model import BILL, BILL_FILE, Records
+from gpuwatch.core.bill import BILL, BILL_FILE
+from gpuwatch.core.model import Records
 from tests.worlds.api import Api
 from tests.worlds.world import T0_US
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.pod_list import PodList, Scope
+from gpuwatch.collectors.kubernetes.files import PodList, Scope
 
 A, B = "lab", "web"
 ALL: Scope = {"namespace": None, "node": None}
