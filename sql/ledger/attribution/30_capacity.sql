@@ -1,5 +1,6 @@
 -- A row of early_node is a node of an inventory that was there an hour or more before the first sample of its GPUs: these count
--- since then, as on a node that is never sampled, unless it is a cloud node that comes and goes. A GPU whose samples begin later than those was added, or replaced another.
+-- since then, as on a node that is never sampled, unless it is a cloud node that was powered down. A GPU whose samples begin
+-- later than those was added, or replaced another.
 create or replace temp table early_node as
 with sampled as (
     select node, min(first_us - first_interval_us // 2) as start_us, min(first_us) as first_us
