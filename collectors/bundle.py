@@ -19,9 +19,20 @@ MAX_SCRAPE_INTERVAL_S = 86_400
 RAY = "ray-json"
 """The responses of a head are in several files that are read together, so the folder of all heads is one part."""
 
+KUBERNETES = "k8s-json"
+ROOT_JSON = re.compile(r"[^/]+\.json")
+KUBECTL = re.compile(
+    rb'\s*\{\s*"apiVersion"(?=.*"kind"\s*:\s*"(Pod|Node|Event|Namespace|Job|Workload|List|PodList|NodeList|EventList)")',
+    re.DOTALL,
+)
+"""How the output of kubectl begins: a file of the bundle's root that begins so is read like those of k8s/."""
+KUBECTL_BYTES = 1 << 16
+KUBECTL_FILES_MAX = 1000
+"""JSON files of the root that are opened to see what they are."""
+
 LAYOUT: tuple[tuple[str, str], ...] = (
-    (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", "k8s-json"),
-    (r"slurm/sacct\.txt(\.gz)?", "sacct"),
+    (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", KUBERNETES),
+    (r"(slurm/)?sacct\.txt(\.gz)?", "sacct"),
     (r"slurm/[^/]+\.json(\.gz)?", "slurm-json"),
     (r"slurm/scontrol_node\.txt(\.gz)?", "scontrol"),
     (r"slurm/scontrol_job\.txt(\.gz)?", "scontrol"),
@@ -29,7 +40,7 @@ LAYOUT: tuple[tuple[str, str], ...] = (
     (r"yunikorn/[^/]+\.json(\.gz)?", "yunikorn-json"),
     (r"ray/([^/]+/)*[^/]+\.json(\.gz)?", RAY),
     (r"topo/[^/]+\.txt(\.gz)?", "topo"),
-    (r"metrics/([^/]+/)*[^/]+\.prom(\.gz|\.zst)?", "openmetrics"),
+    (r"(metrics/([^/]+/)*)?[^/]+\.prom(\.gz|\.zst)?", "openmetrics"),
 )
 """Path inside the bundle and its import kind, in the order in which parts are read."""
 
@@ -37,17 +48,17 @@ SILENT = frozenset({"bundle.toml", "rates.csv", "teams.csv", "truth.json"})
 
 WITHOUT: tuple[tuple[str, str], ...] = (
     (
-        r"metrics/.*",
+        r"(metrics/)?.*\.prom.*",
         "metrics/*.prom: no measured activity; allocated time is unobserved and idle GPUs cannot be detected",
     ),
     (
-        r"(k8s|slurm|ray|yunikorn)/.*",
+        r"(k8s|slurm|ray|yunikorn)/.*|[^/]+\.(json|txt)(\.gz)?",
         "k8s/*.json, slurm/sacct.txt: no scheduler records; GPU holders are known from labels only",
     ),
     (r"topo/.*", "topo/<node>.txt: placement on NVLink and PCIe cannot be graded"),
 )
 WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
-    (r"slurm/(sacct\.txt|.*\.json).*", "slurm/sacct.txt: finished Slurm jobs cannot be charged"),
+    (r"(slurm/)?sacct\.txt.*|slurm/.*\.json.*", "slurm/sacct.txt: finished Slurm jobs cannot be charged"),
     (
         r"slurm/(scontrol_job\.txt|.*\.json).*",
         "slurm/scontrol_job.txt: the GPUs of a Slurm job on its node are estimated",
@@ -78,7 +89,7 @@ class BundlePlan:
 def plan(path: Path) -> BundlePlan:
     """Lists what to import from the bundle directory `path`; reads only bundle.toml.
 
-    Raises UnreadableInput if `path` is not a directory or has more than MAX_FILES files, UsageError for a wrong
+    JSON files beside it are opened to see whether they are kubectl's. Raises UnreadableInput if `path` is not a directory or has more than MAX_FILES files, UsageError for a wrong
     bundle.toml, naming file and key.
     """
     if not path.is_dir():
@@ -88,6 +99,8 @@ def plan(path: Path) -> BundlePlan:
     names = _names(path)
     settings = _settings(path / "bundle.toml")
     taken = {name: order for name in names if (order := _order(name)) is not None}
+    loose = [name for name in names if ROOT_JSON.fullmatch(name) and name not in SILENT]
+    taken |= dict.fromkeys((name for name in loose[:KUBECTL_FILES_MAX] if _is_kubectl(path / name)), 0)
     parts = dict.fromkeys(
         (LAYOUT[taken[name]][1], path / _part(name, LAYOUT[taken[name]][1]))
         for name in sorted(taken, key=lambda n: (taken[n], n))
@@ -123,6 +136,14 @@ def _order(name: str) -> int | None:
     return next((at for at, (pattern, _) in enumerate(LAYOUT) if re.fullmatch(pattern, name)), None)
 
 
+def _is_kubectl(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return KUBECTL.match(stream.read(KUBECTL_BYTES)) is not None
+    except OSError:
+        return False
+
+
 def _part(name: str, kind: str) -> str:
     """The unit of reading: the file, or the folder ray/ of all heads."""
     return "ray" if kind == RAY else name
@@ -137,9 +158,9 @@ def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> li
     wanted = WITHOUT + (WITHOUT_SLURM if any(name.startswith("slurm/") for name in taken) else ())
     missing += [text for pattern, text in wanted if not any(re.fullmatch(pattern, name) for name in taken)]
     if "rates.csv" not in names:
-        missing.append("rates.csv: GPU-hours have no price; costs are shown as missing")
+        missing.append("rates.csv: GPU-hours have no price; costs are shown as missing until gpuwatch rates set FILE")
     if "teams.csv" not in names:
-        missing.append("teams.csv: accounts and namespaces name the teams (inferred)")
+        missing.append("teams.csv: accounts and namespaces name the teams (inferred) until gpuwatch teams set FILE")
     return missing
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpuwatch.collectors.bills.cells import Cells, Wanted
-from gpuwatch.collectors.bills.instance_gpus import gpus_of
 from gpuwatch.collectors.bills.tables import batches
 from gpuwatch.collectors.bills.values import by_value, decimals, joined, same
+from gpuwatch.collectors.shared.instance_gpus import gpus_of
 from gpuwatch.core.bill import BILL, BILL_FILE, MONEY
 from gpuwatch.core.model import Records, Rejects, Rows, Source, hash64
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.node_rule import taints_of
+from gpuwatch.collectors.shared.cloud_labels import with_cloud_labels
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
@@ -127,8 +128,9 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         reason = _gpu_problem(node, conditions) or _not_allocatable(node, capacity)
     status = mapping(node, "status")
     others, model, cores = node_accelerators(mapping(status, "capacity") or mapping(status, "allocatable"), labels)
-    devices = _devices(labels, capacity) | others
-    sharing, replicas = _sharing(labels, capacity)
+    known = with_cloud_labels(labels)
+    devices = _devices(known, capacity) | others
+    sharing, replicas = _sharing(known, capacity)
     kept = _kept_labels(labels, name)
     if provider_id := string(mapping(node, "spec"), "providerID"):
         kept[PROVIDER_LABEL] = provider_id[:PROVIDER_ID_MAX]
@@ -139,7 +141,7 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "state": state,
         "since_us": since,
         "reason": reason,
-        "gpu_model": _model(labels) or model,
+        "gpu_model": _model(known) or model,
         "devices": json_or_none(devices),
         "sharing": sharing,
         "replicas": replicas or cores,
@@ -151,7 +153,7 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
     has_gpus = bool(capacity or others) or labelled
-    return NodeState(row, has_gpus, any(capacity.values()) or bool(others), _single_profile(labels))
+    return NodeState(row, has_gpus, any(capacity.values()) or bool(others), _single_profile(known))
 
 
 def _single_profile(labels: dict[str, str]) -> str | None:

@@ -11,6 +11,7 @@ from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
 from gpuwatch.collectors.kubernetes.node_rule import node_rule
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
 from gpuwatch.collectors.kubernetes.pod_facts import end_of, final_state, kept_labels, statuses_of
+from gpuwatch.collectors.shared.cloud_labels import model_asked
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
@@ -130,7 +131,8 @@ def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[st
         return
     conditions = mappings(status, "conditions")
     scheduled: Object = next((c for c in conditions if c.get("type") == "PodScheduled"), {})
-    model = string(mapping(mapping(pod, "spec"), "nodeSelector"), PRODUCT_LABEL)
+    selector = mapping(mapping(pod, "spec"), "nodeSelector")
+    model = string(selector, PRODUCT_LABEL) or model_asked(selector)
     row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": string(scheduled, "reason"), "gpu_type": model}
     row |= non_empty(message=shortened(string(scheduled, "message")), node_rule=node_rule(pod))
     for devices in requested:

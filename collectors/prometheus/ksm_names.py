@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from gpuwatch.collectors.kubernetes.nodes import POOL_LABELS
 from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS, USER_KEYS
+from gpuwatch.collectors.shared.cloud_labels import CLOUD_LABELS
 
 RESOURCES = r"nvidia_com_.*|nvidia\\.com/.*"
 """Matcher for GPU resources: the names of kube-state-metrics and of the scheduler."""
@@ -42,7 +43,7 @@ _OTHER_KEYS = (
     "volcano.sh/task-spec",
     "scheduling.volcano.sh/queue-name",
     "kubernetes.io/hostname",
-    "node.kubernetes.io/instance-type",
+    *CLOUD_LABELS,
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
     "cloud.google.com/gce-topology-block",

@@ -11,10 +11,30 @@ from gpuwatch.billing.charge_id import Asked, encode
 from gpuwatch.billing.records import BucketRow, Charge, Chargeback, Ledger
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.ledger.dimensions import CAUSE, plain
-from gpuwatch.ledger.measures import MEASURED_MIN, WORDS, Measure, Measures
+from gpuwatch.ledger.measures import (
+    AVOIDABLE,
+    CLAIMABLE,
+    FREE,
+    MEASURED_MIN,
+    NOT_MEASURED,
+    OUT_OF_SERVICE,
+    WORDS,
+    WORKING,
+    Measure,
+    Measures,
+)
 from gpuwatch.output.listing import Listing
 
 MARKS = ["inferred", "partly_inferred"]
+USE = ("working", "avoidable")
+"""Measures that need measurements of held time."""
+MEASURE_BUCKETS = {
+    "working": WORKING,
+    "avoidable": AVOIDABLE,
+    "free": FREE,
+    "not_measured": (NOT_MEASURED,),
+    "out_of_service": (OUT_OF_SERVICE,),
+}
 NAMED_MAX = 8
 """Teams that a line below a table names."""
 
@@ -165,13 +185,28 @@ def measures_lines(answer: Mapping[str, Any]) -> list[str]:
         one = found[name]
         if one["gpu_seconds"] is None:
             lines.append(f"{WORDS[name]}: unknown, nothing was measured")
-        elif Decimal(one["gpu_seconds"]) or name in ("working", "avoidable"):
+        elif name in USE and not Decimal(one["gpu_seconds"]) and not shares_known(answer):
+            lines.append(f"{WORDS[name]}: unknown, most of the held time was not measured")
+        elif Decimal(one["gpu_seconds"]) or name in USE:
             share = "" if one["ratio"] is None else f" ({one['ratio']:.1%})"
-            money = "" if one["cost"] is None else f", {one['cost']} {answer['currency']}"
+            cost = _listed_cost(answer, name) or one["cost"]
+            money = "" if cost is None else f", {Decimal(cost):,.2f} {answer['currency']}"
             lines.append(f"{WORDS[name]}: {Decimal(one['gpu_seconds']) / 3600:,.1f} GPU-hours{share}{money}")
     if answer["roofline_efficiency"] is not None and shares_known(answer):
         lines.append(f"Of the working time, the hardware ran at {answer['roofline_efficiency']:.0%} of its roofline")
     return lines
+
+
+def _listed_cost(answer: Mapping[str, Any], name: str) -> Decimal | None:
+    """The cost of a measure as its rows have it, which are rounded so that they add up to the total; None if it has no rows."""
+    buckets = MEASURE_BUCKETS.get(name, ())
+    rows = [item for item in answer.get("items", ()) if item["bucket"] in buckets]
+    claimed = name in USE and any(
+        item["bucket"] == CLAIMABLE and Decimal(item["avoidable_gpu_seconds"]) for item in answer.get("items", ())
+    )
+    if not rows or claimed or any(item["cost"] is None or item["currency"] != answer["currency"] for item in rows):
+        return None
+    return sum((Decimal(item["cost"]) for item in rows), Decimal(0))
 
 
 def shares_known(answer: Mapping[str, Any]) -> bool:

@@ -9,12 +9,15 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.core.clock import from_us, parse_rfc3339
+from gpuwatch.ledger.dimensions import LABEL, RUN_WORDS, WORDS
 from gpuwatch.output.listing import Listing
 
+PLATFORM_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
+"""Buckets of time that nobody held."""
 OWNERS = {"__platform__": "Platform", "__unallocated__": "No team assigned"}
 NO_PRICE_MAX = 3
 """Missing rates that are named below a table."""
-RATES_FIX = "Add them: gpuwatch doctor prints the lines for rates.csv."
+RATES_FIX = "Set prices with gpuwatch rates set FILE; gpuwatch doctor prints the lines of the file."
 
 
 @dataclass
@@ -46,7 +49,7 @@ def for_people(listing: Listing, by: Sequence[str]) -> Listing:
     words = [*by, *(["kind"] if kinds else []), *(["currency"] if len(currencies) > 1 else [])]
     rows: dict[tuple[Any, ...], _Row] = {}
     for item in listing.items:
-        rows.setdefault(tuple(item.get(word) for word in words), _Row()).add(item)
+        rows.setdefault((*(item.get(word) for word in words), _is_platform(item)), _Row()).add(item)
     whole = _Row()
     for item in listing.items:
         whole.add(item)
@@ -67,10 +70,7 @@ def for_people(listing: Listing, by: Sequence[str]) -> Listing:
         }
         return {**shown, **amounts}
 
-    table = [
-        line(dict(zip(words, map(_word, words, key), strict=True)) | _mark(key, words, row), row)
-        for key, row in ordered
-    ]
+    table = [line(_named(words, key) | _mark(key, words, row), row) for key, row in ordered]
     if len(table) > 1 and len(currencies) < 2:
         table.append(line({word: "Total" if n == 0 else "" for n, word in enumerate(words)}, whole))
     foot = [*_no_price(listing, unpriced), *[line for line in listing.foot if not line.startswith(REPLACED)]]
@@ -81,6 +81,25 @@ def for_people(listing: Listing, by: Sequence[str]) -> Listing:
 
 REPLACED = ("Total: ", "Without a rate: ", "Capacity: ", "Window: ")
 """Lines below the exact table that the table itself, or a plainer line, says here."""
+
+
+def _is_platform(item: Mapping[str, Any]) -> bool:
+    """Whether nobody held the time of a row."""
+    return item.get("kind") == "platform" or item.get("bucket") in PLATFORM_BUCKETS
+
+
+def _named(words: Sequence[str], key: Sequence[object]) -> dict[str, str]:
+    """The dimensions of a row. What only a job has is the platform's, once, where nobody held the time, and else says that it is absent."""
+    *values, platform = key
+    found = dict(zip(words, map(_word, words, values), strict=True))
+    lacking = [word for word in words if not found[word] and _of_run(word)]
+    if not platform:
+        return found | {word: f"(no {'label' if word.startswith(LABEL) else word})" for word in lacking}
+    return found | ({lacking[0]: OWNERS["__platform__"]} if lacking and "team" not in words else {})
+
+
+def _of_run(word: str) -> bool:
+    return word in RUN_WORDS or word in WORDS or word.startswith(LABEL)
 
 
 def _word(name: str, value: object) -> str:

@@ -12,10 +12,7 @@ from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import missing
 
-CPU = (
-    "No source reports the free CPU of a node: a GPU without free CPU counts as usable, and the cases "
-    "Q1, Q4, XL and XR do not occur."
-)
+CPU = "No source reports the free CPU of a node: a free GPU counts as usable even if no CPU or memory is left for its job."
 REQUESTS = (
     "Import the schedulers' job records: sacct, or pods with kubectl get pods -A -o json; or name a live source "
     "([[slurm]], [[kubernetes]])."

@@ -161,7 +161,10 @@ def _about_cluster(one: dict[str, Any]) -> Iterator[str]:
         yield f"requested shapes that do not fit now: {'; '.join(dict.fromkeys(starved))}"
     for note in one["notes"]:
         gpus = "" if note["gpus"] is None else f" of {note['gpus']} GPUs"
-        yield f"missing: {note['what']}{gpus}. {note['fix'].splitlines()[0]}"
+        first, *lines = note["fix"].splitlines()
+        yield f"missing: {note['what']}{gpus}. {first}"
+        if note["what"] == "price":  # lines to paste, and the command that sets them
+            yield from lines
 
 
 def _largest_gangs(gangs: list[dict[str, Any]]) -> Iterator[str]:

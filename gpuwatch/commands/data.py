@@ -82,7 +82,9 @@ def import_(
         zone(timezone)
     known = sorted({BUNDLE, *importers()})
     if kind not in known:
-        raise UsageError(f"import: unknown kind {kind!r}; known: {', '.join(known)}")
+        set_by = kind.removesuffix(".csv")
+        how = f"; {set_by} are set, not imported: gpuwatch {set_by} set FILE" if set_by in ("rates", "teams") else ""
+        raise UsageError(f"import: unknown kind {kind!r}{how}; known: {', '.join(known)}")
     for path in paths:
         if not path.exists():
             raise UnreadableInput(f"{path}: no such file or directory")

@@ -28,6 +28,7 @@ from gpuwatch.commands.shared import (
     window_of,
 )
 from gpuwatch.core.errors import UsageError
+from gpuwatch.output.fix_hints import NO_RATES
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
@@ -76,9 +77,8 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
     else:
         with opened(data, config) as (_, state, _settings):
             items = [{"card": c} | shown(rate) for c, kept in in_force.by_card(state).items() for rate in kept]
-    foot = [] if items else ["No rates, so nothing has a price. See docs/charge-back/rates.md for the file format."]
     placed = tuple(name for name in PLACES if any(item.get(name) is not None for item in items))
-    show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=foot), form)
+    show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=[] if items else NO_RATES), form)
 
 
 @app.command("set")

@@ -36,6 +36,13 @@ INCOMPLETE = "incomplete: %"
 DEFAULT_CLUSTER = "default"
 SHOWN_PATHS = 3
 """Paths in the name of an import."""
+WHERE = (
+    "put the output of kubectl get pods,nodes,events -A -o json into k8s/NAME.json, that of sacct into slurm/sacct.txt, and pages of "
+    "dcgm-exporter into metrics/NAME.prom (docs/get-started/from-files.md)"
+)
+"""Where files go, for a folder without any."""
+NAMED_MAX = 3
+"""Files that are not read and are named."""
 INTERVAL_SETTING = "scrape_interval_us"
 
 
@@ -175,9 +182,8 @@ def _bundle_parts(
     if plan.scrape_interval_us:
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
     if not plan.parts and plan.rates is None and plan.teams is None:
-        raise UnreadableInput(
-            f"{path}: nothing to import; a bundle has metrics/, slurm/, k8s/, topo/, rates.csv or teams.csv"
-        )
+        left = f" ({', '.join(plan.unknown[:NAMED_MAX])}: not read)" if plan.unknown else ""
+        raise UnreadableInput(f"{path}: nothing to import{left}; {WHERE}")
     report.rejects += import_cards(plan.rates, plan.teams, state, now_us, report.notes, report.unreadable)
     known = importers()
     parts = []

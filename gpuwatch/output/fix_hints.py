@@ -9,6 +9,12 @@ from dataclasses import dataclass
 LOCAL = "http://127.0.0.1:8765"
 """The default address of a server."""
 RATES_HEADER = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to"
+NO_RATES = [
+    "No rates, so nothing has a price. Write a file such as this one, and set it: gpuwatch rates set FILE",
+    RATES_HEADER,
+    "H100,on_demand,3.50,2026-01-01T00:00:00Z,",
+    "A100,reserved,2.10,2026-01-01T00:00:00Z,2027-01-01T00:00:00Z",
+]
 TEAMS_HEADER = "match_kind,match,team"
 
 

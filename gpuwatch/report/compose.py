@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.ledger.hours import HELD_BUCKETS
-from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, NOT_MEASURED
+from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import actions, corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
@@ -34,12 +33,11 @@ from gpuwatch.report.headlines import (
     headlines,
     listed_buckets,
     trend,
+    unknown_use,
 )
 from gpuwatch.report.html.markup import name
 
 WEEK_HOURS = 168
-USE_BUCKETS = tuple(name for name in HELD_BUCKETS if name != NOT_MEASURED)
-"""What measurements show of the held time."""
 
 
 def document(facts: Facts) -> Document:
@@ -239,7 +237,7 @@ def _bar_row(
     else:
         before = facts.of(kind, before=True)
     part, hours, change = report_text.percent(length), report_text.count(amount.gpu_hours), ""
-    if kind in USE_BUCKETS and facts.measures.measured_ratio == 0:
+    if unknown_use(facts, kind):
         cost = hours = part = report_text.MISSING  # nothing was measured: not zero
     elif facts.compared is not None:
         change = compared_cost(facts, amount, before)

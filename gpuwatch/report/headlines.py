@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
-from gpuwatch.ledger.measures import WORDS, Measure
+from gpuwatch.ledger.measures import NOT_MEASURED, WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import most, saving, steps
@@ -16,6 +16,8 @@ from gpuwatch.report.facts import Amount, Budget, Facts
 
 MOST = 5
 """Headline numbers of a page."""
+USE_BUCKETS = tuple(name for name in HELD_BUCKETS if name != NOT_MEASURED)
+"""What measurements show of the held time."""
 
 
 def headlines(facts: Facts) -> tuple[Headline, ...]:
@@ -30,6 +32,13 @@ def headlines(facts: Facts) -> tuple[Headline, ...]:
     if facts.measures.shares_known:
         found.append(_working(facts))
     return tuple(found[:MOST])
+
+
+def unknown_use(facts: Facts, bucket: str) -> bool:
+    """Whether a bucket of held time is unknown: nothing was measured, or so little that none of it does not mean zero."""
+    found = facts.measures
+    nothing = found.measured_ratio == 0 or (not found.shares_known and not facts.of(bucket).gpu_seconds)
+    return bucket in USE_BUCKETS and nothing
 
 
 def _forecast(facts: Facts) -> list[Headline]:

@@ -102,7 +102,11 @@ def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> st
     people = [p for p in payers if p.name is not None and p.name != UNOWNED]
     if not people:
         unassigned = any(p.name == UNOWNED and p.amount.gpu_seconds for p in payers)
-        return "Who pays: the held GPU time has no team" if unassigned else "Who pays: no GPU was held"
+        if unassigned:
+            return "Who pays: the held GPU time has no team"
+        held = any(p.kind == "allocated" and p.amount.gpu_seconds for p in payers)
+        word = "team" if facts.team is None else "user"
+        return f"Who pays: the {word} of the held GPU time is not known" if held else "Who pays: no GPU was held"
     first = people[0]
     who = f"{'team' if facts.team is None else 'user'} {name(first.name)}"
     cost, whole = first.amount.cost_in(facts.currency), facts.total.cost_in(facts.currency)

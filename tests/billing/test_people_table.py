@@ -53,9 +53,35 @@ def test_a_missing_price_is_stated_once_with_the_fix() -> None:
         "vision 2.0 66.7%",
         "nlp 1.0 33.3%",
         "Total 3.0 100.0%",
-        "3.0 GPU-hours have no price. Add them: gpuwatch doctor prints the lines for rates.csv.",
+        "3.0 GPU-hours have no price. Set prices with gpuwatch rates set FILE; gpuwatch doctor prints the lines of the file.",
         "Missing: no rate for model 'H100', cluster 'c1', pool '-', profile '-'",
     ] == lines[:-1]
+
+
+def by_words(by: list[str], *items: dict[str, Any]) -> list[str]:
+    answer = {"items": list(items), "window": WINDOW, "total": {"gpu_seconds": "0", "cost": None}}
+    lines = as_table(for_people(chargeback_answer(answer, by), by), 120).splitlines()
+    return [" ".join(line.split()) for line in lines if line.strip(" ─")][1:-1]
+
+
+def test_time_without_a_label_is_not_that_of_the_platform() -> None:
+    held, free = item("a", "7200", "4.00"), item("a", "3600", "2.00", kind="platform")
+    lines = by_words(
+        ["namespace", "label:team"],
+        {**held, "namespace": "ml", "label:team": None},
+        {**held, "namespace": None, "label:team": "nlp", "cost": "3.00"},
+        {**free, "namespace": None, "label:team": None},
+    )
+
+    assert ["ml (no label) 2.0 4.00 44.4%", "(no namespace) nlp 2.0 3.00 33.3%", "Platform 1.0 2.00 22.2%"] == lines[:3]
+
+
+def test_beside_the_team_the_platform_is_named_once() -> None:
+    lines = by_words(
+        ["team", "label:team"], item("__platform__", "3600", "2.00", kind="platform") | {"label:team": None}
+    )
+
+    assert ["Platform 1.0 2.00 100.0%"] == lines
 
 
 def test_two_currencies_have_rows_of_their_own_and_no_total() -> None:

@@ -55,6 +55,25 @@ def test_every_part_has_its_kind_in_a_fixed_order(tmp_path: Path) -> None:
     assert ("notes.doc", "ray/note.txt", "slurm/other.txt") == found.unknown
 
 
+PODS = '{\n  "apiVersion": "v1",\n  "items": [{"apiVersion": "v1", "kind": "Pod"}], "kind": "List"}'
+OTHER = '{"jobs": [], "kind": "Pod", "apiVersion": "v1"}'
+
+
+def test_files_beside_bundle_toml_are_read_if_it_is_plain_what_they_are(tmp_path: Path) -> None:
+    root = bundle(tmp_path, "gpus.prom", "sacct.txt", "deep/pods.json", "pods.txt")
+    for name, text in {
+        "pods.json": PODS,
+        "jobs.json": OTHER,
+        "list.json": '{"apiVersion": "v1", "kind": "Secret"}',
+    }.items():
+        (root / name).write_text(text)
+    found = plan(root)
+
+    assert [("k8s-json", "pods.json"), ("sacct", "sacct.txt"), ("openmetrics", "gpus.prom")] == parts(found, root)
+    assert ("deep/pods.json", "jobs.json", "list.json", "pods.txt") == found.unknown
+    assert [] == [text for text in found.missing if text.startswith(("k8s", "metrics", "slurm/sacct"))]
+
+
 def test_an_empty_bundle_names_all_that_is_missing(tmp_path: Path) -> None:
     found = plan(bundle(tmp_path, toml=None))
 

@@ -13,7 +13,7 @@ from gpuwatch.findings import read
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.report.compose import USE_BUCKETS
+from gpuwatch.report.headlines import USE_BUCKETS
 from gpuwatch.report.weekly import weekly
 from gpuwatch.state import State
 from tests.report.test_weekly import Read

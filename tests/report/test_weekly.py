@@ -377,8 +377,19 @@ def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
         samples(A, minutes(0, 3 * HOUR), {"gpu_util_ratio": 0.97}),
         claim("ant-1", 0, 3 * HOUR, "node-ant", user_name="ann"),
     )
-    said = " ".join(Read(Fleet(tmp_path, world).analyse().files()["fleet.html"]).text.split())
+    ants = Fleet(tmp_path, world).analyse()
+    said = " ".join(Read(ants.files()["fleet.html"]).text.split())
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: the workbook is not read back")
+    book, *_ = weekly(ants.world.store, ants.state, WEEK, formats=("xlsx",))
+    sheet = openpyxl.load_workbook(io.BytesIO(book.content))["Buckets"]
+    hours = {row[0]: row[1:3] for row in sheet.iter_rows(min_row=2, values_only=True)}
 
+    assert {
+        "Compute": (None, None),
+        "Memory-bound work": (None, None),
+        "Held idle": (None, None),
+    }.items() <= hours.items()
+    assert (0, 0) == hours["Free but stranded"]
     assert "97 % of the GPU time held was not measured." in said
     assert said.index("Not measured 97 %") < said.index("Working unknown")
     assert "was avoidable" not in said

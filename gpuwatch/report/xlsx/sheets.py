@@ -14,6 +14,7 @@ from gpuwatch.report.cost_bridge import bridges, needed
 from gpuwatch.report.data_quality import MEANINGS, quality, terms
 from gpuwatch.report.document import Notice, Text
 from gpuwatch.report.facts import HOUR_S, Amount, Facts, added, amount_of
+from gpuwatch.report.headlines import unknown_use
 
 MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
 """Kinds of numbers in a sheet; every other cell is text."""
@@ -135,8 +136,9 @@ def _pivot(facts: Facts) -> Iterable[Cells]:
 def _buckets(facts: Facts) -> Iterable[Cells]:
     for bucket, words in BUCKET_WORDS.items():
         amount = facts.of(bucket)
-        hours = amount.gpu_seconds / HOUR_S
-        cost = amount.cost_in(facts.currency)
+        unknown = unknown_use(facts, bucket)
+        hours = None if unknown else amount.gpu_seconds / HOUR_S
+        cost = None if unknown else amount.cost_in(facts.currency)
         before = facts.of(bucket, before=True).cost_in(facts.currency) if facts.compared is not None else None
         yield words, hours, cost, facts.currency, before, MEANINGS[bucket]
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpuwatch.collectors.bills.instance_gpus import gpus_of
 from gpuwatch.collectors.bills.lines import assembly, base_name
 from gpuwatch.collectors.bills.values import decimals, end_moment, moment, tags_of, units
+from gpuwatch.collectors.shared.instance_gpus import gpus_of
 from gpuwatch.core.clock import DAY_US, HOUR_US, to_us
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import TABLES, Records, Rejects, Source

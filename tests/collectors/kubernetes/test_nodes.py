@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from gpuwatch.collectors.kubernetes.nodes import node_row
 from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.rates.list_prices import list_prices
+from gpuwatch.rates.matching import match_models
 
 DATA = Path(__file__).parents[2] / "data" / "k8s"
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[4] / "shared"))
@@ -98,6 +101,66 @@ def made(
     row = node_row({"metadata": {"name": "n1", "labels": labels or {}}, "spec": parts, "status": status}, 5)
     assert row is not None
     return row
+
+
+GKE = "cloud.google.com/gke-"
+INSTANCE = "node.kubernetes.io/instance-type"
+
+
+@pytest.mark.parametrize(
+    ("labels", "model", "devices", "sharing"),
+    [
+        pytest.param({}, None, {"": 8}, "none", id="nothing names it"),
+        pytest.param({INSTANCE: "n2-standard-8"}, None, {"": 8}, "none", id="an instance without GPUs"),
+        pytest.param({INSTANCE: "rke2-h100-gpu"}, None, {"": 8}, "none", id="a name of one's own that has a model in it"),
+        pytest.param({INSTANCE: "BM.GPU.Z9.8"}, None, {"": 8}, "none", id="a shape that is not known"),
+        pytest.param({f"{GKE}accelerator": "nvidia-x1"}, None, {"": 8}, "none", id="an accelerator that is not known"),
+        pytest.param({INSTANCE: "p4d.24xlarge", "nvidia.com/gpu.product": "Tesla-T4"}, "Tesla-T4", {"": 8}, "none",
+                     id="GPU feature discovery knows better"),
+        pytest.param({f"{GKE}accelerator": "nvidia-tesla-a100", INSTANCE: "a2-highgpu-8g"}, "NVIDIA-A100-SXM4-40GB",
+                     {"": 8}, "none", id="GKE's accelerator"),
+        pytest.param({f"{GKE}accelerator": "nvidia-tesla-t4", INSTANCE: "n1-standard-8"}, "Tesla-T4", {"": 8}, "none",
+                     id="GKE's accelerator beside a plain machine"),
+        pytest.param({INSTANCE: "p5.48xlarge"}, "NVIDIA-H100-80GB-HBM3", {"": 8}, "none", id="EKS"),
+        pytest.param({INSTANCE: "Standard_ND96asr_v4"}, "NVIDIA-A100-SXM4-40GB", {"": 8}, "none", id="AKS"),
+        pytest.param({INSTANCE: "Standard_NC96ads_A100_v4"}, "NVIDIA-A100-80GB-PCIe", {"": 8}, "none", id="AKS on PCIe"),
+        pytest.param({INSTANCE: "BM.GPU.H100.8"}, "NVIDIA-H100-80GB-HBM3", {"": 8}, "none", id="OKE"),
+        pytest.param({INSTANCE: "BM.GPU.B4.8"}, "NVIDIA-A100-SXM4-40GB", {"": 8}, "none", id="a shape named by a code"),
+        pytest.param({f"{GKE}accelerator": "nvidia-tesla-a100", f"{GKE}gpu-partition-size": "1g.5gb"},
+                     "NVIDIA-A100-SXM4-40GB", {"1g.5gb": 8}, "none", id="GKE counts slices where it cuts GPUs"),
+        pytest.param({f"{GKE}accelerator": "nvidia-l4", f"{GKE}gpu-sharing-strategy": "time-sharing",
+                      f"{GKE}max-shared-clients-per-gpu": "4", f"{GKE}accelerator-count": "2"},
+                     "NVIDIA-L4", {"": 2}, "time-slicing", id="GKE counts clients where they share"),
+        pytest.param({f"{GKE}gpu-sharing-strategy": "mps", f"{GKE}max-shared-clients-per-gpu": "4"}, None, {"": 2}, "mps",
+                     id="of an unknown model too"),
+    ],
+)  # fmt: skip
+def test_a_cloud_names_the_model_where_gpu_feature_discovery_does_not(
+    labels: dict[str, str], model: str | None, devices: dict[str, int], sharing: str
+) -> None:
+    row = made(labels)
+
+    assert (model, devices, sharing) == (row["gpu_model"], json.loads(row["devices"]), row["sharing"])
+
+
+def test_a_node_that_offers_no_gpu_has_none_by_its_instance_type() -> None:
+    """A pool of such instances may run without the device plugin: its GPUs cannot be held."""
+    assert None is node_row({"metadata": {"name": "n1", "labels": {INSTANCE: "g5.xlarge"}}, "status": {}}, 5)
+
+
+@pytest.mark.parametrize(
+    ("label", "price"),
+    [
+        pytest.param("p4d.24xlarge", "2.74470525", id="A100 40GB"),
+        pytest.param("Standard_ND96amsr_A100_v4", "3.43088125", id="A100 80GB"),
+        pytest.param("a3-highgpu-8g", "6.88", id="H100"),
+    ],
+)
+def test_the_list_price_of_the_model_is_found(label: str, price: str) -> None:
+    model = made({INSTANCE: label})["gpu_model"]
+    (rate, *_) = match_models(list_prices(), [model])[model]
+
+    assert Decimal(price) == rate.usd_per_gpu_hour
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Number and model of the GPUs in the instance types and SKUs that clouds bill.
+"""Number and model of the GPUs in the instance types and SKUs of clouds.
 
 From the vendors' documentation of instance types (AWS EC2 accelerated computing, Azure NC/ND/NV sizes, Google Cloud GPU
 machine types, OCI GPU shapes). Instances with a fraction of a GPU (NV6ads, g6f) are not listed.
@@ -96,7 +96,16 @@ _GCP = {
     **{f"g4-standard-{size}": (n, "RTX PRO 6000") for size, n in ((48, 1), (96, 2), (192, 4), (384, 8))},
 }  # fmt: skip
 _GCP_SERIES = {"A2": _A100, "A3": "H100", "A4": "B200", "A4X": "GB200", "G2": _L4, "G4": "RTX PRO 6000"}
-_OCI_SHAPES = {"2": "P100", "3": _V100, "4": _A100, "A100-V2": _A100_80}
+_OCI_SHAPES = {
+    "2": "P100",
+    "3": _V100,
+    "4": _A100,
+    "B4": _A100,
+    "A100-V2": _A100_80,
+    "GM4": _A100_80,
+    "GU1": _A10,
+    **{model: model for model in ("A10", "L40S", "H100", "H200", "B200", "GB200")},
+}
 _MODELS = (
     *("GB300", "GB200", "B300", "B200", "GH200", "H200", "H100", "MI300X", "MI355X", "L40S", "A10G", "RTX PRO 6000"),
     *("V100", "P100", "L4", "T4", "A10", "P4", "K80"),
@@ -114,6 +123,18 @@ _SHAPE = re.compile(r"\b(?:bm|vm)\.gpu\.?([a-z0-9]+(?:-v[0-9])?)\.([0-9]{1,2})\b
 _GPU_SKU = re.compile(r"\bgpus?\d?\b")
 _MACHINE_PART = re.compile(r"\b(a2|a3|a4|a4x|g2|g4)(?:plus|ultra|mega|edge|high)? instance (?:core|ram)\b")
 _A100_MEMORY = re.compile(r"a100[ -]?(?:80 ?gb|v2|- v2)|80 ?gb[ -]?a100|a100 - v2")
+
+
+@lru_cache(MAX_TEXTS)
+def gpus_of_instance(name: str) -> Gpus | None:
+    """The GPUs of a whole instance of this type or shape; None for what is not exactly a known one."""
+    plain = name.strip().lower().removeprefix("standard_")
+    if plain in _SIZES:
+        return Gpus(plain, *_SIZES[plain])
+    shape = _SHAPE.fullmatch(plain)
+    if shape is None or shape[1].upper() not in _OCI_SHAPES:
+        return None
+    return Gpus(plain.upper(), int(shape[2]), _OCI_SHAPES[shape[1].upper()])
 
 
 @lru_cache(MAX_TEXTS)
