@@ -183,9 +183,10 @@ def statuses(
     *,
     budgets: Iterable[Budget] | None = None,
     ended: bool = False,
+    among: Collection[str] | None = None,
 ) -> list[Status]:
     """The status of every budget of these teams (None: all and the fleet) in the period that contains `at_us`, or with
-    `ended` in the one that contains the instant just before.
+    `ended` in the one that contains the instant just before. Amounts are rounded among the teams of `among` (None: all).
     """
     found: list[Status] = []
     known = load_budgets(state) if budgets is None else budgets
@@ -195,18 +196,17 @@ def statuses(
         window = parse_window(name, at_us)
         valid = [budget for budget in mine if budget.period == period and budget.valid_at(window.start_us)]
         if valid:
-            spending, known_teams = Spending.read(store, state, window, at_us), team_names(store, state)
+            spending, known_teams = Spending.read(store, state, window, at_us, among), team_names(store, state)
             found += [_status(budget, name, window, at_us, spending, known_teams) for budget in valid]
     return sorted(found, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
 def for_report(store: Store, state: State, window: Window, team: str | None) -> Status | None:
     """The budget of a team (None: the fleet) for the month, else the week, in which a window ends; None without one."""
-    wanted = FLEET if team is None else team
-    mine = [budget for budget in load_budgets(state) if budget.team == wanted]
+    wanted, among = (FLEET, None) if team is None else (team, [team])
     for period in PERIODS:
-        of_period = [budget for budget in mine if budget.period == period]
-        for status in statuses(store, state, window.end_us, budgets=of_period, ended=True):
+        of_period = [one for one in load_budgets(state) if (one.team, one.period) == (wanted, period)]
+        for status in statuses(store, state, window.end_us, budgets=of_period, ended=True, among=among):
             return status
     return None
 

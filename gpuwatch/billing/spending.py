@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -42,10 +42,12 @@ class Spending:
     """None: each price has its own currency."""
 
     @classmethod
-    def read(cls, store: Store, state: State, window: Window, at_us: int) -> Spending:
-        """The spending of all teams in the part of a period before `at_us`."""
+    def read(
+        cls, store: Store, state: State, window: Window, at_us: int, teams: Collection[str] | None = None
+    ) -> Spending:
+        """The spending of these teams (None: all) in the part of a period before `at_us`, to the cents of their own chargeback."""
         until = Window(window.start_us, max(min(at_us, window.end_us), window.start_us + 1))
-        charges = chargeback.chargeback(store, state, until, ("team",)).items
+        charges = chargeback.chargeback(store, state, until, ("team",), teams=teams).items
         seconds: dict[str, Decimal] = defaultdict(Decimal)
         unpriced: dict[str, Decimal] = defaultdict(Decimal)
         for charge in charges:
@@ -55,10 +57,10 @@ class Spending:
         today = day_floor(at_us)
         charged = None
         if window.start_us < today and not load_policies(state).plain(window.start_us, today):
-            live = chargeback.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)
-            charged = _by_team(live.items)
+            past = Window(window.start_us, today)
+            charged = _by_team(chargeback.chargeback(store, state, past, ("team",), teams=teams, closed=False).items)
         start_us = min(window.start_us, today - HISTORY_DAYS * DAY_US)
-        daily = _daily(store, state, start_us, today)
+        daily = _daily(store, state, start_us, today, teams)
         silent = store.rows("billing/unknown_day", start_us=start_us, end_us=today)
         unknown = frozenset(from_us(row["day_us"]).date() for row in silent)
         return cls(_by_team(charges), seconds, unpriced, daily, charged, unknown, Fx.read(state).currency)
@@ -79,12 +81,12 @@ class Spending:
 
 
 def _daily(
-    store: Store, state: State, start_us: int, today_us: int
+    store: Store, state: State, start_us: int, today_us: int, teams: Collection[str] | None
 ) -> dict[tuple[str, str | None], dict[date, Decimal]]:
     daily: dict[tuple[str, str | None], dict[date, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
     if start_us < today_us:
         window = Window(start_us, today_us)
-        for row in chargeback.ledger(store, state, window, ("team", "bucket"), step_us=DAY_US).items:
+        for row in chargeback.ledger(store, state, window, ("team", "bucket"), teams=teams, step_us=DAY_US).items:
             if row.cost is not None and row.start_us is not None:
                 for team in (row.group["team"] or "", FLEET):
                     daily[(team, row.currency)][from_us(row.start_us).date()] += row.cost

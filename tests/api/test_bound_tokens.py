@@ -4,8 +4,7 @@ Routes and parameters come from the OpenAPI document of the application, so a ne
 may depend on others by rules that are stored and published, and is therefore kept out of the two fleets:
 
 - what a stored policy with a proportional or even part, or with quotas, charges red;
-- the cents published when a period was closed, and those of its corrections: the bill of all adds up to its rounded total.
-  Here red's hour of that period costs whole cents;
+- the cents published when a period was closed, and those of its corrections: the bill of all adds up to its rounded total;
 - ownership rules and rates, and the versions of these documents: both fleets have the same;
 - a GPU that red shares with others (time-slicing): who shares it decides red's part.
 """

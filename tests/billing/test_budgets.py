@@ -185,6 +185,21 @@ def test_a_team_sees_its_own_budget_only() -> None:
     assert ["b"] == [status.budget.team for status in statuses(world.store, state, us(DAY), ["b"])]
 
 
+def test_a_team_that_sees_its_own_rows_only_has_the_cents_of_its_own_chargeback() -> None:
+    """Two teams pay 33.5 cents each: together 67, so that one of them has 33. What the other pays is nothing to who sees one."""
+    rows = [samples(Gpu(f"GPU-{team}", "n1", n), minutes(0, HOUR), BUSY) for n, team in enumerate("ab")]
+    claims = [claim(team, 0, HOUR, gpus=f"GPU-{team}", account=f"acct-{team}") for team in "ab"]
+    world = World().add(*rows, *claims).book()
+    state = priced(world, Rate(H100, "owned", Decimal("0.335"), us(-DAY)))
+    set_(state, *(Budget(team, "week", Decimal(1), "USD") for team in "ab"))
+
+    def spent(*among: str) -> list[Decimal | None]:
+        return [one.spent for one in statuses(world.store, state, us(HOUR), among or None, among=among or None)]
+
+    assert [Decimal("0.34"), Decimal("0.33")] == spent()
+    assert ([Decimal("0.34")], [Decimal("0.34")]) == (spent("a"), spent("b"))
+
+
 def test_the_report_names_the_month_before_the_week() -> None:
     world, state = spending()
     assert for_report(world.store, state, Window(us(0), us(7 * DAY)), "a") is None

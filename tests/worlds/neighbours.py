@@ -35,7 +35,7 @@ OTHERS = {"blue": ("blue", "boris", "bluelab", "blueacct"), "teal": ("teal", "ta
 """Team, user, namespace and account."""
 MATCHED = (("account", 3), ("namespace", 2))
 
-SLICE, PRICE = "1g.10gb", Decimal("7.13")
+SLICE, PRICE = "1g.10gb", Decimal("7.1337")
 """A seventh of a GPU, and a price: red's amounts are no whole cents, and its GPU-seconds no whole microseconds."""
 FULL = {"gr_engine_ratio": 0.97, "sm_active_ratio": 0.91, "tensor_active_ratio": 0.41, "dram_active_ratio": 0.23}
 """Work that every bucket of held time has a part of."""

@@ -32,7 +32,7 @@ def budgets(request: Request, access: Reader, service: Svc, team: Names = None) 
     now_us, teams = minute_of(service.now_us()), seen(access.teams, split(team))
 
     def look(store: Store) -> dict[str, Any]:
-        found = card.statuses(store, service.state, now_us, teams)
+        found = card.statuses(store, service.state, now_us, teams, among=access.teams)
         return {"items": [one.as_dict() for one in found], "version": _version(service, access)}
 
     return kept(request, access, service, look, now_us)
