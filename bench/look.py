@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from bench.screenshots import ROOT, browser, show
+from bench.screenshots import PAGE_MS, ROOT, browser, show
 
 BASE = "http://127.0.0.1:8765"
 OUT = ROOT / "build" / "look"
@@ -33,7 +33,7 @@ def look(base: str, path: str, out: Path) -> list[Path]:
                 )
                 show(tab, f"{base}/ui/{path.lstrip('/')}")
                 files.append(out / f"{stem}-{width}-{scheme}.png")
-                tab.screenshot(path=files[-1], full_page=True)
+                tab.screenshot(path=files[-1], full_page=True, timeout=PAGE_MS)
                 tab.close()
     return files
 

@@ -25,23 +25,12 @@ WEEKS = 8
 
 TEAMS_A_PAGE = 50
 WEEK = re.compile(r"\d{4}-W\d{2}", re.ASCII)
-FORMATS = {
-    "html": ("HTML", "Opens in any browser"),
-    "pdf": ("PDF", "For sharing and printing"),
-    "xlsx": ("Excel", "Numbers with filters, one sheet per level"),
-    "csv": ("CSV", "Unrounded numbers"),
-    "focus": ("FOCUS", "FOCUS 1.2 rows for billing tools"),
-    "parquet": ("Parquet", "Unrounded numbers with types"),
-}
-OPENED = ("html", "pdf")
-"""Formats that open in the browser; others are downloaded."""
-
 AGAIN = "gpuwatch report weekly --week {week} --out reports"
 
 
 @dataclass(frozen=True)
 class Data:
-    """The weeks offered, newest first; the selected one; the caller; and the charges by team."""
+    """The weeks offered, newest first; the selected one; the caller; the charges by team; and the formats of a report."""
 
     weeks: tuple[str, ...]
     week: str
@@ -49,18 +38,19 @@ class Data:
     charges: Row | None
     missing: str = ""
     """Why there is no data for the week."""
+    forms: Sequence[Row] = ()
 
 
 async def load(api: Api, query: Query) -> Data:
     """Charges by team for the week in the URL, or else for the last complete week."""
-    me, fleet = await asyncio.gather(api.me(), api.fleet())
+    me, fleet, listed = await asyncio.gather(api.me(), api.fleet(), api.get("reports/formats"))
     weeks = ended(formats.moment(fleet.get("at")))
     wanted = query.get("week")
     week = wanted if WEEK.fullmatch(wanted) else weeks[0] if weeks else ""
     if not week:
         return Data(weeks, "", me, None, "The service did not return its current time.")
     try:
-        return Data(weeks, week, me, await api.chargeback(week, "team"))
+        return Data(weeks, week, me, await api.chargeback(week, "team"), forms=listed.get("items") or [])
     except ApiFailure as error:
         if error.status not in (400, 404):
             raise
@@ -130,7 +120,7 @@ def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component |
     """A page of reports, and the command that writes the same files."""
     shown, links = parts.numbered(rows, TEAMS_A_PAGE, query)
     columns = [parts.Column("Report", "wide"), parts.Column("Cost", "r narrow-hide"), parts.Column("Files", "files")]
-    cells = [[title(one, data, query), parts.money(one.cost, one.currency), files(one, data.week)] for one in shown]
+    cells = [[title(one, data, query), parts.money(one.cost, one.currency), files(one, data)] for one in shown]
     return [
         parts.plain(parts.table(columns, cells, label="Reports of the week")),
         links,
@@ -145,18 +135,19 @@ def title(one: Report, data: Data, query: Query) -> Component:
     return parts.link(label, href, "title", one.team or None)
 
 
-def files(one: Report, week: str) -> Component:
+def files(one: Report, data: Data) -> Component:
     """One link per format."""
     whose = one.team or "the fleet"
-    return html.Div([file(form, one.team, week, whose) for form in FORMATS], className="exports")
+    return html.Div([file(form, one.team, data.week, whose) for form in data.forms], className="exports")
 
 
-def file(form: str, team: str, week: str, whose: str) -> Component:
+def file(form: Row, team: str, week: str, whose: str) -> Component:
     """A link that opens the file in a new tab if the browser can show it, and downloads it otherwise."""
-    word, hint = FORMATS[form]
-    how: dict[str, Any] = {"target": "_blank", "rel": "noopener"} if form in OPENED else {"download": ""}
+    word = str(form.get("label"))
+    href = address(week, str(form.get("format")), team)
+    how: dict[str, Any] = {"target": "_blank", "rel": "noopener"} if form.get("inline") else {"download": ""}
     label: dict[str, Any] = parts.aria(f"{word} report of {formats.clip(whose, 60)}, week {week}")
-    return html.A(word, href=address(week, form, team), className="button small", title=hint, **how, **label)
+    return html.A(word, href=href, className="button small", title=str(form.get("about")), **how, **label)
 
 
 def address(week: str, form: str, team: str = "") -> str:

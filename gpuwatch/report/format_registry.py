@@ -67,6 +67,14 @@ class ReportFormat:
     """Browsers display it; other formats are downloaded."""
     mailed: bool = False
     """Attached to report e-mails."""
+    label: str = ""
+    """As pages name it; empty: its name."""
+
+    @property
+    def about(self) -> str:
+        """What its files hold: the first sentence of its function's docstring."""
+        text = " ".join(((self.render or self.export).__doc__ or "").split())
+        return text.partition(". ")[0].removesuffix(".")
 
     @property
     def is_text(self) -> bool:
@@ -78,22 +86,31 @@ _formats: dict[str, ReportFormat] = {}
 
 
 def report_format(
-    name: str, suffix: str, media_type: str, *, order: int = ORDER_LAST, inline: bool = False, mailed: bool = False
+    name: str,
+    suffix: str,
+    media_type: str,
+    *,
+    order: int = ORDER_LAST,
+    inline: bool = False,
+    mailed: bool = False,
+    label: str = "",
 ) -> Callable[[Render], Render]:
     """Registers a function that writes one report in this format."""
 
     def register(render: Render) -> Render:
-        _add(ReportFormat(name, suffix, media_type, render, None, order, inline, mailed))
+        _add(ReportFormat(name, suffix, media_type, render, None, order, inline, mailed, label))
         return render
 
     return register
 
 
-def store_format(name: str, suffix: str, media_type: str, *, order: int = ORDER_LAST) -> Callable[[Export], Export]:
+def store_format(
+    name: str, suffix: str, media_type: str, *, order: int = ORDER_LAST, label: str = ""
+) -> Callable[[Export], Export]:
     """Registers a function that writes the files of all teams at once, straight from the store."""
 
     def register(export: Export) -> Export:
-        _add(ReportFormat(name, suffix, media_type, None, export, order))
+        _add(ReportFormat(name, suffix, media_type, None, export, order, label=label))
         return export
 
     return register

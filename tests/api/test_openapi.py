@@ -45,7 +45,7 @@ CONTRACT = {
     "GET /api/v1/capacity/shapes", "GET /api/v1/charges/{charge}/explain", "POST /api/v1/charges/{charge}/what-if",
     "GET /api/v1/budgets", "GET /api/v1/budgets/set", "PUT /api/v1/budgets",
     "GET /api/v1/decisions/own-vs-cloud", "GET /api/v1/decisions/spot", "GET /api/v1/decisions/right-sizing",
-    "GET /api/v1/decisions/consolidation", "GET /api/v1/reports/weekly",
+    "GET /api/v1/decisions/consolidation", "GET /api/v1/reports/weekly", "GET /api/v1/reports/formats",
     "GET /api/v1/recipients", "PUT /api/v1/recipients",
     "GET /allocation", "GET /allocation/compute", "GET /allocation/summary", "GET /allocation/compute/summary",
     "GET /allocation/summary/topline", "GET /model/allocation", "GET /model/allocation/compute",

@@ -445,6 +445,16 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
             "version": "0.1.0",
         }
 
+    @app.get("/api/v1/reports/formats")
+    def get_formats() -> Json:
+        labels = {"html": "HTML", "pdf": "PDF", "xlsx": "Excel", "csv": "CSV", "focus": "FOCUS", "parquet": "Parquet"}
+        return listing(
+            [
+                {"format": name, "label": label, "about": HOSTILE, "inline": name in ("html", "pdf")}
+                for name, label in labels.items()
+            ]
+        )
+
     @app.get("/api/v1/fleet")
     def get_fleet() -> Json:
         return {**fleet(), **({"items": []} if app.state.mode == "empty" else {})}

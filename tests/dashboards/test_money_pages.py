@@ -303,6 +303,7 @@ def test_a_report_of_the_fleet_and_of_each_team_in_every_format() -> None:
     ] == files[1:7]
     assert "/api/v1/reports/weekly?week=2026-W46&format=pdf&team=nlp" in files
     assert [] == [href for href in files if "__" in href]
+    assert "HTML PDF Excel CSV FOCUS Parquet" in text(layout)
 
 
 def test_a_token_of_a_team_is_offered_its_own_report_only() -> None:
@@ -319,7 +320,7 @@ def test_a_week_without_books_says_so() -> None:
 
 def test_every_file_is_named_for_who_does_not_see_the_table() -> None:
     data = asyncio.run(reports.load(api(), Query("/reports")))
-    link = reports.file("pdf", "nlp", data.week, "nlp")
+    link = reports.file(data.forms[1], "nlp", data.week, "nlp")
 
     assert "PDF report of nlp, week 2026-W46" == link.to_plotly_json()["props"]["aria-label"]
 

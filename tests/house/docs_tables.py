@@ -103,10 +103,7 @@ def formats() -> list[str]:
     """Every format of a report with the ending of its files and what it holds."""
     from gpuwatch.report.format_registry import report_formats
 
-    return [
-        _row(f"`{form.name}`", f"`.{form.suffix}`", _sentence((form.render or form.export).__doc__ or ""))
-        for form in report_formats().values()
-    ]
+    return [_row(f"`{form.name}`", f"`.{form.suffix}`", f"{form.about}.") for form in report_formats().values()]
 
 
 THRESHOLDS_HEAD = "| Name | Default | Source |\n| --- | --- | --- |\n"

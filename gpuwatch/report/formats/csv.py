@@ -22,7 +22,7 @@ TEXTS = frozenset(
 )
 
 
-@report_format("csv", "csv", "text/csv; charset=utf-8", order=4)
+@report_format("csv", "csv", "text/csv; charset=utf-8", order=4, label="CSV")
 def csv(report: Report) -> bytes:
     """Every number of the report, unrounded."""
     return f"{BYTE_ORDER_MARK}{_table_text(report.rows)}".encode()

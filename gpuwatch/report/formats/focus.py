@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
 
-@store_format("focus", "focus.csv", "text/csv; charset=utf-8", order=5)
+@store_format("focus", "focus.csv", "text/csv; charset=utf-8", order=5, label="FOCUS")
 def focus(store: Store, state: State, window: Window, teams: Collection[str | None]) -> Mapping[str | None, bytes]:
     """FOCUS 1.2 as CSV, for billing tools. The rows are computed once: a team's file is an extract of the fleet's."""
     import pyarrow.compute as pc

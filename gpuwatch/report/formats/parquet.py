@@ -10,7 +10,7 @@ from gpuwatch.report.format_registry import Report, report_format
 DECIMAL_DIGITS = 38
 
 
-@report_format("parquet", "parquet", "application/vnd.apache.parquet", order=6)
+@report_format("parquet", "parquet", "application/vnd.apache.parquet", order=6, label="Parquet")
 def parquet(report: Report) -> bytes:
     """Every number of the report, unrounded and typed: amounts are DECIMAL, a ratio is a double, unknown is NULL."""
     import pyarrow as pa

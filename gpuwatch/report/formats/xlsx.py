@@ -7,9 +7,9 @@ from gpuwatch.report.format_registry import Report, report_format
 MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
-@report_format("xlsx", "xlsx", MEDIA_TYPE, order=3, mailed=True)
+@report_format("xlsx", "xlsx", MEDIA_TYPE, order=3, mailed=True, label="Excel")
 def xlsx(report: Report) -> bytes:
-    """One sheet for each level of detail."""
+    """Numbers with filters, one sheet for each level of detail."""
     from gpuwatch.report.xlsx.workbook import book
 
     return book(report.facts)

@@ -15,7 +15,7 @@ from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema.billing.reports import RecipientItems, RecipientsBody
+from gpuwatch.api.schema.billing.reports import FormatItems, RecipientItems, RecipientsBody
 from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
@@ -110,6 +110,23 @@ def _file(content: bytes, name: str, media_type: str, inline: bool = False) -> R
     if media_type.startswith("text/html"):
         headers["Content-Security-Policy"] = SANDBOX
     return Response(content, media_type=media_type, headers=headers)
+
+
+@router.get("/reports/formats", response_model=FormatItems, responses=errors(), summary="The formats of a report")
+def report_format_items(access: Reader) -> Response:
+    """In the order in which pages list them. All are on one page."""
+    items = [
+        {
+            "format": form.name,
+            "label": form.label or form.name,
+            "about": form.about,
+            "suffix": form.suffix,
+            "media_type": form.media_type,
+            "inline": form.inline,
+        }
+        for form in report_formats().values()
+    ]
+    return answer({"items": items, "next": None})
 
 
 @router.get("/recipients", response_model=RecipientItems, responses=errors(), summary="Recipients of report e-mails")

@@ -16,6 +16,20 @@ class Recipient(Strict):
     )
 
 
+class FormatItem(Strict):
+    format: str = Field(examples=["xlsx"], description="As `format` of a report takes it.")
+    label: str = Field(examples=["Excel"])
+    about: str = Field(description="What its files hold.")
+    suffix: str = Field(examples=["xlsx"])
+    media_type: str
+    inline: bool = Field(description="Browsers show it; other formats are downloaded.")
+
+
+class FormatItems(Strict):
+    items: list[FormatItem]
+    next: None
+
+
 class RecipientItems(Strict):
     items: list[Recipient]
     version: int
