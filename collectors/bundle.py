@@ -152,7 +152,7 @@ def _part(name: str, kind: str) -> str:
 def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> list[str]:
     missing = []
     if "bundle.toml" not in names:
-        missing.append(f"bundle.toml: the cluster is called {DEFAULT_CLUSTER!r}, times without zone count as UTC")
+        missing.append(f"bundle.toml: the cluster is called {DEFAULT_CLUSTER!r}")
     elif "cluster" not in settings:
         missing.append(f"bundle.toml: key cluster: the cluster is called {DEFAULT_CLUSTER!r}")
     wanted = WITHOUT + (WITHOUT_SLURM if any(name.startswith("slurm/") for name in taken) else ())

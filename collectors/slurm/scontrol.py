@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from dataclasses import replace
+from itertools import chain, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.collectors.nvml.topo_matrix import date_of
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.node import node_row
@@ -42,11 +44,20 @@ _LOCAL_TIME = re.compile(r"[=@]\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?![\d.]*(?:Z|[+-]\
 def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
     """Yields `claim`, `pending`, `workload`, `node`, `queue` and `reservation` rows of scontrol's text, mixed or not.
 
-    An invalid record is rejected on its own, with its first line. Raises UnreadableInput when there is no
+    A first line `# observed 2026-11-21T02:08:29Z` sets the time of the text. An invalid record is rejected on its own, with its
+    first line. Raises UnreadableInput when there is no
     record at all, UsageError for an unknown time zone.
     """
     tz = zone(source.timezone)
-    for number, record in split_records(lines, source, rejects):
+    rest = iter(lines)
+    if (first := next(rest, None)) is not None:
+        if first[1].startswith("# observed"):
+            source = replace(
+                source, observed_us=date_of(first[1], source.path, first[0], rejects) or source.observed_us
+            )
+        else:
+            rest = chain((first,), rest)
+    for number, record in split_records(rest, source, rejects):
         try:
             rows = fitting(_record_rows(parse_pairs(record), source, tz))
             rejects.naive_times |= bool(rows) and any(_LOCAL_TIME.search(text) for text in record)

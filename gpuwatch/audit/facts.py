@@ -25,6 +25,9 @@ ROWS_MAX = 10_000
 SAVINGS = ("saving", "saving_per_hour", "saved_a_month")
 """Evidence names for what a remedy saves: in 30 days, per hour of use, in a month."""
 
+WITHDRAWN = ("records changed", "rule_changed")
+"""Reasons of findings that later records or another rule have replaced: they stand for nothing."""
+
 Row = dict[str, Any]
 
 
@@ -110,6 +113,8 @@ def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapp
     current = owners.current(now_us)
     let_be = owners.dismissed() | {key for key, one in current.items() if one.action == "exempt"}
     for found in findings_read.read(store, window=span, actions=current):
+        if found.resolved_reason in WITHDRAWN:
+            continue
         hours: dict[str, Fraction] = defaultdict(Fraction)
         costs: dict[str, Fraction] = defaultdict(Fraction)
         unpriced = Fraction(0)

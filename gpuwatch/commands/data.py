@@ -70,6 +70,7 @@ def import_(
     from gpuwatch.core.clock import rfc3339, zone
     from gpuwatch.core.registry import importers
     from gpuwatch.imports.files import import_paths
+    from gpuwatch.imports.unknown_kind import unknown_kind
 
     choose(form, True)
     if forget is not None:
@@ -82,9 +83,7 @@ def import_(
         zone(timezone)
     known = sorted({BUNDLE, *importers()})
     if kind not in known:
-        set_by = kind.removesuffix(".csv")
-        how = f"; {set_by} are set, not imported: gpuwatch {set_by} set FILE" if set_by in ("rates", "teams") else ""
-        raise UsageError(f"import: unknown kind {kind!r}{how}; known: {', '.join(known)}")
+        raise unknown_kind(kind, known)
     for path in paths:
         if not path.exists():
             raise UnreadableInput(f"{path}: no such file or directory")

@@ -34,6 +34,7 @@ recipients = typer.Typer(
     help="Show and set who receives reports by e-mail.", rich_markup_mode=None, no_args_is_help=True
 )
 report.add_typer(recipients, name="recipients")
+OUT = Path("gpuwatch-reports")
 RECIPIENTS = "/api/v1/recipients"
 FILE_MAX_BYTES = 4 << 20
 TeamsOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")]
@@ -45,7 +46,7 @@ FormatsOption = Annotated[
 @report.command("weekly")
 def weekly(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/WEEK/.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/WEEK/.")] = OUT,
     data: DataOption = DEFAULT_DATA,
     week: Annotated[
         str | None,
@@ -64,7 +65,7 @@ def weekly(
 @report.command("monthly")
 def monthly(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/MONTH/.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/MONTH/.")] = OUT,
     data: DataOption = DEFAULT_DATA,
     month: Annotated[
         str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,22 +24,21 @@ from gpuwatch.commands.backfill import (
 )
 from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
+from gpuwatch.commands.scan_prices import set_prices
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import (
     ConfigOption,
     FormatOption,
     Step,
-    actor,
-    file_content,
     now_us,
     opened,
-    print_stderr,
     program,
     progress,
     settings_of,
     show,
     write,
 )
+from gpuwatch.core.clock import day_floor, rfc3339, zone
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
 
@@ -57,7 +57,6 @@ COLUMNS = (
 SHOWN = ("rank", "action", "ask", "worth")
 THIN_ABOVE = 40_000_000
 """Samples above which one a minute is read of each metric, unless --all-samples is given."""
-RATES_BYTES_MAX = 10_000_000
 DAYS_MAX = 3660
 
 
@@ -69,7 +68,9 @@ def scan(
     bundle: Annotated[
         Path | None, typer.Option("--bundle", metavar="DIR", help="A directory of metrics and scheduler dumps.")
     ] = None,
-    days: Annotated[float, typer.Option("--days", metavar="D", help="Days of history.")] = 14,
+    days: Annotated[
+        float, typer.Option("--days", metavar="D", help="Days of history; of a bundle, with the whole first day.")
+    ] = 14,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Directory of the page, the PDF and the data.")
     ] = OUT,
@@ -84,6 +85,12 @@ def scan(
     ] = False,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the dashboard on the result.")] = False,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the data.")] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone", metavar="TZ", help="Time zone of local times of the bundle. Default: its own, or UTC."
+        ),
+    ] = None,
     match: MatchOption = "",
     bearer_token_file: TokenFileOption = None,
     username: UsernameOption = "",
@@ -107,6 +114,10 @@ def scan(
         raise UsageError(f"--days {days:g}: use more than 0 and at most {DAYS_MAX}")
     if bundle is not None:
         require_bundle(bundle)
+    if timezone is not None:
+        if bundle is None:
+            raise UsageError("scan: --timezone is for a --bundle; the times of a Prometheus server have a zone")
+        zone(timezone)
     writable(out)
     bound = bind(host, port) if serve else None
     options = server_options(
@@ -123,11 +134,11 @@ def scan(
     data = out / "data"
     with opened(data, config, create=True, embedded=True) as (store, state, settings), progress("scan") as step:
         if bundle is not None:
-            report = _bundle(context, store, state, bundle, cluster, step)
+            report = _bundle(context, store, state, bundle, (cluster, timezone), step)
         else:
             report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step)
-        prices = _priced(state, rates, now_us(context))
-        card = _analyzed(context, store, state, settings, days, step)
+        prices = set_prices(state, rates, now_us(context))
+        card = _analyzed(context, store, state, settings, days, bundle is not None, step)
         source = _source(store, bundle, url, getattr(report, "step_s", 0), prices, data)
     if prices:  # the bundle's note that costs are missing is not true here
         report.notes = [text for text in report.notes if "missing rates.csv" not in text]
@@ -138,11 +149,20 @@ def scan(
 
 
 def _bundle(
-    context: typer.Context, store: Store, state: State, bundle: Path, cluster: str | None, step: Step
+    context: typer.Context,
+    store: Store,
+    state: State,
+    bundle: Path,
+    given: tuple[str | None, str | None],
+    step: Step,
 ) -> ImportReport:
+    """Imports the bundle with the cluster and the time zone that are given, if they are."""
     from gpuwatch.imports.files import import_paths
 
-    report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
+    (cluster, timezone), at_us = given, now_us(context)
+    report = import_paths(
+        store, state, "bundle", [bundle], cluster=cluster, now_us=at_us, timezone=timezone, progress=step
+    )
     # A file that cannot be read is named, and the scan goes on with the others.
     if report.failed and report.records + report.repeated == 0:
         print_report(report)
@@ -173,38 +193,18 @@ def _prometheus(
         history.close()
 
 
-def _priced(state: State, rates: Path | None, at_us: int) -> bool:
-    """Sets the prices: the given ones, else those already there, else list prices. True for list prices."""
-    from gpuwatch.core.model import Rejects
-    from gpuwatch.rates.card import parse_rates
-    from gpuwatch.rates.in_force import set_rates
-    from gpuwatch.rates.list_prices import list_prices
-    from gpuwatch.rates.repository import load_rates
-
-    if rates is not None:
-        rejects = Rejects()
-        given = parse_rates(file_content(rates, RATES_BYTES_MAX), str(rates), rejects)
-        if not given:
-            raise UnreadableInput(
-                f"--rates {rates}: no valid row; {'; '.join(list(rejects.counts)[:3]) or 'it is empty'}"
-            )
-        for reason, count in rejects.counts.items():
-            print_stderr(f"gpuwatch: --rates {rates}: left out {count}: {reason}")
-        set_rates(state, given, actor(), rates.name, at_us)
-    elif not load_rates(state):
-        set_rates(state, list_prices(), actor(), "list prices", at_us)
-    return set(load_rates(state)) == set(list_prices())
-
-
 def _analyzed(
-    context: typer.Context, store: Store, state: State, settings: Any, days: float, step: Step
+    context: typer.Context, store: Store, state: State, settings: Any, days: float, whole_days: bool, step: Step
 ) -> dict[str, Any]:
-    """Analyzes what is new and returns the scan of the last `days` that are known."""
+    """Analyzes what is new and returns the scan of the last `days` that are known; with `whole_days` from a midnight in UTC on."""
     from gpuwatch.audit.facts import last_of
     from gpuwatch.scan.facts import read_scan
 
     at_us = analyze_new(context, store, state, settings, step)
-    return read_scan(store, state, last_of(store, int(days * 86_400) * 1_000_000), at_us)
+    span = last_of(store, int(days * 86_400) * 1_000_000)
+    if span is not None and whole_days:
+        span = replace(span, start_us=day_floor(span.start_us))
+    return read_scan(store, state, span, at_us)
 
 
 def _source(store: Store, bundle: Path | None, url: str | None, step_s: int, listed: bool, data: Path) -> Source:
@@ -228,6 +228,8 @@ def _source(store: Store, bundle: Path | None, url: str | None, step_s: int, lis
         )
     shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
     shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
+    last_us = store.sql("select max(end_us) from segment")[0][0]
+    shown += f"; its last record is of {rfc3339(last_us)[:16].replace('T', ' ')} UTC" if last_us is not None else ""
     return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
 
 
@@ -248,7 +250,13 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     ]
     prices = [f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []
     unknown = [f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"][:3]]
-    foot = [headline(card).replace(report_text.GAP, " "), *prices, *unknown, f"Written: {', '.join(written)}"]
+    foot = [
+        headline(card).replace(report_text.GAP, " "),
+        f"Source: {source.name}; what runs then counts up to it.",
+        *prices,
+        *unknown,
+        f"Written: {', '.join(written)}",
+    ]
     foot += [f"{purpose}: {line}" for purpose, line in source.commands[:1]]
     extra = {"window": card["window"], "waste": card["waste"], "teams": card["teams"], "files": written}
     show(Listing(COLUMNS, rows, extra, SHOWN, foot), form)

@@ -24,6 +24,8 @@ from gpuwatch.imports.provenance import (
     wider,
 )
 from gpuwatch.imports.read_ahead import OpenFile, Part, read_ahead
+from gpuwatch.imports.zone_note import zone_note
+from gpuwatch.rates.repository import load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import drop_late
@@ -65,6 +67,8 @@ class ImportReport:
     rejects: list[Rejects] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    assumed: list[Path] = field(default_factory=list)
+    """Files with local times for which no zone was given."""
 
     @property
     def rejected(self) -> int:
@@ -127,6 +131,9 @@ def import_paths(
         progress(len(parts), len(parts), "sealing")
     if report.unreadable and (read == 0 or any(path.is_file() for path in named)):
         raise UnreadableInput("; ".join(report.unreadable[:5]))
+    if report.assumed:
+        bundle = named[0] if kind == "bundle" else None
+        report.notes.append(zone_note(report.assumed, bundle, report.to_us, now_us))
     finish_import(store, report)
     return report
 
@@ -177,7 +184,10 @@ def _bundle_parts(
 ) -> list[Part]:
     plan = plan_bundle(path)
     name = cluster or plan.cluster
-    report.notes += [f"{path}: missing {text}" for text in plan.missing]
+    priced = bool(load_rates(state))  # a store with prices keeps them
+    report.notes += [
+        f"{path}: missing {text}" for text in plan.missing if not (priced and text.startswith("rates.csv"))
+    ]
     report.notes += [f"{path}: not understood: {text}" for text in plan.unknown]
     if plan.scrape_interval_us:
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
@@ -234,10 +244,7 @@ def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportRep
         report.from_us, report.to_us = wider((report.from_us, report.to_us), (facts.from_us, facts.to_us))
     if file.rejects.naive_times and file.part.timezone is None:
         report.assumed_zone = ASSUMED_ZONE
-        report.notes.append(
-            f"{file.part.path}: its times have no offset and were read as {ASSUMED_ZONE}; if they are local times, import it "
-            "again with --timezone, which replaces this reading"
-        )
+        report.assumed.append(file.part.path)
 
 
 def is_bill_file(batch: Records | Points) -> bool:

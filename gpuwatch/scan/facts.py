@@ -129,7 +129,9 @@ def prices_used(store: Store) -> tuple[str, ...]:
     """The list price of each model of the fleet: `NVIDIA L4: 0.8048 USD a GPU-hour (AWS g6.xlarge)`, or that it has none."""
     models = [model for (model,) in store.sql("select distinct model from device where model is not null order by 1")]
     found = match_models(list_prices(), models)
-    return tuple(
+    (unnamed,) = store.sql("select count(*) from device where model is null and gi < 0 and kind is null")[0]
+    lacking = f"{unnamed} GPUs of an unknown model: no price; scontrol show node -d (slurm/scontrol_node.txt) names it, or give rates.csv"
+    return ((lacking,) if unnamed else ()) + tuple(
         f"{model}: {found[model][0].usd_per_gpu_hour} USD a GPU-hour ({found[model][0].sku})"
         if found.get(model)
         else f"{model}: no list price"

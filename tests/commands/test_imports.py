@@ -62,6 +62,7 @@ def test_an_import_is_listed_and_taken_back(tmp_path: Path, capsys: Capture) -> 
         pytest.param(["import", "sacct", "x", "--forget", "1"], "--forget takes an id and no KIND", id="a file too"),
         pytest.param(["import"], "KIND and PATH are missing", id="nothing"),
         pytest.param(["import", "sacct"], "KIND and PATH are missing", id="no path"),
+        pytest.param(["import", "sinfo", "x"], "use scontrol show node -d", id="output that has too little of it"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, capsys: Capture, words: list[str], message: str) -> None:

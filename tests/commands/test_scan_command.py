@@ -132,3 +132,41 @@ def test_list_prices_are_per_gpu() -> None:
     prices = {rate.gpu_model: rate.usd_per_gpu_hour for rate in list_prices()}
 
     assert (Decimal("6.88"), Decimal("2.74470525"), Decimal("0.526")) == (prices["H100"], prices["A100"], prices["T4"])
+
+
+SACCT = (
+    "JobID|JobName|User|Account|Partition|State|Submit|Start|End|AllocTRES|NodeList|ExitCode\n"
+    "1|train|ann|vision|gpu|COMPLETED|2026-11-10T20:30:00|2026-11-10T20:30:00|2026-11-10T21:30:00|gres/gpu:h100=8,gres/gpu=8|gpu01|0:0\n"
+    "2|train|ann|vision|gpu|COMPLETED|2026-11-25T04:00:00|2026-11-25T04:00:00|2026-11-25T05:00:00|gres/gpu:h100=8,gres/gpu=8|gpu01|0:0\n"
+    "3|train|ann|vision|gpu|FAILED|2026-11-24T09:00:00|2026-11-24T09:00:00|2026-11-24T19:00:00|gres/gpu:h100=8,gres/gpu=8|gpu01|1:0\n"
+)
+
+
+def test_sacct_alone_has_a_price_and_the_zone_can_be_given(tmp_path: Path) -> None:
+    """The model is that of the allocations; all of the first of the 14 days counts, and another zone replaces the first reading."""
+    bundle, out = tmp_path / "b", tmp_path / "out"
+    (bundle / "slurm").mkdir(parents=True)
+    (bundle / "slurm/sacct.txt").write_text(SACCT, "utf-8")
+
+    first = scan("--bundle", bundle, "--out", out, "--format", "json")
+    assert 0 == first.exit_code, first.output
+    assert f'write timezone = "Europe/Berlin" into {bundle}/bundle.toml, or read again with --timezone' in first.stderr
+    assert {"start": "2026-11-11T00:00:00Z", "end": "2026-11-25T05:00:00Z"} == json.loads(first.stdout)["window"]
+    (team,) = [one for one in json.loads(first.stdout)["teams"] if one["team"] == "vision"]
+    assert ("88.000", "605.44") == (team["gpu_hours"], team["cost"])
+
+    again = scan("--bundle", bundle, "--out", out, "--timezone", "America/New_York", "--format", "table")
+    assert 0 == again.exit_code, again.output
+    assert "no offset" not in again.stderr
+    assert "rates.csv" not in again.stderr
+    assert "its last record is of 2026-11-25 10:00 UTC" in " ".join(again.stdout.split())
+    card = json.loads((out / "scan.json").read_text("utf-8"))
+    (failed,) = [one for one in card["actions"] if one["id"] == "failed-work"]
+    assert 1 == failed["findings"]
+
+
+def test_a_zone_is_for_a_bundle(tmp_path: Path) -> None:
+    asked = ["--out", tmp_path / "out", "--timezone"]
+
+    assert "--timezone is for a --bundle" in scan("--prometheus", "http://p", *asked, "UTC").stderr
+    assert "Mars/Olympus" in scan("--bundle", tmp_path, *asked, "Mars/Olympus").stderr

@@ -9,7 +9,7 @@ from gpuwatch.quality.clock_history import add
 from gpuwatch.quality.own_clock import CONFIRMED, WITHDRAWN, Step
 from gpuwatch.quality.own_clock_check import SET_CLOCK, server_clock
 from gpuwatch.settings import Settings
-from tests.worlds.world import HOUR, T0_US, Gpu, World, minutes, one_hour, samples, us
+from tests.worlds.world import HOUR, T0_US, Gpu, World, claim, minutes, one_hour, samples, us
 
 NOW_US = T0_US + HOUR_US
 SETTINGS = Settings()
@@ -63,3 +63,27 @@ def test_what_a_wrong_clock_left_is_named_with_the_command_that_mends_it() -> No
         "598.0 GPU-hours of capacity in the future, and a recent day whose raw samples were deleted"
     ) == check.what
     assert "gpuwatch repair --dry-run" in check.fix
+
+
+def _job(end: float, zone: str | None) -> dict[str, object]:
+    return claim("7", 0, end, naive_zone=zone)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "zone", "what"),
+    [
+        pytest.param(
+            9 * HOUR, "UTC", "times without an offset were read in the zone UTC", id="nine hours of local time"
+        ),
+        pytest.param(9 * HOUR, None, "a wrong clock left 1 record of the future", id="a record with an offset"),
+        pytest.param(20 * HOUR, "UTC", "a wrong clock left 1 record of the future", id="more than any zone"),
+    ],
+)
+def test_local_times_of_an_eastern_zone_are_not_blamed_on_the_clock(ahead: float, zone: str | None, what: str) -> None:
+    now = 30 * HOUR
+    world = World().add(_job(now + ahead, zone)).book()
+    check = server_clock(world.store, SETTINGS, us(now))
+
+    assert "fail" == check.status
+    assert what in check.what
+    assert ("--timezone" in check.fix) == ("zone" in what)

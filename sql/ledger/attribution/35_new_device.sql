@@ -6,9 +6,22 @@ with exporter_name as (
     from seen
     where model is not null
 ),
+-- A node that no node list describes has the GPU model that the allocations on it name, if they name one.
+claim_model as (
+    select node, min(lower(gpu_type)) as gpu_model
+    from claim
+    where cluster = $cluster and node is not null and gpu_type is not null and profile is null
+    group by node
+    having count(distinct lower(gpu_type)) = 1
+),
+named_model as (
+    select coalesce(s.node, c.node) as node, coalesce(s.gpu_model, c.gpu_model) as gpu_model, s.pool
+    from site s
+    full join claim_model c on c.node = s.node
+),
 scheduler_name as (
     select distinct gpu_model, lower(regexp_replace(gpu_model, '[^A-Za-z0-9]', '', 'g')) as plain
-    from site
+    from named_model
     where gpu_model is not null
 ),
 site_model as (
@@ -74,5 +87,5 @@ select
     e.last_interval_us
 from every e
 left join gpu_parent p using (gpu)
-left join site s on s.node = e.node
+left join named_model s on s.node = e.node
 left join site_model m on m.gpu_model = s.gpu_model;
