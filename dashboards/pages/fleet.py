@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from dash import html
 from dash.development.base_component import Component
@@ -85,12 +86,23 @@ def numbers(items: list[Row]) -> list[parts.Headline]:
     most = ", ".join(f"{name} on {count}" for name, count in drivers.most_common(2))
     counts = [
         ("Drivers", len(drivers), most or "No source names a driver"),
-        ("GPUs with an XID", sum(bool(item.get("xids")) for item in items), "in this window"),
-        ("Memory errors", sum(bool(item.get("ecc_dbe_count")) for item in items), "GPUs with uncorrected errors"),
-        ("Rows remapped", sum(bool(item.get("remapped_uncorrectable_rows")) for item in items), "GPUs"),
-        ("Narrow PCIe", sum(gpu_facts.is_narrow(item) for item in items), "GPUs with fewer lanes than they have"),
+        ("GPUs with an XID", _counted(items, "xids"), "in this window"),
+        ("Memory errors", _counted(items, "ecc_dbe_count"), "GPUs with uncorrected errors"),
+        ("Rows remapped", _counted(items, "remapped_uncorrectable_rows"), "GPUs"),
+        ("Narrow PCIe", _counted(items, "pcie_lanes", gpu_facts.is_narrow), "GPUs with fewer lanes than they have"),
     ]
-    return [parts.Headline(word, parts.num(f"{count:,}"), note=note) for word, count, note in counts]
+    return [
+        parts.Headline(word, parts.num(f"{count:,}"), note=note)
+        if count is not None
+        else parts.Headline(word, parts.num(formats.MISSING), note="Not measured")
+        for word, count, note in counts
+    ]
+
+
+def _counted(items: list[Row], name: str, faulty: Callable[[Row], bool] | None = None) -> int | None:
+    """How many of the GPUs have a fault; None where its field was read of none of them."""
+    read = [item for item in items if item.get(name) is not None]
+    return sum(faulty(item) if faulty else bool(item[name]) for item in read) if read else None
 
 
 def nothing(query: Query) -> Component:

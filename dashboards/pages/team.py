@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from dash import html
 from dash.development.base_component import Component
@@ -132,11 +133,13 @@ def headlines(data: Data, query: Query) -> Component:
             else parts.gpu_time(lost.get("gpu_seconds")),
             None if ratio is None else formats.change(ratio + 1, 1),
             None if ratio is None else ratio <= 0,
-            note="nothing to compare with",
+            note="not measured" if lost.get("gpu_seconds") is None else "nothing to compare with",
         ),
     ]
     for name in ("working", "not_measured"):
         part, then = measures.share(now, name), measures.share(before, name)
+        if part is None and name == "not_measured" and formats.number(now.get("measured_ratio")) == 0:
+            part = Decimal(1)
         shown.append(
             parts.Headline(
                 MEASURE_WORDS[name], parts.percent(part), formats.points(part, then), note="of the time held"

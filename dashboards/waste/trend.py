@@ -53,6 +53,10 @@ def card(answer: Row, query: Query, scheme: Scheme) -> Component:
     steps: Row = answer.get("steps") or {}
     now = series(steps, currency)
     unit, length = ("hour", 3600) if steps.get("step") == "1h" else ("day", 86400)
+    if not any(now.whole) and formats.number(answer["now"].get("measured_ratio")) == 0:
+        return parts.card(
+            "Avoidable over time", states.advice("Not measured: what was held in this window has no measurements.")
+        )
     if not now.starts or found is None or not any(now.whole):
         return parts.card("Avoidable over time", states.advice("Nothing avoidable was recorded in this window."))
     comparable = morning.change(answer) is not None

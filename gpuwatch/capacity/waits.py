@@ -110,7 +110,9 @@ def requests(store: Store, at_us: int, cluster: str | None) -> list[Row]:
     jobs: dict[tuple[str, str, str], Row] = {}
     for row in store.rows("capacity/request", cluster=cluster, at_us=at_us, since_us=at_us - FRESH_US, limit=ROWS_MAX):
         key = row["cluster"], row["scheduler"], row["job_id"]
-        job = jobs.setdefault(key, row | {"kind": REQUEST, "detail": {"devices": {}}})
+        account = row.pop("account")
+        detail = {"devices": {}} if account is None else {"devices": {}, "account": account}
+        job = jobs.setdefault(key, row | {"kind": REQUEST, "detail": detail})
         devices = job["detail"]["devices"]
         if row["device_count"] is not None:
             devices[row["profile"] or ""] = devices.get(row["profile"] or "", 0) + row["device_count"]

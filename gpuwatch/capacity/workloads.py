@@ -30,6 +30,7 @@ _OWNER = pa.schema(
         ("labels", pa.string()),
         ("queue", pa.string()),
         ("namespace", pa.string()),
+        ("account", pa.string()),
         ("user_name", pa.string()),
     ]
 )
@@ -85,11 +86,17 @@ def load_workloads(
     for row in rows:
         row["detail"] = json_object(row["detail"])
     rows += requests(store, at_us, cluster)
-    owners = pa.Table.from_pylist([{name: row[name] for name in _OWNER.names} for row in rows], schema=_OWNER)
+    owners = pa.Table.from_pylist([{name: _owner(row, name) for name in _OWNER.names} for row in rows], schema=_OWNER)
     decided = resolve_many(load_ownership(store, state), owners)["team"].to_pylist()
     for row, team in zip(rows, decided, strict=True):
         row["team"] = row["team"] or team or UNALLOCATED
     return _merged(rows)
+
+
+def _owner(row: Row, name: str) -> str | None:
+    """A word on the owner of a workload. Slurm's account is in the scheduler's details."""
+    found = row["detail"].get(name) if name == "account" else row[name]
+    return found if isinstance(found, str) else None
 
 
 def _merged(rows: Sequence[Row]) -> list[Row]:

@@ -76,6 +76,9 @@ def waited(facts: Facts) -> Section:
     if found is None:
         text = f"No scheduler reported waiting requests this {facts.period_word}. Import sacct, or the queue's objects."
         return Section(f"{title}: unknown", (Text(text),))
+    if not found.amount.gpu_seconds and facts.measures.measured_ratio == 0:
+        text = f"None of the held time was measured this {facts.period_word}, so nobody knows which GPUs were idle while others waited."
+        return Section(f"{title}: not measured", (Text(text),))
     if not found.amount.gpu_seconds:
         text = "No GPU was idle for a whole hour while a request of another team waited that it could have served."
         return Section(f"{title}: none", (Text(text),))

@@ -31,6 +31,7 @@ select
         p.user_name as user_name,
         p.evidence_us as observed_us
     ),
+    p.account,
     null::varchar as team
 from last_word p
 left join workload w on false

@@ -61,6 +61,16 @@ def told(*rows: tuple[str, Row]) -> list[Row]:
     return found
 
 
+def test_a_slurm_job_that_waits_is_its_account_s() -> None:
+    """As a job that runs: from squeue's record of it, and from sacct's alone."""
+    slurm = {"scheduler": "slurm", "namespace": None}
+    row = {"job_id": "7", "uid": "7", "name": "train", "detail": '{"account": "robotics"}', **slurm}
+
+    assert ["robotics"] == [one["team"] for one in told(gang(**row))]
+    assert ["nlp"] == [one["team"] for one in told(request("8", account="nlp", **slurm))]
+    assert ["__unallocated__"] == [one["team"] for one in told(request("9", **slurm))]
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -72,6 +72,16 @@ def test_gpus_with_faults_are_first_and_are_counted() -> None:
     check_layout(page)
 
 
+def test_faults_that_no_source_reads_are_not_counted_as_none() -> None:
+    """As where only Slurm's records are known; one reading is enough for a count."""
+    dark = {"xids": None, "driver": None, "pcie_lanes": None, "pcie_lanes_max": None}
+    said = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0, **dark), gpu(1, **dark))})))
+    read = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0, **dark), gpu(1, ecc_dbe_count=0))})))
+
+    assert 4 == said.count("Not measured"), said
+    assert 1 == read.count("Not measured"), read
+
+
 def test_what_no_source_reads_is_not_none() -> None:
     assert "none" == text(gpu_facts.xids(gpu(0)))
     assert "–" == text(gpu_facts.xids(gpu(0, xids=None)))
