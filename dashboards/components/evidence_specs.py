@@ -113,6 +113,7 @@ SPECS: dict[str, Spec] = {
         bars="Slices and GPUs of the job",
         numbers=("slices", "gpus"),
     ),
+    "node-out-of-service": Spec(bars="GPU-hours that no job could use", numbers=("gpu_hours",)),
     "noisy-neighbour": Spec(
         lines="Work of this tenant",
         columns=("gr_engine_ratio", "sm_active_ratio"),

@@ -249,7 +249,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         for one in top_actions(card)
     ]
     prices = [f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []
-    unknown = [f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"][:3]]
+    unknown = list(dict.fromkeys(f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"]))[:3]
     foot = [
         headline(card).replace(report_text.GAP, " "),
         f"Source: {source.name}; what runs then counts up to it.",

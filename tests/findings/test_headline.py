@@ -143,6 +143,18 @@ CASES: dict[str, list[tuple[tuple[str, str, str, str], dict[str, Any], str]]] = 
             "Job chat-prod/rerank-api of team serving on n1 trains across 4 MIG slices of 2 GPUs",
         )
     ],
+    "node-out-of-service": [
+        (
+            ("node", "gpu11", "gpu11", "__platform__"),
+            {"state": "drain", "gpus": 8, "gpu_hours": 1200, "hours": 150, "reason": "Xid 79"},
+            "Node gpu11 is drained with 8 GPUs (Xid 79)",
+        ),
+        (
+            ("node", "gpu11", "gpu11", "__platform__"),
+            {"state": "down", "gpus": 1, "gpu_hours": 30, "hours": 30, "reason": None},
+            "Node gpu11 is down with 1 GPU",
+        ),
+    ],
     "noisy-neighbour": [
         (
             POD,
