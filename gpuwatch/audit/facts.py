@@ -14,6 +14,7 @@ from gpuwatch.capacity import queues
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.repository import Actions
+from gpuwatch.ledger.month import basis_of
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import conflicts, missing
@@ -58,6 +59,7 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
         "capacity_gpu_hours": Fraction(ledger.capacity_gpu_seconds) / 3600,
         "unpriced_gpu_hours": Fraction(ledger.unpriced_gpu_seconds) / 3600,
         "mean_price": _mean_price(ledger),
+        "basis": basis_of(store, span),
         "now_us": now_us,
         "findings": _findings(store, state, span, now_us, scope),
     }

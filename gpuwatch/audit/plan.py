@@ -9,17 +9,17 @@ from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
 from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.findings.monthly import Claimed, together
 from gpuwatch.findings.priority import Facts, Lost, Rate, cost_a_day
 from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.texts import SEVERITY_ORDER
+from gpuwatch.ledger.month import MONTH_FROM_US, Basis
 from gpuwatch.rules.rule import effort_of, layer_of
 
 Row = Mapping[str, Any]
 
-MONTH_US = 30 * DAY_US
-"""The month that amounts are scaled to."""
-WINDOW_US_MIN = DAY_US
-"""No monthly amount is given for a shorter window."""
+SAVING_DAYS = 30
+"""The month of the rules that propose savings."""
 KEYS_MAX = 50
 """Finding keys listed in an action; its count covers all of them."""
 FINDING, SAVING, LOST, DECISION = "finding", "saving", "lost", "decision"
@@ -27,9 +27,9 @@ FINDING, SAVING, LOST, DECISION = "finding", "saving", "lost", "decision"
 left to a default."""
 
 
-def a_month(amount: Fraction, window_us: int) -> Fraction | None:
-    """An amount of a window scaled to 30 days; None for a window shorter than a day."""
-    return amount * MONTH_US / window_us if window_us >= WINDOW_US_MIN else None
+def claimed(found: Row) -> Claimed:
+    """What a finding cost in the window; in one currency, or nothing is known of a month."""
+    return Claimed(found["facts"], found["state"] != "resolved", sum(found["costs"].values(), Fraction(0)))
 
 
 def needs_action(found: Row) -> bool:
@@ -43,7 +43,7 @@ def needs_action(found: Row) -> bool:
 def actions(
     findings: Iterable[Row],
     decided: Mapping[str, Sequence[Decision]],
-    window_us: int,
+    basis: Basis,
     now_us: int,
     mean_price: Fraction | None = None,
     by_team: bool = False,
@@ -56,9 +56,9 @@ def actions(
     """
     acting = [found for found in findings if needs_action(found)]
     mean = mean_price or _mean_price(acting)
-    parts = [_part(found, window_us, now_us, mean) for found in acting]
+    parts = [_part(found, basis, now_us, mean) for found in acting]
     groups = ranked(parts, lambda one: (one.finding["detector"], one.finding["team"] if by_team else ""))
-    made = [(score(members), _of_findings([one.finding for one in members], window_us)) for _, members in groups]
+    made = [(score(members), _of_findings([one.finding for one in members], basis)) for _, members in groups]
     made.sort(key=lambda pair: (-pair[0], *_order(pair[1])))
     decisions = [
         _of_decision(layer, one)
@@ -70,15 +70,15 @@ def actions(
     return [{"rank": rank, **action} for rank, action in enumerate(plan, 1)]
 
 
-def _part(row: Row, window_us: int, now_us: int, mean_price: Fraction | None) -> Part[Row]:
+def _part(row: Row, basis: Basis, now_us: int, mean_price: Fraction | None) -> Part[Row]:
     """A finding with what it claimed of the window, or would save in it, a day; lost work with its own cost a day."""
     facts: Facts = row["facts"]
     if (lost := row["lost"]) is not None:
         rate, _ = cost_a_day(facts, now_us, lost.currency)
         return part(row, row["key"], facts, rate, False, mean_price)
-    days = Fraction(window_us, DAY_US)
-    if saved := sum(saving(row, window_us).values(), Fraction(0)):
-        return part(row, row["key"], facts, Rate(saved * DAY_US / MONTH_US), True, mean_price)
+    days = Fraction(max(basis.us(facts.bucket), DAY_US), DAY_US)
+    if saved := sum(saving(row, basis.recorded_us).values(), Fraction(0)):
+        return part(row, row["key"], facts, Rate(saved / SAVING_DAYS), True, mean_price)
     hours, cost = sum(row["hours"].values(), Fraction(0)), sum(row["costs"].values(), Fraction(0))
     cost += row["unpriced_gpu_hours"] * (mean_price or 0)
     return part(row, row["key"], facts, Rate(cost / days if cost else None, hours / days), False, mean_price)
@@ -108,12 +108,11 @@ def hours_at_stake(row: Row) -> Fraction:
     return sum(row["hours"].values(), lost.hours if lost else Fraction(0))
 
 
-def _of_findings(rows: Sequence[Row], window_us: int) -> dict[str, Any]:
+def _of_findings(rows: Sequence[Row], basis: Basis) -> dict[str, Any]:
     ordered = most_expensive(rows)
     first, lost = ordered[0], [row["lost"] for row in rows if row["lost"] is not None]
-    costs, saves = _added(row["costs"] for row in rows), _added(saving(row, window_us) for row in rows)
+    costs, saves = _added(row["costs"] for row in rows), _added(saving(row, basis.recorded_us) for row in rows)
     still = [row for row in ordered if row["state"] != "resolved"]
-    monthly = {name: found for name, cost in costs.items() if (found := a_month(cost, window_us)) is not None}
     return {
         "kind": LOST if lost else SAVING if saves and not any(costs.values()) else FINDING,
         "layer": layer_of(first["detector"]),
@@ -128,12 +127,20 @@ def _of_findings(rows: Sequence[Row], window_us: int) -> dict[str, Any]:
         "gpu_hours": sum((hours for row in rows for hours in row["hours"].values()), Fraction(0)),
         "unpriced_gpu_hours": sum((row["unpriced_gpu_hours"] for row in rows), Fraction(0)),
         "costs": costs,
-        "costs_a_month": monthly,
+        "costs_a_month": _months(rows, basis),
+        "counted": basis.words(first["facts"].bucket),
         "saves_a_month": saves,
         "lost": {} if any(one.cost is None for one in lost) else _added({one.currency: one.cost} for one in lost),
         "lost_gpu_hours": sum((one.hours for one in lost), Fraction(0)) if lost else None,
         "keys": [row["key"] for row in ordered[:KEYS_MAX]],
     }
+
+
+def _months(rows: Sequence[Row], basis: Basis) -> dict[str, Fraction]:
+    """What findings cost a month in their one currency; empty where that is not known."""
+    currencies = {currency for row in rows for currency in row["costs"]}
+    monthly = together(map(claimed, rows), basis) if len(currencies) == 1 else None
+    return {} if monthly is None else {currencies.pop(): monthly}
 
 
 def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
@@ -152,6 +159,7 @@ def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
         "unpriced_gpu_hours": None,
         "costs": {},
         "costs_a_month": {},
+        "counted": "",
         "saves_a_month": {},
         "lost": {},
         "lost_gpu_hours": None,
@@ -173,8 +181,9 @@ def saving(found: Row, window_us: int) -> dict[str, Fraction]:
     if hourly is None or hours is None:
         return {}
     held = min(hours, Fraction(window_us, HOUR_US))
-    monthly = a_month(hourly * held, window_us)
-    return {} if monthly is None else {str(currency): monthly}
+    if window_us < MONTH_FROM_US:
+        return {}
+    return {str(currency): hourly * held * SAVING_DAYS * DAY_US / window_us}
 
 
 def _number(value: object) -> Fraction | None:

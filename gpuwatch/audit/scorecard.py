@@ -11,12 +11,13 @@ from gpuwatch.audit.evidence import lacking, too_few
 from gpuwatch.audit.fabric import fabric, placement
 from gpuwatch.audit.figures import HOUR_PLACES, hours_text, money_text
 from gpuwatch.audit.partitioning import partitioning
-from gpuwatch.audit.plan import a_month, actions, most_expensive, needs_action
+from gpuwatch.audit.plan import actions, claimed, most_expensive, needs_action
 from gpuwatch.audit.scheduling import scheduling, writers
 from gpuwatch.audit.unknown import unknown
 from gpuwatch.audit.waste import waste
 from gpuwatch.core.clock import HOUR_US, rfc3339
 from gpuwatch.findings.texts import SEVERITY_ORDER
+from gpuwatch.ledger.month import Basis
 from gpuwatch.rules.layers import LAYERS, OTHER
 from gpuwatch.rules.rule import layer_of
 
@@ -60,17 +61,16 @@ def scorecard(facts: Row, by_team: bool = False) -> dict[str, Any]:
     window = facts["window"]
     if window is None:
         return _empty(facts)
-    window_us = window.end_us - window.start_us
     decided = {layer.id: _DECIDERS[layer.id](facts) for layer in LAYERS}
     by_layer: dict[str, list[Row]] = {name: [] for name in (*(layer.id for layer in LAYERS), OTHER)}
     for found in facts["findings"]:
         by_layer[layer_of(found["detector"])].append(found)
     layers = [
         {"id": one.id, "name": one.name, "decides": one.decides}
-        | _layer(facts, one.id, decided[one.id], by_layer[one.id], window_us)
+        | _layer(facts, one.id, decided[one.id], by_layer[one.id])
         for one in LAYERS
     ]
-    plan = actions(facts["findings"], decided, window_us, facts["now_us"], facts["mean_price"], by_team)
+    plan = actions(facts["findings"], decided, facts["basis"], facts["now_us"], facts["mean_price"], by_team)
     return {
         "window": {"start": rfc3339(window.start_us), "end": rfc3339(window.end_us)},
         "known": {"start": rfc3339(facts["known"].start_us), "end": rfc3339(facts["known"].end_us)},
@@ -78,9 +78,10 @@ def scorecard(facts: Row, by_team: bool = False) -> dict[str, Any]:
         "gpu_hours": hours_text(facts["capacity_gpu_hours"]),
         "cost": money_text(facts["cost"]),
         "unpriced_gpu_hours": hours_text(facts["unpriced_gpu_hours"]),
-        "waste": waste(facts, window_us),
+        "waste": waste(facts),
+        "basis": _basis(facts["basis"]),
         "layers": layers,
-        "other": _claimed(facts, by_layer[OTHER], window_us)
+        "other": _claimed(facts, by_layer[OTHER])
         | {"findings": [_finding(f) for f in most_expensive(by_layer[OTHER])[:SHOWN_MAX]]},
         "costliest": _costliest(layers),
         "writers": writers(facts),
@@ -121,11 +122,11 @@ def grade(
     return LETTERS[max(place, LETTERS.index(CRITICAL)) if critical else place], points, lost
 
 
-def _layer(facts: Row, layer: str, decided: Sequence[Decision], found: Sequence[Row], window_us: int) -> dict[str, Any]:
-    claimed = _sum(found, facts["currency"])
+def _layer(facts: Row, layer: str, decided: Sequence[Decision], found: Sequence[Row]) -> dict[str, Any]:
+    spent = _sum(found, facts["currency"])
     cost = None if facts["cost"] is None else Fraction(facts["cost"])
-    claims = _claimed(facts, found, window_us)
-    letter, points, lost = grade(decided, claimed, cost, claims["worst"] == "critical")
+    claims = _claimed(facts, found)
+    letter, points, lost = grade(decided, spent, cost, claims["worst"] == "critical")
     lack = lacking(facts, layer, decided)
     if lack is not None:
         letter, points, lost = NOT_GRADED, None, 0
@@ -144,11 +145,13 @@ def _layer(facts: Row, layer: str, decided: Sequence[Decision], found: Sequence[
     }
 
 
-def _claimed(facts: Row, found: Sequence[Row], window_us: int) -> dict[str, Any]:
+def _claimed(facts: Row, found: Sequence[Row]) -> dict[str, Any]:
     """How many findings, how many are open, the worst open one, and what all of them claimed of the window."""
     live = [one["severity"] for one in found if one["state"] != "resolved" and needs_action(one)]
     cost = _sum(found, facts["currency"])
-    monthly = None if cost is None else a_month(cost, window_us)
+    months = [None if cost is None else claimed(one).a_month(facts["basis"]) for one in found]
+    known = [one for one in months if one is not None]
+    monthly = sum(known, Fraction(0)) if len(known) == len(months) else None
     return {
         "findings_count": len(found),
         "open_count": len(live),
@@ -197,6 +200,14 @@ def _finding(found: Row) -> dict[str, Any]:
 def _gang(row: Row) -> dict[str, Any]:
     names = ("cluster", "authority", "gate", "whole", "topology", "runs", "jobs")
     return {name: row[name] for name in names} | {"gpu_hours": round(row["gpu_hours"], HOUR_PLACES)}
+
+
+def _basis(basis: Basis) -> dict[str, Any]:
+    """The hours that costs were counted in."""
+    return {
+        "recorded_hours": hours_text(Fraction(basis.recorded_us, HOUR_US)),
+        "measured_hours": hours_text(Fraction(basis.measured_us, HOUR_US)),
+    }
 
 
 _MONEY = ("costs", "costs_a_month", "saves_a_month", "lost")
@@ -251,9 +262,10 @@ def _empty(facts: Row) -> dict[str, Any]:
         "cost": None,
         "unpriced_gpu_hours": None,
         "waste": {
-            "gpu_hours": None, "cost": None, "cost_a_month": None, "ratio": None, "measured_ratio": None,
+            "gpu_hours": None, "cost": None, "cost_a_month": None, "basis": "", "ratio": None, "measured_ratio": None,
             "roofline_efficiency": None, "explained_gpu_hours": None, "buckets": [],
         },
+        "basis": None,
         "layers": [{"id": one.id, "name": one.name, "decides": one.decides} | blank for one in LAYERS],
         "other": {name: blank[name] for name in _CLAIMED},
         "costliest": None,

@@ -8,25 +8,27 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.audit.figures import hours_text, money_text
-from gpuwatch.audit.plan import a_month
 from gpuwatch.core.money import CENT_PLACES
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, Measure, Measures
+from gpuwatch.ledger.month import Basis
 from gpuwatch.output.listing import BUCKET_WORDS
 
 CENT = Decimal(1).scaleb(-CENT_PLACES)
 Parts = Mapping[str, Decimal | None]
 
 
-def waste(facts: Mapping[str, Any], window_us: int) -> dict[str, Any]:
+def waste(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The avoidable measure of the ledger, and every bucket: the cents of its avoidable parts add up to it."""
     measures: Measures = facts["measures"]
     wasted, cost = measures.avoidable, _cost(measures.avoidable, facts["currency"])
     seconds = wasted.gpu_seconds
     lost, rest = _parts(facts, cost)
+    monthly = None if cost is None else _a_month(lost, facts["basis"])
     return {
         "gpu_hours": None if seconds is None else hours_text(Fraction(seconds) / 3600),
         "cost": money_text(cost),
-        "cost_a_month": money_text(None if cost is None else a_month(Fraction(cost), window_us)),
+        "cost_a_month": money_text(monthly),
+        "basis": _words(lost, facts["basis"], monthly is not None),
         "ratio": wasted.ratio,
         "measured_ratio": measures.measured_ratio,
         "roofline_efficiency": measures.roofline_efficiency,
@@ -42,6 +44,19 @@ def waste(facts: Mapping[str, Any], window_us: int) -> dict[str, Any]:
 def _cost(measure: Measure, currency: str | None) -> Decimal | None:
     """Its cost; None where some of it has no rate."""
     return None if measure.unpriced_gpu_seconds else measure.cost_in(currency)
+
+
+def _a_month(lost: Parts, basis: Basis) -> Fraction | None:
+    """The sum of the avoidable parts as dollars a month; None where one is unknown, or too little was measured."""
+    months = [None if cost is None else basis.a_month(Fraction(cost), bucket) for bucket, cost in lost.items()]
+    known = [one for one in months if one is not None]
+    return sum(known, Fraction(0)) if len(known) == len(months) else None
+
+
+def _words(lost: Parts, basis: Basis, projected: bool) -> str:
+    """The time that the avoidable cost was counted in, where it is short; empty where its parts were counted in several."""
+    kinds = {basis.words(bucket) for bucket, cost in lost.items() if cost}
+    return (kinds.pop() if len(kinds) == 1 else basis.words() if projected else "") if kinds else ""
 
 
 def _parts(facts: Mapping[str, Any], cost: Decimal | None) -> tuple[Parts, Parts]:

@@ -13,13 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.core.clock import DAY_US
-from gpuwatch.findings.texts import ELAPSED_US_MIN, OLD_EVIDENCE, SEVERITY_ORDER, is_waste
+from gpuwatch.findings.texts import OLD_EVIDENCE, SEVERITY_ORDER, is_waste
 
 SEVERITY_WEIGHT: dict[str, int] = {name: 2**place for place, name in enumerate(SEVERITY_ORDER)}
 """A step of severity counts as much as twice the money."""
 GRAVE = ("high", "critical")
 """A finding of this severity that claims no time ranks by the GPUs that it puts at risk."""
-DAY_H, HOUR_S, MONTH_DAYS = 24, 3600, 30
+DAY_H, HOUR_S, SAVING_DAYS = 24, 3600, 30
 _NONE = Fraction(0)
 
 
@@ -96,7 +96,7 @@ def facts_of_row(row: Mapping[str, Any]) -> Facts:
 def cost_a_day(found: Facts, now_us: int, currency: str | None) -> tuple[Rate, bool]:
     """What a finding costs a day, and whether it is money that could be saved instead of waste.
 
-    Waste is its mean while it lasted, over at least an hour; lost work, since it began, over at least a day.
+    Waste is its mean while it lasted, lost work since it began; both over at least a day.
     """
     evidence = found.evidence
     saved = _saving(evidence) if found.bucket is None else None
@@ -109,7 +109,7 @@ def cost_a_day(found: Facts, now_us: int, currency: str | None) -> tuple[Rate, b
         return Rate(None if cost is None else cost / days, lost.hours / days), False
     if not is_waste(found.bucket):
         return Rate(), False
-    days = Fraction(max(found.last_seen_us - found.started_us, ELAPSED_US_MIN), DAY_US)
+    days = Fraction(max(found.last_seen_us - found.started_us, DAY_US), DAY_US)
     cost = found.cost if found.currency == currency else None
     return Rate(None if cost is None or not found.gpu_hours else cost / days, found.gpu_hours / days), False
 
@@ -163,7 +163,7 @@ def _saving(evidence: Mapping[str, Any]) -> Fraction | None:
     """Money that could be saved a day, by the fields of the rules that propose savings."""
     for name in ("saved_a_month", "saving"):
         if (amount := number(evidence.get(name))) is not None:
-            return amount / MONTH_DAYS
+            return amount / SAVING_DAYS
     hourly = number(evidence.get("saving_per_hour"))
     return None if hourly is None else hourly * DAY_H
 

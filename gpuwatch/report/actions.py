@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Sequence
 from fractions import Fraction
 
-from gpuwatch.core.clock import DAY_US, parse_rfc3339
-from gpuwatch.findings.priority import MONTH_DAYS, Rate, cost_a_day, priority
-from gpuwatch.findings.ranking import Part, part, ranked, score
-from gpuwatch.findings.read import Finding, facts_of, lost_of
-from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, is_waste, severity_of
+from gpuwatch.findings.read import Finding
+from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
 from gpuwatch.report.facts import PLATFORM, Facts
 from gpuwatch.report.html.markup import name, owner_name
+from gpuwatch.report.steps import STRANDED, Step, lost_work, most, saving, steps
+
+__all__ = ["LOST_NOTE", "actions", "card", "lost_work", "most", "owner_of", "saving", "steps", "subject_name"]
 
 STEPS_SHOWN = 5
 YOU = "your team"
 NAMES_SHOWN = 3
 """Jobs and nodes that an action names."""
-PROJECTED_DAYS_MIN = 2
-"""Days of data that a month's saving needs."""
-STRANDED = "stranded"
 REMEDIES = {
     STRANDED: "Move small jobs onto fewer nodes: the capacity page lists the moves that free whole nodes for waiting requests.",
     "gap": "Load data ahead of the GPU and save checkpoints in the background, in the jobs with the largest gaps.",
@@ -36,101 +30,6 @@ REMEDIES = {
 }
 """What to do about avoidable time of a bucket that no finding explains."""
 LOST_NOTE = "Lost work is the cost of runs that failed, since each finding began. It is not added to waste, which may have the same time."
-COST_MIN = Fraction(1, 2)
-"""A month's saving below this many units of money is not worth an action: it would show as zero."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """Findings of one rule and one team, or a bucket's cost that no finding claims: `findings` is empty then.
-
-    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket. `lost` is
-    work that failed runs lost since each finding began; waste may have the same GPU time, so it is never added to `cost`.
-    """
-
-    findings: tuple[Finding, ...]
-    cost: Fraction
-    saving: Fraction
-    bucket: str | None = None
-    lost: Fraction = Fraction(0)
-    score: Fraction = Fraction(0)
-
-
-@dataclass(frozen=True)
-class _Worth:
-    """A finding with its cost in the period, what it could save a month, and the work that it lost."""
-
-    finding: Finding
-    cost: Fraction = Fraction(0)
-    saving: Fraction = Fraction(0)
-    lost: Fraction = Fraction(0)
-
-
-def steps(facts: Facts) -> list[Step]:
-    """The actions, the most urgent first (findings/ranking.py). Findings that owners exempted are left out.
-
-    The saving is the waste of the period's covered days, projected to 30 days; none where less than PROJECTED_DAYS_MIN days
-    are covered. Rules that propose another size or another price count what they propose, unless a finding of waste about the
-    same subject counts already. Lost work is not projected.
-    """
-    projected = facts.covered.end_us - facts.covered.start_us >= PROJECTED_DAYS_MIN * DAY_US
-    claimed: dict[str | None, Fraction] = defaultdict(Fraction)
-    wasted = {_subject(one) for one in facts.findings if _wastes(one)}
-    parts: list[Part[_Worth]] = []
-    for finding in facts.findings:
-        worth = _worth(facts, finding, wasted, projected)
-        claimed[finding.bucket] += worth.cost
-        if (worth.saving > 0 or worth.lost > 0) and finding.state != "exempt":
-            parts.append(_part(facts, worth))
-    groups = ranked(parts, lambda one: (one.finding.finding.detector, one.finding.finding.team))
-    made = [_of_findings(members) for _, members in groups]
-    if facts.measures.shares_known and projected:
-        made += [
-            _of_bucket(facts, bucket, claimed[bucket])
-            for bucket in REMEDIES
-            if facts.team is None or bucket != STRANDED
-        ]
-    made.sort(key=lambda step: (-step.score, step.bucket or step.findings[0].key))
-    return [step for step in made if step.saving >= COST_MIN or step.lost >= COST_MIN]
-
-
-def _worth(facts: Facts, finding: Finding, wasted: Collection[tuple[str, str, str]], projected: bool) -> _Worth:
-    """What a finding costs in the period, would save a month, and lost; nothing in another currency."""
-    lost = lost_of(finding)
-    if lost is not None:
-        return _Worth(finding, lost=(lost.cost or Fraction(0)) if lost.currency == facts.currency else Fraction(0))
-    if not projected:
-        return _Worth(finding)
-    if _wastes(finding):
-        cost = _cost_within(facts, finding)
-        return _Worth(finding, cost, _monthly(facts, cost))
-    if _subject(finding) in wasted or finding.ended_at is not None:
-        return _Worth(finding)
-    rate, saves = cost_a_day(facts_of(finding), facts.covered.end_us, facts.currency)
-    return _Worth(finding, saving=rate.cost * MONTH_DAYS if saves and rate.cost is not None else Fraction(0))
-
-
-def _part(facts: Facts, worth: _Worth) -> Part[_Worth]:
-    found = facts_of(worth.finding)
-    rate, saves = Rate(worth.saving / MONTH_DAYS), not worth.cost
-    if worth.lost:
-        rate, saves = cost_a_day(found, facts.covered.end_us, facts.currency)
-    return part(worth, worth.finding.key, found, rate, saves, Fraction(0))
-
-
-def saving(found: Sequence[Step]) -> Fraction:
-    """What the findings are expected to save a month."""
-    return sum((step.saving for step in found if step.findings), Fraction(0))
-
-
-def lost_work(found: Sequence[Step]) -> Fraction:
-    """The cost of work that failed runs lost."""
-    return sum((step.lost for step in found), Fraction(0))
-
-
-def most(found: Sequence[Step]) -> Fraction:
-    """What all steps could save a month at most."""
-    return sum((step.saving for step in found), Fraction(0))
 
 
 def actions(facts: Facts) -> Section | None:
@@ -139,46 +38,46 @@ def actions(facts: Facts) -> Section | None:
     if not found:
         return None
     listed = found[:STEPS_SHOWN]
-    share, lost = most(listed), lost_work(found)
-    worth = [f"worth up to {report_text.money(share, facts.currency)} a month"] if share else []
-    worth += [f"{report_text.money(lost, facts.currency)} of work lost with failed runs"] if lost else []
-    notes = (
-        [f"Savings project this {facts.period_word} to 30 days. “Up to”: no finding names the cause yet."]
-        if share
-        else []
-    )
-    notes += [LOST_NOTE] if lost else []
-    note = " ".join(notes)
+    worth, notes = _worths(facts, listed, lost_work(found))
     if left := len(found) - len(listed):
-        note += f" {left} smaller {'one is' if left == 1 else 'ones are'} not listed."
-    blocks: list[Block] = [Text(note, "soft"), *(card(facts, step) for step in listed)]
+        notes.append(f"{left} smaller {'one is' if left == 1 else 'ones are'} not listed.")
+    note: list[Block] = [Text(" ".join(notes), "soft")] if notes else []
+    blocks = [*note, *(card(facts, step) for step in listed)]
     title = "What to change" if facts.team is not None else "What to do"
     many = "one action" if len(listed) == 1 else f"{_COUNTS[len(listed)]} actions"
-    return Section(f"{title}: {', '.join([many, *worth])}", tuple(blocks))
+    return Section(f"{title}: {', '.join([many, *worth])}", (*blocks,))
 
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 
-def _of_findings(parts: Sequence[Part[_Worth]]) -> Step:
-    members = [one.finding for one in parts]
-    members.sort(key=lambda one: (-one.saving, -one.lost, one.finding.key))
-    cost, saved, lost = (
-        sum((getattr(one, field) for one in members), Fraction(0)) for field in ("cost", "saving", "lost")
-    )
-    return Step(tuple(one.finding for one in members), cost, saved, None, lost, score(parts))
+def _worths(facts: Facts, listed: Sequence[Step], lost: Fraction) -> tuple[list[str], list[str]]:
+    """What the actions are worth, for the title, and how that is counted."""
+    share, spent = most(listed), sum((step.cost for step in listed), Fraction(0))
+    worth, notes = [], []
+    if share:
+        worth.append(f"worth up to {report_text.money(share, facts.currency)} a month")
+        over = facts.counted.words() if facts.counted.measured_us else ""
+        notes.append(f"A month: the cost a day over {over or 'the days that were counted'}, times 30.4375.")
+    elif spent:
+        kinds = {_when(facts, _bucket(step)) for step in listed if step.cost}
+        when = kinds.pop() if len(kinds) == 1 else f" this {facts.period_word}"
+        worth.append(f"{report_text.money(spent, facts.currency)} of waste{when}")
+    notes += ["“Up to”: no finding names the cause yet."] if any(step.saving and step.bucket for step in listed) else []
+    if lost:
+        worth.append(f"{report_text.money(lost, facts.currency)} of work lost with failed runs")
+        notes.append(LOST_NOTE)
+    return worth, notes
 
 
-def _of_bucket(facts: Facts, bucket: str, claimed: Fraction) -> Step:
-    cost = facts.of(bucket).cost_in(facts.currency)
-    rest = max(Fraction(cost or 0) - claimed, Fraction(0))
-    monthly = _monthly(facts, rest)
-    severity = severity_of(rest, facts.covered.end_us - facts.covered.start_us)
-    return Step((), rest, monthly, bucket, score=priority(severity, monthly / MONTH_DAYS))
+def _bucket(step: Step) -> str | None:
+    return step.bucket or step.findings[0].bucket
 
 
-def _monthly(facts: Facts, cost: Fraction) -> Fraction:
-    return cost * MONTH_DAYS * DAY_US / (facts.covered.end_us - facts.covered.start_us)
+def _when(facts: Facts, bucket: str | None) -> str:
+    """` in the 6 measured hours`, or ` this week`."""
+    words = facts.counted.words(bucket)
+    return f" in {words}" if words else f" this {facts.period_word}"
 
 
 def card(facts: Facts, step: Step) -> Card:
@@ -187,6 +86,8 @@ def card(facts: Facts, step: Step) -> Card:
     cost = (
         f" · {report_text.money(step.cost, facts.currency)} this {facts.period_word}" if step.cost else " · a proposal"
     )
+    if not step.saving:
+        worth, cost = f"{report_text.money(step.cost, facts.currency)}{_when(facts, _bucket(step))}", ""
     if step.lost:
         worth, cost = f"lost {report_text.money(step.lost, facts.currency)}", ""
     if step.bucket is not None:
@@ -194,8 +95,8 @@ def card(facts: Facts, step: Step) -> Card:
         about = f"Owner: {owner_of(facts, step)}{cost}{_most_in(facts, step.bucket)}"
         meaning = MEANINGS[step.bucket]
         what = f"{meaning[0].upper()}{meaning[1:]}."
-        severity = severity_of(step.cost, facts.covered.end_us - facts.covered.start_us)
-        return Card(severity, title, f"up to {worth}", what, about, REMEDIES[step.bucket])
+        severity = severity_of(step.cost, facts.counted.us(step.bucket))
+        return Card(severity, title, f"up to {worth}" if step.saving else worth, what, about, REMEDIES[step.bucket])
     first = step.findings[0]
     worst = max((one.severity for one in step.findings), key=SEVERITY_ORDER.index)
     count = f"{len(step.findings):,} finding{'' if len(step.findings) == 1 else 's'}"
@@ -262,22 +163,3 @@ def _owners(facts: Facts, step: Step) -> str:
         return shown or YOU
     team = step.findings[0].team
     return f"{'Platform' if team == PLATFORM else owner_name(team)}{f' ({shown})' if shown else ''}"
-
-
-def _wastes(finding: Finding) -> bool:
-    """Whether a finding claims waste; others propose savings."""
-    return finding.bucket is not None and is_waste(finding.bucket)
-
-
-def _subject(finding: Finding) -> tuple[str, str, str]:
-    return finding.cluster, str(finding.subject["kind"]), str(finding.subject["id"])
-
-
-def _cost_within(facts: Facts, finding: Finding) -> Fraction:
-    """The part of a finding's cost that falls into the period: evenly over the time that it lasted."""
-    if finding.wasted_cost is None or finding.currency != facts.currency:
-        return Fraction(0)
-    begun, seen = parse_rfc3339(finding.started_at), parse_rfc3339(finding.ended_at or finding.last_seen_at)
-    lasted = max(seen - begun, ELAPSED_US_MIN)
-    low, high = max(begun, facts.covered.start_us), min(begun + lasted, facts.covered.end_us)
-    return Fraction(Decimal(finding.wasted_cost)) * max(high - low, 0) / lasted

@@ -94,13 +94,25 @@ def lead(facts: Facts) -> str:
         f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
     )
     found = actions.steps(facts)
-    if actions.most(found):
-        worth, limit = (report_text.money(each(found), facts.currency) for each in (actions.saving, actions.most))
-        sentence += f" Acting on the findings is expected to save {worth} a month, and at most {limit} could be saved."
+    worth = actions.saving(found)
+    rest = actions.most(found) - worth
+    if worth:
+        sentence += f" Acting on the findings is expected to save {report_text.money(worth, facts.currency)} a month{_rate(facts)}."
+    if rest:
+        more = " more" if worth else ""
+        sentence += (
+            f" Up to {report_text.money(rest, facts.currency)} a month{more} has no finding that names the cause."
+        )
     sentence += _lost_work(facts)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
         sentence += f" {forecast.period} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
     return sentence
+
+
+def _rate(facts: Facts) -> str:
+    """` at the rate of the 2.5 measured days`; empty from a week on."""
+    words = facts.counted.words()
+    return f" at the rate of {words}" if words and facts.counted.measured_us else ""
 
 
 def _lost_work(facts: Facts) -> str:

@@ -130,7 +130,7 @@ def terms(facts: Facts) -> dict[str, str]:
         "Roofline efficiency": f"({_words(AT_ROOF)}) / working time: a quality of the code, never waste and never priced.",
         "Findings": "A finding's waste is GPU-seconds that no other finding claims, at their own price. Findings are "
         "listed if they overlap the period.",
-        "Saving": "What findings wasted in the days with data, projected to 30 days, if their cause ends. “Up to” is avoidable cost that no "
+        "Saving": "What open findings waste a month if their cause stays: the cost a day over the days that were measured, times 30.4375. “Up to” is avoidable cost that no "
         "finding claims: an upper limit.",
         "Change": "This period against the same hours of the one before; less than half a percent shows as \u201csame\u201d.",
         "Versions": f"Rate card {_version(v.rates)}; ownership rules {_version(v.teams)}; policies "

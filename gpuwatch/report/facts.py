@@ -11,6 +11,8 @@ from gpuwatch.core.clock import Window
 from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import AVOIDABLE, MEASURED_MIN, NOT_MEASURED, WORKING, Measures
+from gpuwatch.ledger.month import Basis
+from gpuwatch.report.closing import Closed
 
 PLATFORM = "__platform__"
 UNOWNED = "__unallocated__"
@@ -112,22 +114,6 @@ class Charge:
     def place(self) -> tuple[str | None, str | None, str | None, str | None]:
         """(team, user, cluster, job)"""
         return self.team, self.user, self.cluster, self.job
-
-
-@dataclass(frozen=True)
-class Closed:
-    """A closing of the week itself: its charges are frozen. `whole`: by job too, not only by team."""
-
-    at_us: int
-    by: str
-    digest: str | None
-    """None where the reader may not learn of other teams."""
-    signed: tuple[str, ...]
-    whole: bool
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """Of the cards that it was priced with; {} where that was not noted."""
-    forced: str | None = None
-    """What was missing when the closing was forced; None if it was not."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +268,14 @@ class Facts:
     forecast: Budget | None = None
     """Of the month in which the period ends; its amount is no budget. None for a team."""
     job_names: Mapping[tuple[str | None, str | None], str] = field(default_factory=dict)
+    basis: Basis | None = None
+    """How much of `covered` was measured. None: all of it."""
+
+    @property
+    def counted(self) -> Basis:
+        """How much time the costs were counted in."""
+        whole_us = self.covered.end_us - self.covered.start_us
+        return self.basis or Basis(whole_us, whole_us)
 
     @property
     def period_word(self) -> str:

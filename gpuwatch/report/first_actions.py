@@ -12,7 +12,7 @@ from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.priority import HOUR_S, Rate, cost_a_day, priority, size
 from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.read import Finding, facts_of, lost_of
-from gpuwatch.findings.texts import ELAPSED_US_MIN, SEVERITY_ORDER, severity_of
+from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
 LOSS = "loss:"
@@ -32,7 +32,7 @@ class Loss:
     @property
     def a_day(self) -> Rate:
         """Of the covered part of the window."""
-        days = Fraction(max(self.elapsed_us, ELAPSED_US_MIN), DAY_US)
+        days = Fraction(max(self.elapsed_us, DAY_US), DAY_US)
         return Rate(None if self.cost is None else self.cost / days, self.gpu_seconds / HOUR_S / days)
 
 

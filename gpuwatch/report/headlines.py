@@ -59,11 +59,13 @@ def _money(value: Decimal, budget: Budget) -> str:
 def _saving(facts: Facts) -> list[Headline]:
     """What the listed actions save."""
     found = steps(facts)
-    if not most(found):
+    worth = saving(found)
+    if not worth:
         return []
-    worth, limit = saving(found), report_text.money(most(found), facts.currency)
+    rest = most(found) - worth
+    more = f"up to {report_text.money(rest, facts.currency)} more without a finding" if rest else ""
     value = report_text.money(worth, facts.currency)
-    return [Headline("Expected saving a month", value, f"{float(worth):.2f}", f"at most {limit}")]
+    return [Headline("Expected saving a month", value, f"{float(worth):.2f}", more)]
 
 
 def working_ratio(facts: Facts) -> Fraction | None:

@@ -121,7 +121,7 @@ def largest_loss(by_team: Ledger, elapsed_us: int) -> Loss | None:
         return None
     bucket = max(amounts, key=lambda name: (amounts[name].cost or 0, amounts[name].hours, name))
     held: dict[str, Rate] = {}
-    days = Fraction(max(elapsed_us, HOUR_US), DAY_US)
+    days = Fraction(max(elapsed_us, DAY_US), DAY_US)
     for row in by_team.items:
         seconds = Fraction(row.gpu_seconds if bucket == NOT_MEASURED else row.avoidable_gpu_seconds)
         if row.bucket == bucket and seconds:

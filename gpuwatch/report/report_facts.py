@@ -31,6 +31,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None, for
         week=week.name,
         window=week.window,
         covered=week.covered,
+        basis=week.basis,
         compared=week.compared,
         team=team,
         total=added(payer.amount for payer in payers),

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.read import Finding, lost_of
-from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste
+from gpuwatch.findings.texts import is_waste
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import LOST_NOTE, subject_name
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
@@ -135,11 +135,11 @@ def _sum(facts: Facts, listed: Sequence[Finding]) -> str:
 
 
 def a_day(finding: Finding) -> Fraction | None:
-    """Cost a day while it lasted, over at least an hour; None without a price."""
+    """Cost a day while it lasted, over at least a day; None without a price."""
     if finding.wasted_cost is None:
         return None
     elapsed = parse_rfc3339(finding.last_seen_at) - parse_rfc3339(finding.started_at)
-    return Fraction(Decimal(finding.wasted_cost)) * DAY_US / max(elapsed, ELAPSED_US_MIN)
+    return Fraction(Decimal(finding.wasted_cost)) * DAY_US / max(elapsed, DAY_US)
 
 
 def owner(facts: Facts, finding: Finding) -> str:

@@ -18,6 +18,7 @@ from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
 from gpuwatch.ledger.measures import Measures
+from gpuwatch.ledger.month import Basis, basis_of
 from gpuwatch.report.bucket_costs import Buckets, bucket_amounts
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
@@ -83,6 +84,7 @@ class Week:
     job_uses: Uses
     """For the most expensive jobs of each team."""
     findings: Rows[Finding]
+    basis: Basis
     slices: Rows[SliceHold]
     waited: Mapping[str, Waited] | None
     bound: bool
@@ -149,6 +151,7 @@ def gather(
         slices=Rows(slice_holds(store, state, window, teams)),
         waited=idle_while_waiting(store, state, window, teams) if not bound else None,
         bound=bound,
+        basis=basis_of(store, covered, teams if bound else None),
         frozen=closing,
         stale_hours=stale[0][0],
         versions=_versions(state, closing, method),

@@ -29,7 +29,7 @@ from gpuwatch.report.document import (
 )
 from gpuwatch.report.facts import PLATFORM, UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.report.scorecard.document import avoidable_sentence, where_section, window_text
+from gpuwatch.report.scorecard.document import a_month, avoidable_sentence, where_section, window_text
 from gpuwatch.report.scorecard.plan import METHOD, left_out, unknown_section, worth
 from gpuwatch.scan.facts import Source, top_actions
 
@@ -123,8 +123,7 @@ def _number(label: str, cost: str | None, hours: str | None, currency: str | Non
 
 
 def _a_month(card: Json) -> str:
-    monthly = card["waste"]["cost_a_month"]
-    return "" if monthly is None else f"{report_text.money(Decimal(monthly), card['currency'])} a month"
+    return a_month(card).removeprefix(", ").strip()
 
 
 def _card(action: Json) -> Card:

@@ -18,20 +18,21 @@ from gpuwatch.audit.decision import EXPLICIT, NONE, UNKNOWN, Decision
 from gpuwatch.audit.evidence import lacking
 from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.partitioning import partitioning
-from gpuwatch.audit.plan import actions
+from gpuwatch.audit.plan import actions, claimed
 from gpuwatch.audit.scheduling import scheduling
 from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade, scorecard, worst
 from gpuwatch.billing import chargeback
-from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.repository import Action, Actions
+from gpuwatch.ledger.month import MONTH_DAYS, Basis
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.scorecard.plan import left_out_sentence
 from gpuwatch.rules import layers
 from gpuwatch.rules.rule import layer_of, rules
-from tests.worlds.alerts import finding
+from tests.worlds.alerts import T0_US, finding
 from tests.worlds.detectors import IDLE, WORK, World, us
 from tests.worlds.templates import computed_once
 
@@ -470,7 +471,10 @@ def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it() -> None:
     assert "120.02" == found["cost"], "two GPUs, a day, and half a minute at the edge"
     claimed = sum(Decimal(layer["cost"]) for layer in found["layers"])
     assert 0 < claimed <= Decimal(waste["cost"])
-    assert Decimal(waste["cost_a_month"]) == (Decimal(waste["cost"]) * 30 * 24 / 25).quantize(Decimal("0.01"))
+    assert {"recorded_hours": "25.000", "measured_hours": "24.000"} == found["basis"]
+    month = sum(MONTH_DAYS * Fraction(one["avoidable_cost"]) for one in rows)
+    assert f"{float(month):.2f}" == waste["cost_a_month"]
+    assert "the 24 measured hours" == waste["basis"]
     assert "scheduling" == found["costliest"]
     assert "idle-hoarding" == found["actions"][0]["id"]
 
@@ -498,6 +502,11 @@ def test_without_a_rate_money_is_unknown_and_not_zero(world: World) -> None:
     assert any("have no rate" in one["what"] for one in found["unknown"])
 
 
+def whole(days: int) -> Basis:
+    """All of these days was measured."""
+    return Basis(days * DAY_US, days * DAY_US)
+
+
 def found_row(found: Finding, **changed: Any) -> dict[str, Any]:
     """A finding as audit/facts.py has it, without claims."""
     names = ("detector", "key", "title", "remedy", "severity", "state", "team", "subject", "summary")
@@ -511,9 +520,9 @@ def found_row(found: Finding, **changed: Any) -> dict[str, Any]:
 def test_an_exempt_finding_asks_for_nothing() -> None:
     claims = {"hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}}
 
-    assert [] == actions([found_row(finding(state="exempt"), let_be=True, **claims)], {}, DAY_US, NOW_US)
-    (told_,) = actions([found_row(finding(), **claims)], {}, 2 * DAY_US, NOW_US)
-    assert {"USD": Fraction(30)} == told_["costs_a_month"]
+    assert [] == actions([found_row(finding(state="exempt"), let_be=True, **claims)], {}, whole(1), NOW_US)
+    (told_,) = actions([found_row(finding(), **claims)], {}, whole(2), NOW_US)
+    assert {"USD": 480 * MONTH_DAYS} == told_["costs_a_month"], "480 dollars in its day"
 
 
 def test_lost_work_ranks_by_its_own_money_and_is_in_no_month() -> None:
@@ -521,25 +530,63 @@ def test_lost_work_ranks_by_its_own_money_and_is_in_no_month() -> None:
     words = {"bucket": None, "wasted_gpu_seconds": "0.000000", "wasted_cost": "0.00", "detector": "failed-work"}
     ran = {"lost_gpu_hours": 3039.8, "lost_cost": "8343.00", "currency": "USD"}
     rows = [
-        found_row(finding("small", "medium"), hours={"hoarded": Fraction(4)}, costs={"USD": Fraction(757, 100)}),
+        found_row(
+            finding("small", "medium", wasted_cost="7.57"),
+            hours={"hoarded": Fraction(4)},
+            costs={"USD": Fraction(757, 100)},
+        ),
         found_row(finding("lost", "medium", team="vision", evidence=ran, **words)),
         found_row(
             finding("tiny", "low", team="nlp", evidence=ran | {"lost_cost": None, "lost_gpu_hours": 9.0}, **words)
         ),
     ]
 
-    found = actions(rows, {}, 14 * DAY_US, NOW_US, by_team=True)
+    found = actions(rows, {}, whole(14), NOW_US, by_team=True)
 
     assert [
         ("failed-work", "vision", "lost", {"USD": Fraction(8343)}, {}, {}),
         ("failed-work", "nlp", "lost", {}, {}, {}),
-        ("idle-hoarding", "red", "finding", {}, {"USD": Fraction(757, 100)}, {"USD": Fraction(757, 100) * 30 / 14}),
+        ("idle-hoarding", "red", "finding", {}, {"USD": Fraction(757, 100)}, {"USD": Fraction(757, 100) * MONTH_DAYS}),
     ] == [(one["id"], one["team"], one["kind"], one["lost"], one["costs"], one["costs_a_month"]) for one in found]
-    together = actions(rows, {}, 14 * DAY_US, NOW_US)
+    together = actions(rows, {}, whole(14), NOW_US)
     assert [("failed-work", None, {}), ("idle-hoarding", "red", {})] == [
         (one["id"], one["team"], one["lost"]) for one in together
     ], "one of them has no price, so the sum is unknown"
     assert Fraction("3048.8") == together[0]["lost_gpu_hours"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "basis", "expected"),
+    [
+        pytest.param({}, Basis(14 * DAY_US, 6 * HOUR_US), 480 * MONTH_DAYS, id="an open one: its own mean, whatever the window"),
+        pytest.param({}, Basis(DAY_US, DAY_US), 480 * MONTH_DAYS, id="the same in a window of a day"),
+        pytest.param({"state": "resolved"}, Basis(14 * DAY_US, 10 * DAY_US), 48 * MONTH_DAYS, id="one that is over: by the measured days"),
+        pytest.param({"state": "resolved"}, Basis(14 * DAY_US, 23 * HOUR_US), None, id="less than a measured day"),
+        pytest.param(
+            {"last_seen_at": rfc3339(T0_US + 6 * HOUR_US)}, Basis(14 * DAY_US, 6 * HOUR_US), None, id="six hours are no month"
+        ),
+        pytest.param(
+            {"state": "resolved", "bucket": "stranded"}, Basis(16 * DAY_US, 6 * HOUR_US), 30 * MONTH_DAYS,
+            id="free GPUs need no measurement",
+        ),
+    ],
+)  # fmt: skip
+def test_dollars_a_month_of_a_finding(changed: dict[str, Any], basis: Basis, expected: Fraction | None) -> None:
+    row = found_row(finding(**changed), hours={"hoarded": Fraction(192)}, costs={"USD": Fraction(480)})
+
+    assert expected == claimed(row).a_month(basis)
+
+
+def test_findings_that_are_all_over_have_no_month() -> None:
+    """What one of them cost is the same number in every window."""
+    claims = {"hours": {"hoarded": Fraction(192)}, "costs": {"USD": Fraction(480)}}
+    over, still = found_row(finding("a", state="resolved"), **claims), found_row(finding("b"), **claims)
+
+    new = found_row(finding("c", last_seen_at=rfc3339(T0_US + 6 * HOUR_US)), **claims)
+
+    assert [{}, {}, {"USD": 480 * MONTH_DAYS + 48 * MONTH_DAYS}] == [
+        actions(rows, {}, whole(10), NOW_US)[0]["costs_a_month"] for rows in ([over], [over, new], [over, still])
+    ]
 
 
 def test_what_owners_said_is_heeded() -> None:
@@ -580,7 +627,7 @@ def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
         )
     ]
 
-    found = actions(rows, {}, 2 * DAY_US, NOW_US)
+    found = actions(rows, {}, whole(2), NOW_US)
 
     assert [
         ("right-sizing", "saving", {"USD": Fraction(540)}),

@@ -12,10 +12,12 @@ import pytest
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.measures import Measures
+from gpuwatch.ledger.month import MONTH_DAYS, Basis
 from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
 from gpuwatch.report.compose import lead
 from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions
 from gpuwatch.report.flat_table import rows
+from gpuwatch.report.headlines import headlines
 from gpuwatch.report.top_waste import wastes
 from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.xlsx.sheets import sheets
@@ -24,16 +26,21 @@ WEEK = week_window("2026-W45")
 
 
 def finding(key: str, cost: str | None, **more: Any) -> Finding:
-    """Idle for the first day of the week."""
+    """Idle since the first day of the week, and seen so for a day."""
     known: dict[str, Any] = {
         "key": key, "detector": "idle-hoarding", "title": "GPUs held and idle", "severity": "medium", "state": "open",
         "confidence": 1.0, "cluster": "c1", "subject": {"kind": "job", "id": key, "name": None}, "team": "ants",
-        "user": "ann", "started_at": rfc3339(WEEK.start_us), "ended_at": rfc3339(WEEK.start_us + DAY_US),
+        "user": "ann", "started_at": rfc3339(WEEK.start_us), "ended_at": None,
         "last_seen_at": rfc3339(WEEK.start_us + DAY_US), "wasted_gpu_seconds": "3600", "wasted_cost": cost,
         "currency": "USD", "bucket": "hoarded", "summary": "It idles.", "remedy": "Let it go.", "evidence": {},
         "devices": [], "nodes": ["n1"], "suppressed_by": None, "resolved_reason": None,
     }  # fmt: skip
     return Finding(**{**known, **more})
+
+
+def over(key: str, cost: str, **more: Any) -> Finding:
+    """Idle for the first day of the week."""
+    return finding(key, cost, ended_at=rfc3339(WEEK.start_us + DAY_US), state="resolved", **more)
 
 
 def facts(*findings: Finding, covered: Window = WEEK, **buckets: str) -> Facts:
@@ -52,9 +59,9 @@ def test_a_rule_and_a_team_are_one_action_with_their_names() -> None:
     (step,) = steps(facts(finding("7", "7.00"), finding("8", "14.00")))
     shown = card(facts(finding("7", "7.00")), step)
 
-    assert (Fraction(21), Fraction(90)) == (step.cost, step.saving)
+    assert (Fraction(21), 21 * MONTH_DAYS) == (step.cost, step.saving)
     assert "GPUs held and idle: 8, llama-pretrain" == shown.title
-    assert "$90.00 a month" == shown.lost.replace("\u00a0", " ")
+    assert "$639 a month" == shown.lost.replace("\u00a0", " ")
     assert "ants (ann)" in shown.about
 
 
@@ -70,7 +77,7 @@ def test_only_the_part_within_the_week_counts() -> None:
     [
         pytest.param(finding("7", None), id="no price"),
         pytest.param(finding("7", "0.00"), id="no cost"),
-        pytest.param(finding("7", "0.05"), id="cents that show as zero"),
+        pytest.param(over("7", "0.05"), id="cents that show as zero"),
         pytest.param(finding("7", "7.00", state="exempt"), id="exempt by its owner"),
         pytest.param(finding("7", "7.00", currency="EUR"), id="another currency"),
         pytest.param(finding("7", "7.00", bucket="unobserved"), id="not measured is no waste"),
@@ -81,8 +88,34 @@ def test_what_saves_nothing_is_no_action(one: Finding) -> None:
     assert actions(facts(one)) is None
 
 
-def test_a_few_hours_are_not_projected_to_a_month() -> None:
-    assert [] == steps(facts(finding("7", "7.00"), covered=Window(WEEK.start_us, WEEK.start_us + 47 * HOUR_US)))
+SIX_HOURS = {"last_seen_at": rfc3339(WEEK.start_us + 6 * HOUR_US)}
+
+
+@pytest.mark.parametrize(
+    ("found", "basis", "expected"),
+    [
+        pytest.param([finding("7", "7.00", **SIX_HOURS)], 6 * HOUR_US, "$7.00 in the 6 measured hours", id="six measured hours"),
+        pytest.param([over("7", "7.00")], 7 * DAY_US, "$7.00 this week", id="one that is over"),
+        pytest.param([finding("7", "7.00")], 60 * HOUR_US, "$213 a month", id="one that is open: its own mean"),
+        pytest.param([finding("7", "7.00"), over("8", "7.00")], 7 * DAY_US, "$244 a month", id="one of both"),
+        pytest.param([finding("7", "7.00"), over("8", "7.00")], 23 * HOUR_US, "$14.00 in the 23 measured hours", id="too little"),
+    ],
+)  # fmt: skip
+def test_a_month_is_of_what_lasts_and_was_measured_for_a_day(found: list[Finding], basis: int, expected: str) -> None:
+    known = replace(facts(*found), basis=Basis(7 * DAY_US, basis))
+    (step,) = steps(known)
+
+    assert expected == card(known, step).lost.replace("\u00a0", " ")
+
+
+def test_the_title_has_the_dollars_of_the_measured_hours_where_there_is_no_month() -> None:
+    known = replace(facts(finding("7", "7.00", **SIX_HOURS)), basis=Basis(7 * DAY_US, 6 * HOUR_US))
+    section = actions(known)
+
+    assert section is not None
+    title = "What to do: one action, $7.00 of waste in the 6 measured hours"
+    assert title == section.title.replace("\u00a0", " ")
+    assert [] == [one for one in headlines(known) if one.label.startswith("Expected")]
 
 
 def lost(key: str, cost: str | None, **more: Any) -> Finding:
@@ -97,7 +130,7 @@ def test_lost_work_comes_first_with_its_own_money_and_is_not_a_saving() -> None:
     first, second = steps(known)
     shown = card(known, first)
 
-    assert (("failed-work", 8343, 0, 0), ("idle-hoarding", 0, 14, 60)) == tuple(
+    assert (("failed-work", 8343, 0, 0), ("idle-hoarding", 0, 14, 14 * MONTH_DAYS)) == tuple(
         (step.findings[0].detector, step.lost, step.cost, step.saving) for step in (first, second)
     )
     assert ("Work lost with failed runs: llama-pretrain", "lost $8.34 k") == (
@@ -105,19 +138,25 @@ def test_lost_work_comes_first_with_its_own_money_and_is_not_a_saving() -> None:
         shown.lost.replace("\u00a0", " "),
     )
     assert "Owner: ants (ann) · 1 finding" == shown.about
-    assert (60, 60, 8343) == (saving([first, second]), most([first, second]), lost_work([first, second]))
+    assert (14 * MONTH_DAYS, 14 * MONTH_DAYS, 8343) == (
+        saving([first, second]),
+        most([first, second]),
+        lost_work([first, second]),
+    )
     section = actions(known)
     assert section is not None
-    title = "What to do: two actions, worth up to $60.00 a month, $8.34 k of work lost with failed runs"
+    title = "What to do: two actions, worth up to $426 a month, $8.34 k of work lost with failed runs"
     assert title == section.title.replace("\u00a0", " ")
     assert "Failed runs lost $8.34 k of work, most in llama-pretrain." in lead(known).replace("\u00a0", " ")
 
 
 def test_lost_work_needs_no_projection() -> None:
     """An hour of data says nothing of a month, but the run is lost."""
-    short = facts(finding("8", "14.00"), lost("7", "8343.00"), covered=Window(WEEK.start_us, WEEK.start_us + HOUR_US))
+    short = facts(over("8", "14.00"), lost("7", "8343.00"), covered=Window(WEEK.start_us, WEEK.start_us + HOUR_US))
 
-    assert [("failed-work", 8343)] == [(step.findings[0].detector, step.lost) for step in steps(short)]
+    assert [("failed-work", 8343), ("idle-hoarding", 0)] == [
+        (step.findings[0].detector, step.lost) for step in steps(short)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,13 +206,15 @@ def test_the_files_have_the_amounts_of_lost_work() -> None:
     assert (Decimal(8343), None, "USD", "lost work") == tuple(act[2:6])
 
 
-def test_cost_that_no_finding_claims_is_at_most_a_saving() -> None:
+def test_cost_that_no_finding_claims_is_up_to_a_saving() -> None:
     """Of 21 dollars idle, a finding explains 7; all stranded time belongs to the platform. Severity counts beside money."""
-    known = facts(finding("7", "7.00"), hoarded="21.00", stranded="70.00")
+    known = facts(over("7", "7.00"), hoarded="21.00", stranded="70.00")
     found = steps(known)
 
-    assert [("stranded", 300), (None, 30), ("hoarded", 60)] == [(step.bucket, step.saving) for step in found]
-    assert (30, 390) == (saving(found), most(found))
+    assert [("stranded", 10 * MONTH_DAYS), (None, 0), ("hoarded", 2 * MONTH_DAYS)] == [
+        (step.bucket, step.saving) for step in found
+    ]
+    assert (0, 12 * MONTH_DAYS) == (saving(found), most(found))
     assert ["Platform", "ants (ann)", "ants"] == [owner_of(known, step) for step in found]
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from gpuwatch.audit.scorecard import RULE, scorecard
-from gpuwatch.core.clock import HOUR_US, Window, parse_window
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_window
 from gpuwatch.findings.read import facts_of
+from gpuwatch.ledger.month import Basis
 from gpuwatch.report.document import Card, Numbers, Table
 from gpuwatch.report.html.markup import escape
 from gpuwatch.report.html.page import page
@@ -77,6 +78,7 @@ def facts(**more: Any) -> dict[str, Any]:
         "unpriced_gpu_hours": Fraction(0),
         "now_us": SPAN.end_us,
         "mean_price": None,
+        "basis": Basis(7 * DAY_US, 7 * DAY_US),
         "findings": [finding("idle-hoarding", "30"), finding("mig-mismatch", "20"), finding("site-own", "10")],
         "binder": [writer],
         "shared_pool": [],
@@ -98,7 +100,7 @@ def test_the_first_page_answers_three_questions() -> None:
     made = document(scorecard(facts()))
 
     said = lead(scorecard(facts())).replace("\u00a0", " ")
-    assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.71 k a month." in said
+    assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.74 k a month." in said
     assert "By its findings, scheduling costs the most: $30.00." in said
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
     assert ["Avoidable", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]

@@ -130,9 +130,9 @@ def test_without_prices_gpu_hours_decide() -> None:
     ("found", "expected"),
     [
         pytest.param(finding(), ("480.00", 192, False), id="waste is the mean while it lasted"),
-        pytest.param(finding(last_seen_at=rfc3339(T0_US + HOUR_US // 2)), ("11520.00", 4608, False), id="over an hour at least"),
+        pytest.param(finding(last_seen_at=rfc3339(T0_US + HOUR_US // 2)), ("480.00", 192, False), id="over a day at least"),
         pytest.param(failed("f"), ("50.00", 25, False), id="lost work since it began"),
-        pytest.param(failed("f", started_at=rfc3339(NOW_US - HOUR_US)), ("100.00", 50, False), id="over a day at least"),
+        pytest.param(failed("f", started_at=rfc3339(NOW_US - HOUR_US)), ("100.00", 50, False), id="lost work over a day at least"),
         pytest.param(failed("f", cost=None), (None, 25, False), id="lost work without a price"),
         pytest.param(finding(currency="EUR"), (None, 192, False), id="money of another currency"),
         pytest.param(finding(bucket="unobserved"), (None, 0, False), id="what was not measured is no waste"),

@@ -16,6 +16,7 @@ WASTE: dict[str, Any] = {
     "gpu_hours": "400.000",
     "cost": "1000.00",
     "cost_a_month": "2142.86",
+    "basis": "",
     "ratio": 0.4,
     "measured_ratio": 0.9,
     "roofline_efficiency": None,
@@ -54,6 +55,7 @@ def action(id: str, kind: str = "finding", **more: Any) -> dict[str, Any]:
         "cost_a_month": None,
         "saves_a_month": None,
         "cost": None,
+        "counted": "",
         "gpu_hours": None,
     }
     return {"id": id, "kind": kind, "currency": "USD", "layer": "scheduling", "rank": 1} | blank | more
@@ -156,3 +158,25 @@ def test_lost_work_is_worth_what_was_lost() -> None:
 
     assert "lost $8.34 k" == words(worth(action("failed-work", "lost", lost_cost="8343.00", **blank)))
     assert "lost 3,040 GPU-h" == words(worth(action("failed-work", "lost", lost_cost=None, **blank)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param({}, ", $2.14 k a month.", id="a week or more"),
+        pytest.param({"basis": "the 2.5 measured days"}, ", $2.14 k a month at the rate of the 2.5 measured days.", id="some days"),
+        pytest.param({"cost_a_month": None, "basis": "the 6 measured hours"}, " in the 6 measured hours.", id="some hours"),
+        pytest.param({"cost_a_month": None}, ".", id="hours of several kinds"),
+    ],
+)  # fmt: skip
+def test_a_month_says_at_which_rate(changed: dict[str, Any], expected: str) -> None:
+    found = words(headline(card([], waste=WASTE | changed)))
+
+    assert f"This fleet wastes $1.00 k of the $2.50 k paid: 40 % of its GPU time{expected}" == found
+
+
+def test_findings_without_a_month_show_the_dollars_of_the_window() -> None:
+    idle = action("idle", cost="263.00", gpu_hours="96.000")
+
+    assert "$263 in this window" == words(worth(idle))
+    assert "$263 in the 6 measured hours" == words(worth(idle | {"counted": "the 6 measured hours"}))

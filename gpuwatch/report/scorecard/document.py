@@ -114,8 +114,16 @@ def avoidable_sentence(card: Json) -> str:
     paid = "" if card["cost"] is None else f" of the {report_text.money(Decimal(card['cost']), currency)} paid"
     sentence = f"{before}This fleet wastes {known}{report_text.money(Decimal(waste['cost']), currency)}{paid}"
     sentence += "" if waste["ratio"] is None else f": {of}"
-    monthly = waste["cost_a_month"]
-    return f"{sentence}, {report_text.money(Decimal(monthly), currency)} a month." if monthly else f"{sentence}."
+    return f"{sentence}{a_month(card)}."
+
+
+def a_month(card: Json) -> str:
+    """`, $2.14 k a month`, at which rate if little was measured; what was measured where that is too little for a month."""
+    monthly, words = card["waste"]["cost_a_month"], card["waste"]["basis"]
+    if monthly is None:
+        return f" in {words}" if words else ""
+    rate = f" at the rate of {words}" if words else ""
+    return f", {report_text.money(Decimal(monthly), card['currency'])} a month{rate}"
 
 
 def _lost(card: Json, layer: Json) -> str:

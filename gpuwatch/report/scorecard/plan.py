@@ -76,9 +76,13 @@ METHOD = (
     (
         "Cost of findings",
         "The GPU time that a finding claims within the window, at the price of that device and hour. No microsecond "
-        + "is claimed twice. Its remedy saves at most that amount.",
+        + "is claimed twice.",
     ),
-    ("A month", "The cost in the window, scaled to 30 days. Not shown for windows shorter than one day."),
+    (
+        "A month",
+        "The cost of a day over the days that were measured, times 30.4375; for free GPUs, over the days with records. An open "
+        + "finding counts the days since it began. Less than 24 hours are not projected: the cost so far is shown instead.",
+    ),
     (
         "Lost work",
         "The cost of runs that failed, since each finding began. It is not waste and in no total: the ledger counts the same "
@@ -125,7 +129,8 @@ def worth(action: Json, unit: str = " a month") -> str:
         if action[field] is not None and Fraction(action[field]):
             return f"{before}{report_text.money(Decimal(action[field]), action['currency'])}{unit}"
     if action["cost"] is not None and Fraction(action["cost"]):
-        return report_text.money(Decimal(action["cost"]), action["currency"])
+        when = f" in {action['counted'] or 'this window'}" if unit else ""
+        return f"{report_text.money(Decimal(action['cost']), action['currency'])}{when}"
     if action["gpu_hours"] and Fraction(action["gpu_hours"]):
         return report_text.hours(Fraction(action["gpu_hours"]))
     return "not counted"

@@ -107,13 +107,13 @@ def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]
 def _actions(facts: Facts) -> Iterable[Cells]:
     for step in actions.steps(facts)[:ROWS_MAX]:
         card = actions.card(facts, step)
-        sure = "lost work" if step.lost else "expected" if step.findings else "at most"
+        sure = "lost work" if step.lost else "expected" if step.findings else "up to"
         owner = actions.owner_of(facts, step)
         yield (
             card.title,
             owner,
             Decimal(float(step.lost or step.cost)),
-            None if step.lost else Decimal(float(step.saving)),
+            Decimal(float(step.saving)) if step.saving else None,
             facts.currency,
             sure,
             card.summary,

@@ -22,6 +22,7 @@ class AuditWaste(Shape):
     gpu_hours: Quantity | None
     cost: Money | None
     cost_a_month: Money | None
+    basis: str = Field(description="What it was counted in where that is short: `the 6 measured hours`; else empty.")
     ratio: Ratio | None
     measured_ratio: Ratio | None
     roofline_efficiency: Ratio | None
@@ -96,7 +97,8 @@ class AuditAction(Shape):
     unpriced_gpu_hours: Quantity | None
     currency: str | None
     cost: Money | None
-    cost_a_month: Money | None
+    cost_a_month: Money | None = Field(description="Null where none of its findings lasts, or too little was measured.")
+    counted: str = Field(description="The time that cost was counted in where it is short: `the 6 measured hours`.")
     saves_a_month: Money | None
     lost_cost: Money | None = Field(description="The cost of work lost with failed runs. Waste may have the same time.")
     lost_gpu_hours: Quantity | None
@@ -111,6 +113,13 @@ class AuditUnknown(Shape):
     fix: str
 
 
+class AuditBasis(Shape):
+    """What amounts a month are counted from: the cost a day of these hours, times 30.4375."""
+
+    recorded_hours: Quantity
+    measured_hours: Quantity
+
+
 class AuditCard(Shape):
     window: Span | None
     known: Span | None
@@ -119,6 +128,7 @@ class AuditCard(Shape):
     cost: Money | None
     unpriced_gpu_hours: Quantity | None
     waste: AuditWaste
+    basis: AuditBasis | None
     layers: list[AuditLayer]
     other: AuditClaimed = Field(description="Findings of site rules: they have no layer and no grade.")
     costliest: str | None

@@ -1,0 +1,164 @@
+"""The steps that a report proposes: findings of one rule and one team, or a bucket's cost that no finding claims. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+
+from gpuwatch.core.clock import DAY_US, parse_rfc3339
+from gpuwatch.findings.monthly import Claimed, together
+from gpuwatch.findings.priority import Rate, cost_a_day, priority
+from gpuwatch.findings.ranking import Part, part, ranked, score
+from gpuwatch.findings.read import Finding, facts_of, lost_of
+from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste, severity_of
+from gpuwatch.ledger.month import MONTH_DAYS, MONTH_FROM_US
+from gpuwatch.report.facts import Facts
+
+STRANDED = "stranded"
+AVOIDABLE = (STRANDED, "gap", "communication", "stalled", "hoarded")
+"""Buckets whose cost is avoidable without a finding."""
+SAVING_DAYS = 30
+"""The month of the rules that propose savings."""
+COST_MIN = Fraction(1, 2)
+"""A month's saving below this many units of money is not worth an action: it would show as zero."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Findings of one rule and one team, or a bucket's cost that no finding claims: `findings` is empty then.
+
+    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket. `lost` is
+    work that failed runs lost since each finding began; waste may have the same GPU time, so it is never added to `cost`.
+    """
+
+    findings: tuple[Finding, ...]
+    cost: Fraction
+    saving: Fraction
+    bucket: str | None = None
+    lost: Fraction = Fraction(0)
+    score: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class _Worth:
+    """A finding with its cost in the period, what it could save a month, and the work that it lost."""
+
+    finding: Finding
+    cost: Fraction = Fraction(0)
+    saving: Fraction = Fraction(0)
+    lost: Fraction = Fraction(0)
+
+
+def steps(facts: Facts) -> list[Step]:
+    """The actions, the most urgent first (findings/ranking.py). Findings that owners exempted are left out.
+
+    The saving is a month's (ledger/month.py): of open findings by their own mean a day; none of findings that are all over, nor
+    where too little was measured. Rules that propose another size or another price count what they propose, unless a finding of
+    waste about the same subject counts already. Lost work is not projected.
+    """
+    claimed: dict[str | None, Fraction] = defaultdict(Fraction)
+    wasted = {_subject(one) for one in facts.findings if _wastes(one)}
+    parts: list[Part[_Worth]] = []
+    for finding in facts.findings:
+        worth = _worth(facts, finding, wasted)
+        claimed[finding.bucket] += worth.cost
+        if (worth.saving > 0 or worth.cost > 0 or worth.lost > 0) and finding.state != "exempt":
+            parts.append(_part(facts, worth))
+    groups = ranked(parts, lambda one: (one.finding.finding.detector, one.finding.finding.team))
+    made = [_of_findings(facts, members) for _, members in groups]
+    if facts.measures.shares_known:
+        made += [
+            _of_bucket(facts, bucket, claimed[bucket])
+            for bucket in AVOIDABLE
+            if facts.team is None or bucket != STRANDED
+        ]
+    made.sort(key=lambda step: (-step.score, step.bucket or step.findings[0].key))
+    return [step for step in made if max(step.saving, step.cost, step.lost) >= COST_MIN]
+
+
+def _worth(facts: Facts, finding: Finding, wasted: Collection[tuple[str, str, str]]) -> _Worth:
+    """What a finding costs in the period, would save a month, and lost; nothing in another currency."""
+    lost = lost_of(finding)
+    if lost is not None:
+        return _Worth(finding, lost=(lost.cost or Fraction(0)) if lost.currency == facts.currency else Fraction(0))
+    if _wastes(finding):
+        cost = _cost_within(facts, finding)
+        worth = _Worth(finding, cost)
+        return replace(worth, saving=_claimed(worth).a_month(facts.counted) or Fraction(0))
+    if _subject(finding) in wasted or finding.ended_at is not None or facts.counted.recorded_us < MONTH_FROM_US:
+        return _Worth(finding)
+    rate, saves = cost_a_day(facts_of(finding), facts.covered.end_us, facts.currency)
+    return _Worth(finding, saving=rate.cost * SAVING_DAYS if saves and rate.cost is not None else Fraction(0))
+
+
+def _claimed(worth: _Worth) -> Claimed:
+    return Claimed(facts_of(worth.finding), worth.finding.ended_at is None, worth.cost)
+
+
+def _part(facts: Facts, worth: _Worth) -> Part[_Worth]:
+    """By what it cost a day of the time that was counted; an open finding by its own mean."""
+    found = facts_of(worth.finding)
+    days = Fraction(max(facts.counted.us(worth.finding.bucket), DAY_US), DAY_US)
+    rate, saves = Rate(worth.cost / days), False
+    if worth.lost:
+        rate, saves = cost_a_day(found, facts.covered.end_us, facts.currency)
+    elif worth.saving:
+        rate, saves = Rate(worth.saving / MONTH_DAYS), not worth.cost
+    return part(worth, worth.finding.key, found, rate, saves, Fraction(0))
+
+
+def saving(found: Sequence[Step]) -> Fraction:
+    """What the findings are expected to save a month."""
+    return sum((step.saving for step in found if step.findings), Fraction(0))
+
+
+def lost_work(found: Sequence[Step]) -> Fraction:
+    """The cost of work that failed runs lost."""
+    return sum((step.lost for step in found), Fraction(0))
+
+
+def most(found: Sequence[Step]) -> Fraction:
+    """What all steps could save a month, also those without a finding."""
+    return sum((step.saving for step in found), Fraction(0))
+
+
+def _of_findings(facts: Facts, parts: Sequence[Part[_Worth]]) -> Step:
+    members = [one.finding for one in parts]
+    members.sort(key=lambda one: (-one.saving, -one.lost, one.finding.key))
+    cost, saved, lost = (
+        sum((getattr(one, field) for one in members), Fraction(0)) for field in ("cost", "saving", "lost")
+    )
+    if cost:
+        saved = together(map(_claimed, members), facts.counted) or Fraction(0)
+    return Step(tuple(one.finding for one in members), cost, saved, None, lost, score(parts))
+
+
+def _of_bucket(facts: Facts, bucket: str, claimed: Fraction) -> Step:
+    cost = facts.of(bucket).cost_in(facts.currency)
+    rest = max(Fraction(cost or 0) - claimed, Fraction(0))
+    monthly = facts.counted.a_month(rest, bucket) or Fraction(0)
+    days = Fraction(max(facts.counted.us(bucket), DAY_US), DAY_US)
+    severity = severity_of(rest, facts.counted.us(bucket))
+    return Step((), rest, monthly, bucket, score=priority(severity, rest / days))
+
+
+def _wastes(finding: Finding) -> bool:
+    """Whether a finding claims waste; others propose savings."""
+    return finding.bucket is not None and is_waste(finding.bucket)
+
+
+def _subject(finding: Finding) -> tuple[str, str, str]:
+    return finding.cluster, str(finding.subject["kind"]), str(finding.subject["id"])
+
+
+def _cost_within(facts: Facts, finding: Finding) -> Fraction:
+    """The part of a finding's cost that falls into the period: evenly over the time that it lasted."""
+    if finding.wasted_cost is None or finding.currency != facts.currency:
+        return Fraction(0)
+    begun, seen = parse_rfc3339(finding.started_at), parse_rfc3339(finding.ended_at or finding.last_seen_at)
+    lasted = max(seen - begun, ELAPSED_US_MIN)
+    low, high = max(begun, facts.covered.start_us), min(begun + lasted, facts.covered.end_us)
+    return Fraction(Decimal(finding.wasted_cost)) * max(high - low, 0) / lasted
