@@ -85,10 +85,52 @@ def test_a_command_that_asks_a_server_loads_no_heavy_library(command: str, serve
 def test_no_command_loads_pandas() -> None:
     """pyarrow would, for the first table that is made of Python values."""
     script = (
-        "import sys\nfrom gpuwatch.cli import main\nsys.argv[1:] = ['demo', '--help']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "import pyarrow\nsys.stderr.write(f\"{pyarrow.array(['a', None]).null_count} {'pandas' in sys.modules}\")"
+        "import atexit, sys\nfrom gpuwatch.cli import main\nsys.argv[1:] = ['demo', '--help']\n"
+        "def after():\n"
+        "    import pyarrow\n"
+        "    sys.stderr.write(f\"{pyarrow.array(['a', None]).null_count} {'pandas' in sys.modules}\")\n"
+        "atexit.register(after)\nmain()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert "1 False" == done.stderr
+
+
+ENDING = """
+import atexit, os, sys, threading
+from gpuwatch import cli
+end = os._exit
+os._exit = lambda code: print("ends at once", flush=True) or end(code)
+def other():
+    threading.main_thread().join()
+    print("the other thread", flush=True)
+if "thread" in sys.argv:
+    threading.Thread(target=other).start()
+atexit.register(print, "at exit")
+cli.run = lambda arguments: print("the command", flush=True) or 3
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "words, lines",
+    [
+        ([], ["the command", "at exit", "ends at once"]),
+        (["thread"], ["the command", "the other thread", "at exit"]),
+    ],
+    ids=["alone, without taking its modules apart", "after its other threads"],
+)
+def test_a_command_ends_with_its_code_and_what_it_registered_for_the_end(words: list[str], lines: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING, *words], capture_output=True, text=True, check=False)
+
+    assert (3, "", lines) == (done.returncode, done.stderr, done.stdout.splitlines())
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuwatch", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
