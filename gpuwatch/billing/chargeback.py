@@ -93,9 +93,8 @@ def chargeback(
                 fill_other_teams(store)
             if proposed is not None:
                 fill_proposed(store, state, proposed)
-            scale, _ = policy_charges.fill_charges(
-                store, rules, window, by, cluster, teams, pool, Fx.read(state), by_run=by_run
-            )
+            fx = Fx.read(state) if proposed is None or proposed.fx is None else proposed.fx
+            scale, _ = policy_charges.fill_charges(store, rules, window, by, cluster, teams, pool, fx, by_run=by_run)
             answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     if live:
         return answer

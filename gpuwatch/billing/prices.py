@@ -95,8 +95,12 @@ SpotNodes = frozenset[tuple[str, str]]
 """(cluster, node)."""
 
 
-def read_prices(store: Store, state: State, proposed: Mapping[str, tuple[Rate, ...]] | None = None) -> Prices:
-    """The current prices, with the rates of `proposed` in place of those of the lists that it names."""
+def read_prices(
+    store: Store, state: State, proposed: Mapping[str, tuple[Rate, ...]] | None = None, fx: Fx | None = None
+) -> Prices:
+    """The current prices, with the rates of `proposed` in place of those of the lists that it names, and with other exchange
+    rates if `fx` is given.
+    """
     kept, known = in_force.by_card(state), in_force.versions(state)
     kept |= proposed or {}
     rates = tuple(rate for of_card in kept.values() for rate in of_card)
@@ -106,7 +110,7 @@ def read_prices(store: Store, state: State, proposed: Mapping[str, tuple[Rate, .
     for row in store.rows("billing/fleet_gpu") if committed(rates) else ():
         spot = (row["cluster"], row.pop("node")) in spot_nodes
         gpus.append(FleetGpu(**row | {"model": row["model"] or "", "spot": spot}))
-    return Prices(rates, cards, Fx.read(state), cover(rates, gpus), spot_nodes)
+    return Prices(rates, cards, Fx.read(state) if fx is None else fx, cover(rates, gpus), spot_nodes)
 
 
 def spot_nodes_of(store: Store, rates: Sequence[Rate]) -> SpotNodes:

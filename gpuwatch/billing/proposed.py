@@ -12,6 +12,7 @@ from gpuwatch.policy.inferred import resolve_many
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import load_ownership
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.fx import Fx
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -23,6 +24,8 @@ class Proposed:
     cards: Mapping[str, tuple[Rate, ...]] = field(default_factory=dict)
     rules: Sequence[TeamRule] | None = None
     """None: those in force."""
+    fx: Fx | None = None
+    """Exchange rates and the reporting currency; None: those in force."""
 
 
 def fill_proposed(store: Store, state: State, proposed: Proposed) -> None:
@@ -31,8 +34,8 @@ def fill_proposed(store: Store, state: State, proposed: Proposed) -> None:
     Call within ledger.totals.working_tables.
     """
     clusters = [cluster for (cluster,) in store.sql("select distinct cluster from device order by 1")]
-    if proposed.cards:
-        _fill_prices(store, state, clusters, proposed.cards)
+    if proposed.cards or proposed.fx is not None:
+        _fill_prices(store, state, clusters, proposed)
     if proposed.rules is not None:
         ownership = load_ownership(store, state).under(proposed.rules)
         owners = [
@@ -44,8 +47,8 @@ def fill_proposed(store: Store, state: State, proposed: Proposed) -> None:
                 store.run("billing/proposed/teams")
 
 
-def _fill_prices(store: Store, state: State, clusters: Sequence[str], cards: Mapping[str, tuple[Rate, ...]]) -> None:
-    prices = read_prices(store, state, cards)
+def _fill_prices(store: Store, state: State, clusters: Sequence[str], proposed: Proposed) -> None:
+    prices = read_prices(store, state, proposed.cards, proposed.fx)
     found = [priced_devices(store, cluster, prices) for cluster in clusters]
     members = [row for of_cluster, _ in found for row in of_cluster]
     rows = [row for _, of_cluster in found for row in of_cluster]

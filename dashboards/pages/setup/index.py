@@ -14,6 +14,8 @@ GROUPS = {
     "Money": {
         "/rates": "What a GPU-hour costs, from when on",
         "/owned": "The price of owned GPUs from what they cost to buy and run",
+        "/fx": "What one currency is worth in another, and the currency of charges",
+        "/spot": "What spot capacity cost, as its cloud reports it",
         "/commitments": "Reserved capacity, how much of it is used, and what the rest costs",
         "/policies": "Who pays for idle time, for what is shared, and for the rest",
         "/budgets": "What a team may spend, and when it is warned",

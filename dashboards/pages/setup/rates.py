@@ -63,11 +63,14 @@ async def load(api: Api, query: Query) -> Data:
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """The card, a form over it if one is open, and its changes."""
     add = parts.link("Add a rate", fields.opened(query, "add"), "button primary") if data.edits else None
-    owned = parts.link("Owned hardware", query.link("/owned"), "button")
+    others = [
+        parts.link(word, query.link(path), "button")
+        for path, word in (("/owned", "Owned hardware"), ("/fx", "Exchange rates"), ("/spot", "Spot prices"))
+    ]
     open_ = dated.form(KIND, data.listed.items, data.listed.version, data.now, query) if data.edits else None
     return html.Div(
         [
-            parts.heading("Rates", "What a GPU-hour costs. A change prices the charges again.", owned, add),
+            parts.heading("Rates", "What a GPU-hour costs. A change prices the charges again.", *others, add),
             open_,
             table(data, query),
             history.card(data.changes, query, "rates"),
