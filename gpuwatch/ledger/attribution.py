@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.core import gpu_specs
+from gpuwatch.core import gpu_specs, sqlfile
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
 from gpuwatch.hardware import shares as hardware_shares
@@ -31,6 +33,12 @@ PROCESS_SLACK = 0.02
 
 EVER_US = (1 << 63) - 1
 
+_DERIVING = (
+    "segments/placed_hold",
+    "segments/recomputed",
+    *(f"attribution/{name}" for name in ("40_holder", "41_process", "42_inner", "44_segment")),
+)
+"""The statements that make segments of holds and capacity."""
 _HOLD = pa.schema(
     [
         ("run_id", pa.int64()),
@@ -103,8 +111,14 @@ def attribute(
         ):
             work.run("ledger/attribution/30_capacity", **times)
             work.run("ledger/attribution/35_new_device", **times)
+            work.run("ledger/segments/placed_hold", **times)
+            processes = _rows(work, "select 1 from process_use where units is not null")
+            # Of inner runs and process readings, no digest says what they change.
+            unknown = nested or processes
+            derived = {"derivation": _derivation(), "unknown": unknown, "everything": everywhere or unknown}
+            work.run("ledger/segments/recomputed", **derived, **times)
             work.run("ledger/attribution/40_holder", **times)
-            if _rows(work, "select 1 from process_use where units is not null"):
+            if processes:
                 work.run("ledger/attribution/41_process", **times)
             work.run("ledger/attribution/46_word", **times)
             for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
@@ -220,6 +234,13 @@ def _wanted(store: Store) -> list[Wanted]:
             span = (start_us, end_us)
             wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), uuids, units))
     return wanted
+
+
+@cache
+def _derivation() -> str:
+    """Other for other statements: what was computed by old ones is computed again."""
+    text = "".join(statement.text for name in _DERIVING for statement in sqlfile.load(f"ledger/{name}"))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _rows(store: Store, query: str) -> bool:

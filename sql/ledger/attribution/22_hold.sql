@@ -1,20 +1,29 @@
 -- A row of label_match is a run and a labelled span that may be its own. `overlap_us` is the time they share; labels run
--- ahead of or behind the scheduler's times, and the next run of a job carries the same label.
+-- ahead of or behind the scheduler's times, and the next run of a job carries the same label. `span` is the row of owner_span.
 create or replace temp table label_match as
-with slurm_label as (
-    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job as label
-    from wanted w
+with slurm_run as (
+    select distinct run_id, pod_uid, job_id, split_part(run_key, '@', 1) as raw_job_id, start_us, end_us
+    from wanted
+    where scheduler = 'slurm'
+),
+slurm_label as (
+    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job as label, o.rowid as span
+    from slurm_run w
     join owner_span o
         on o.job = w.job_id
         and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-    where w.scheduler = 'slurm'
-    union
-    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job
-    from wanted w
+    union all
+    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job, o.rowid
+    from slurm_run w
     join owner_span o
-        on o.job = split_part(w.run_key, '@', 1)
+        on o.job = w.raw_job_id
         and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-    where w.scheduler = 'slurm'
+    where w.raw_job_id is distinct from w.job_id
+),
+pod_run as (
+    select distinct run_id, pod_uid, pod, namespace, start_us, end_us
+    from wanted
+    where scheduler = 'kubernetes'
 ),
 pod_label as (
     select
@@ -25,13 +34,13 @@ pod_label as (
         o.device_id,
         o.first_us,
         o.last_us,
-        concat_ws('/', o.namespace, o.pod) as label
-    from wanted w
+        concat_ws('/', o.namespace, o.pod) as label,
+        o.rowid as span
+    from pod_run w
     join owner_span o
         on o.pod = w.pod and o.namespace is not distinct from w.namespace
         and coalesce(o.pod_uid = w.pod_uid, true)
         and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-    where w.scheduler = 'kubernetes'
 ),
 measured as (
     select
@@ -56,7 +65,7 @@ with label_hold as (
     select run_id, device_id, pod_uid, start_us, end_us
     from label_match
     where sure
-    union
+    union all
     select m.run_id, m.device_id, m.pod_uid, m.start_us, m.end_us
     from label_match m
     where not m.sure
@@ -85,20 +94,24 @@ select *, true, false, null, null from declared_hold;
 update seen
 set node = label_alias.scheduler_node
 from (
-    with single_node as (
+    with unnamed as (
+        select device_id, node
+        from seen
+        where node is not null
+            and node not in (select node from site)
+            and node not in (select node from wanted where node is not null)
+    ),
+    single_node as (
         select run_id, pod_uid, any_value(node) as node
         from wanted
-        where not nested
+        where not nested and run_id in (select run_id from hold join unnamed using (device_id))
         group by run_id, pod_uid
         having count(distinct node) = 1
     )
     select n.node, any_value(w.node) as scheduler_node
     from hold h
-    join seen n using (device_id)
+    join unnamed n using (device_id)
     join single_node w on w.run_id = h.run_id and w.pod_uid is not distinct from h.pod_uid
-    where n.node is not null
-        and n.node not in (select node from site)
-        and n.node not in (select node from wanted where node is not null)
     group by n.node
     having count(distinct w.node) = 1
 ) label_alias

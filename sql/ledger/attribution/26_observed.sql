@@ -5,26 +5,7 @@ with unclaimed as (
     select o.*, n.last_interval_us as interval_us
     from owner_span o
     join seen n using (device_id)
-    -- One join per kind of name: each is an equality that uses a hash join, while an OR would compare every pair.
-    where not exists (
-            select 1
-            from wanted w
-            where w.scheduler = 'slurm' and w.job_id = o.job
-                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-        )
-        and not exists (
-            select 1
-            from wanted w
-            where w.scheduler = 'slurm' and split_part(w.run_key, '@', 1) = o.job
-                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-        )
-        and not exists (
-            select 1
-            from wanted w
-            where w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
-                and coalesce(o.pod_uid = w.pod_uid, true)
-                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-        )
+    where o.rowid not in (select span from label_match)
 ),
 keyed as (
     select

@@ -1,10 +1,15 @@
 -- Replaces devices, runs, capacity and segments with the new ones and marks the hours in which they differ. Of segments and
 -- runs, only those that changed are written: most are of long ago.
-create or replace temp table gone_segment as
+create or replace temp table stored_segment as
 select s.rowid as number, s.*
 from segment s
-where s.cluster = $cluster
-    and not exists (
+join recomputed r on r.device_id = s.device_id and s.start_us >= r.from_us
+where s.cluster = $cluster;
+
+create or replace temp table gone_segment as
+select s.*
+from stored_segment s
+where not exists (
         select 1
         from new_segment n
         where n.device_id = s.device_id and n.start_us = s.start_us and n.end_us = s.end_us
@@ -20,8 +25,8 @@ select n.*
 from new_segment n
 where not exists (
         select 1
-        from segment s
-        where s.cluster = $cluster and s.device_id = n.device_id and s.start_us = n.start_us and s.end_us = n.end_us
+        from stored_segment s
+        where s.device_id = n.device_id and s.start_us = n.start_us and s.end_us = n.end_us
             and s.run_id is not distinct from n.run_id
             and s.share_num = n.share_num and s.share_den = n.share_den
             and s.profile is not distinct from n.profile and s.free_bucket is not distinct from n.free_bucket
@@ -87,6 +92,11 @@ select cluster, hour_us from dirty_hour;
 delete from segment where rowid in (select number from gone_segment);
 
 insert into segment by name select * from come_segment order by device_id, start_us;
+
+delete from attributed_day where cluster = $cluster and (parent_id, day) in (select (parent_id, day) from other_day);
+
+insert into attributed_day
+select $cluster, parent_id, day, digest from other_day where digest is not null order by parent_id, day;
 
 delete from device where cluster = $cluster;
 
@@ -161,29 +171,28 @@ group by run_id;
 create or replace temp table gone_run as
 select r.rowid as number, r.*
 from run r
+left join new_run n on n.run_id = r.run_id
 where r.cluster = $cluster
-    and not exists (
-        select 1
-        from new_run n
-        where n.run_id = r.run_id
-            and n.scheduler is not distinct from r.scheduler
-            and n.job_id is not distinct from r.job_id
-            and n.run_key is not distinct from r.run_key
-            and n.declared is not distinct from r.declared
-            and n.user_name is not distinct from r.user_name
-            and n.account is not distinct from r.account
-            and n.queue is not distinct from r.queue
-            and n.namespace is not distinct from r.namespace
-            and n.qos is not distinct from r.qos
-            and n.name is not distinct from r.name
-            and n.labels is not distinct from r.labels
-            and n.state is not distinct from r.state
-            and n.submit_us is not distinct from r.submit_us
-            and n.start_us is not distinct from r.start_us
-            and n.end_us is not distinct from r.end_us
-            and n.ended is not distinct from r.ended
-            and n.own is not distinct from r.own
-            and n.end_estimated is not distinct from r.end_estimated
+    and (
+        n.run_id is null
+        or n.scheduler is distinct from r.scheduler
+        or n.job_id is distinct from r.job_id
+        or n.run_key is distinct from r.run_key
+        or n.declared is distinct from r.declared
+        or n.user_name is distinct from r.user_name
+        or n.account is distinct from r.account
+        or n.queue is distinct from r.queue
+        or n.namespace is distinct from r.namespace
+        or n.qos is distinct from r.qos
+        or n.name is distinct from r.name
+        or n.labels is distinct from r.labels
+        or n.state is distinct from r.state
+        or n.submit_us is distinct from r.submit_us
+        or n.start_us is distinct from r.start_us
+        or n.end_us is distinct from r.end_us
+        or n.ended is distinct from r.ended
+        or n.own is distinct from r.own
+        or n.end_estimated is distinct from r.end_estimated
     );
 
 create or replace temp table come_run as

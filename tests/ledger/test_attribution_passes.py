@@ -1,0 +1,153 @@
+"""Attribution in passes ends with the rows of a full one, after every pass, whatever arrives late, changes or is taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.core.clock import HOUR_US
+from gpuwatch.ledger.attribution import attribute
+from gpuwatch.store.database import Store
+from gpuwatch.store.withdraw import withdraw
+from tests.worlds.long_history import DAY, SLOW, History, history
+from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, samples, us
+
+TABLES = ("device", "capacity", "run", "segment")
+SEEDS = range(4)
+FORGOTTEN = 77
+"""The file of what is taken back."""
+
+
+def rows(store: Store, *names: str) -> dict[str, list[Any]]:
+    return {name: store.sql(f"select * from {name} order by all") for name in names or TABLES}
+
+
+def hours_that_differ(before: list[Any], after: list[Any]) -> set[int]:
+    """The hours in which the segments of one are not those of the other, apart from the methods that shares are computed by."""
+    return {one[0] for one in by_hour(before) ^ by_hour(after)}
+
+
+def by_hour(segments: list[Any]) -> set[Any]:
+    return {
+        (hour, device, max(start, hour * HOUR_US), min(end, (hour + 1) * HOUR_US), *rest)
+        for _, device, start, end, *rest, _, _ in segments
+        for hour in range(start // HOUR_US, (end - 1) // HOUR_US + 1)
+    }
+
+
+class Passes:
+    """A world that gets a history pass by pass."""
+
+    def __init__(self, made: History) -> None:
+        self.world, self.made = World(SLOW), made
+        self.settings, self.methods = SLOW, list[tuple[int, str]]()
+
+    def arrive(self, number: int) -> None:
+        """What pass NUMBER brings and takes back."""
+        store = self.world.store
+        self.settings = self.made.settings.get(number, self.settings)
+        self.methods = self.made.methods.get(number, self.methods)
+        self.world.add(*self.made.batches[number])
+        self.mark()
+        self.world.seal()
+        if jobs := self.made.withdrawn.get(number):
+            store.sql("delete from claim where list_contains($jobs, job_id)", jobs=jobs)
+        if number in self.made.forgotten:
+            with store.transaction():
+                withdraw(store, [FORGOTTEN + number], "an import")
+
+    def mark(self) -> None:
+        """Gives the rows of jobs that are forgotten later the file that they are forgotten with."""
+        for number, jobs in self.made.forgotten.items():
+            names = [job.removeprefix("lab/") for job in jobs]
+            values = {"file": FORGOTTEN + number, "jobs": jobs, "names": names}
+            self.world.store.sql(
+                "update claim set file_id = $file where list_contains($jobs, job_id)",
+                **self.only(values, "file", "jobs"),
+            )
+            self.world.store.sql(
+                "update sample_tail set file_id = $file where context_id in"
+                " (select context_id from context where list_contains($names, job) or list_contains($names, pod))",
+                **self.only(values, "file", "names"),
+            )
+
+    @staticmethod
+    def only(values: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {name: values[name] for name in names}
+
+    def attribute(self, *, everywhere: bool = False) -> None:
+        attribute(self.world.store, CLUSTER, self.settings, self.methods, everywhere=everywhere)
+
+    def computed(self) -> None:
+        """The hours that wait were computed."""
+        self.world.store.sql("delete from dirty_hour")
+
+
+def run(made: History) -> None:
+    """Compares each pass with a full attribution of the same records, and the last with one of a store that got them at once."""
+    parts = Passes(made)
+    for number in range(len(made.batches)):
+        parts.arrive(number)
+        store = parts.world.store
+        before = rows(store, "segment")["segment"]
+        parts.attribute()
+        got = rows(store)
+        dirty = {hour // HOUR_US for (hour,) in store.sql("select hour_us from dirty_hour")}
+        parts.computed()
+        parts.attribute(everywhere=True)
+        expected = rows(store)
+        assert [] == [(number, name) for name in TABLES if got[name] != expected[name]]
+        assert set() == hours_that_differ(before, got["segment"]) - dirty
+        parts.computed()
+    whole = Passes(History([[]], settings={}, methods={}))
+    whole.settings, whole.methods = parts.settings, parts.methods
+    for table in ("claim", "node", "context"):
+        copy_table(parts.world.store, whole.world.store, table)
+    copy_table(parts.world.store, whole.world.store, "sample", into="sample_tail")
+    whole.world.seal()
+    whole.attribute()
+    final = rows(whole.world.store)
+    assert [] == [name for name in TABLES if got[name] != final[name]]
+
+
+def copy_table(source: Store, target: Store, table: str, into: str | None = None) -> None:
+    names = [row[0] for row in source.sql("select name from pragma_table_info($t)", t=table)]
+    with target.view("copied_rows", source._arrow(f"select * from {table}", {})):
+        target.sql(f"insert into {into or table} ({', '.join(names)}) select {', '.join(names)} from copied_rows")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_pass_ends_with_the_rows_of_a_full_attribution(seed: int) -> None:
+    run(history(seed))
+
+
+def test_a_new_hour_computes_the_segments_of_its_own_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin with the segment before the last that ended an hour before the day. Without news, none is computed."""
+    gpu, world = Gpu(), World(SLOW)
+    for start in (day * DAY + hour * HOUR for day in range(4) for hour in (1, 7, 13)):
+        job = f"from-{start}"
+        world.add(samples(gpu, minutes(start, start + 5 * HOUR, 600), job=job), claim(job, start, start + 5 * HOUR))
+        world.add(samples(gpu, minutes(start + 5 * HOUR, start + 6 * HOUR, 600)))
+    world.add(samples(gpu, minutes(3 * DAY + 19 * HOUR, 4 * DAY, 600))).attribute()
+
+    world.add(samples(gpu, minutes(4 * DAY, 4 * DAY + HOUR, 600), job="new"), claim("new", 4 * DAY, 4 * DAY + HOUR))
+    assert {gpu.device_id: us(3 * DAY + 13 * HOUR)} == begun(world, monkeypatch)
+    assert {} == begun(world, monkeypatch)
+
+
+def begun(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """From when the segments of each device are computed in another attribution."""
+    found: list[tuple[int, int]] = []
+    running = Store.run
+
+    def noting(self: Store, name: str, /, **parameters: object) -> int:
+        changed = running(self, name, **parameters)
+        if name == "ledger/segments/recomputed":
+            found.extend(self.sql("select device_id, from_us from recomputed"))
+        return changed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "run", noting)
+        world.attribute()
+    return dict(found)
