@@ -49,14 +49,19 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
 
 def what(item: Row, query: Query) -> Component:
     """The title, which opens the finding, the summary, and what a phone hides in columns."""
-    taken = taken_back(item)
+    taken, summary = taken_back(item), str(item.get("summary") or "")
     return html.Div(
         [
-            parts.link(
-                formats.clip(item.get("title"), 90), finding_link(query, str(item.get("key"))), "title row-link"
+            html.Div(
+                [
+                    parts.link(
+                        formats.clip(item.get("title"), 90), finding_link(query, str(item.get("key"))), "title row-link"
+                    ),
+                    parts.tag(taken) if taken else None,
+                ],
+                className="jobname",
             ),
-            html.Div(formats.clip(item.get("summary"), 200), className="two-lines soft"),
-            parts.tag(taken) if taken else None,
+            html.Div(formats.clip(summary, 200), className="two-lines first-line soft narrow-hide", title=summary),
             html.Div(
                 [parts.severity(item.get("severity")), formats.clip(formats.owner(item.get("team")), 24)],
                 className="facts narrow-only",

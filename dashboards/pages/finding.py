@@ -91,7 +91,7 @@ def decide(data: Data, chosen: str = "") -> Component:
 
 def summary(data: Data, query: Query) -> Component:
     """Severity, state, summary, cost, owner and remedy."""
-    finding = data.finding
+    finding, headline = data.finding, data.finding.get("headline")
     ended = finding.get("ended_at")
     since = f"since {formats.when(finding.get('started_at'))}" + (f", ended {formats.when(ended)}" if ended else "")
     kind = str((finding.get("subject") or {}).get("kind") or "")
@@ -102,11 +102,12 @@ def summary(data: Data, query: Query) -> Component:
                 [
                     parts.severity(finding.get("severity")),
                     parts.tag(state_words(finding)),
+                    html.Span(formats.clip(finding.get("title"), 90)) if headline else None,
                     html.Span(since, className="soft"),
                 ],
                 className="facts",
             ),
-            html.H1(formats.clip(finding.get("title"), 120)),
+            html.H1(formats.clip(headline or finding.get("title"), 200)),
             html.P(formats.clip(finding.get("summary"), 600), className="lead"),
             html.Div(
                 [

@@ -14,10 +14,10 @@ from fastapi.responses import JSONResponse
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
 from gpuwatch.dashboards.editing import dates, history, lists, preview, toml_text
 from gpuwatch.dashboards.editing.outcome import Outcome, mistakes
-from gpuwatch.dashboards.pages.setup import channel_form, threshold_form
+from gpuwatch.dashboards.pages.setup import channel_form, threshold_form, tokens
 from gpuwatch.dashboards.shell import forms
 from tests.dashboards import fake_api, fake_setup
-from tests.dashboards.fake_names import HOSTILE, NOW
+from tests.dashboards.fake_names import HOSTILE, NOW, at
 from tests.dashboards.laid_out import asked, check_layout, links, shown, text
 
 PAGES = (
@@ -400,3 +400,15 @@ def test_mistakes_of_a_document_have_their_lines() -> None:
         error, ("document",)
     )
     assert {"idle_us_min": "idle_us_min: 'x' is no time of at most 366 days"} == mistakes(limit, ("idle_us_min",))
+
+
+def test_tokens_show_when_they_expire_as_a_date() -> None:
+    row = {"id": "1f", "name": "a", "scope": "read", "created_at": at(NOW), "created_by": "ada", "revoked_at": None}
+    for expires, words in (
+        (None, "never"),
+        ("2027-01-31T00:00:00Z", "31 Jan 2027"),
+        ("2027-01-31T08:30:00Z", "31 Jan 2027 08:30"),
+    ):
+        cells = tokens.line(row | {"expires_at": expires}, tokens.Data([], at(NOW)), asked("/tokens"))
+
+        assert words == text(cells[3])

@@ -568,3 +568,24 @@ def test_slices_that_no_exporter_reports_stand_under_their_node() -> None:
     assert "which GPU each is on is not known" in said
     assert "0 of 2" in said
     assert "None" not in said
+
+
+def test_the_page_of_a_finding_begins_with_what_happens_to_whom() -> None:
+    """A rule without such a sentence has its title there."""
+    sentence = "train-llm (job 4711) of team red on n1 holds 8 idle GPUs"
+    plain = fake_api.finding(0)
+    for found, head in ((plain, "GPUs held and idle"), (plain | {"headline": sentence}, sentence)):
+        layout = finding.summary(finding.Data(found, {}, None), Query("/findings/x", {}))
+
+        assert [head] == [child.children for child in layout.children if isinstance(child, html.H1)]
+        assert 1 == text(layout).count("GPUs held and idle")
+
+
+def test_a_row_of_findings_has_two_lines() -> None:
+    """The title with what took the finding back, and one line of the summary, which a phone leaves out."""
+    cell = findings_inbox.what(fake_api.finding(0) | {"resolved_reason": "records changed"}, Query("/findings", {}))
+    first, second, phone = cell.children
+
+    assert "jobname" == first.className
+    assert ["two-lines first-line soft narrow-hide", "facts narrow-only"] == [second.className, phone.className]
+    assert fake_api.finding(0)["summary"] == second.title

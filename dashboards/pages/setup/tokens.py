@@ -10,7 +10,7 @@ from dash.exceptions import PreventUpdate
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import fields, lists
+from gpuwatch.dashboards.editing import dates, fields, lists
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import CLOSED, Outcome, Values, acts_on
 from gpuwatch.dashboards.shell import states
@@ -68,7 +68,7 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("Name", "wide"),
         parts.Column("May"),
         parts.Column("Created", "narrow-hide"),
-        parts.Column("Expires (UTC)", "narrow-hide"),
+        parts.Column(f"Expires ({formats.zone_word()})", "narrow-hide"),
         parts.Column("State"),
         parts.Column("Change"),
     ]
@@ -89,7 +89,7 @@ def line(row: Row, data: Data, query: Query) -> list[parts.Node]:
         html.Span(
             f"{formats.when(row.get('created_at'))} by {formats.clip(row.get('created_by'), 40)}", className="soft"
         ),
-        html.Span(lists.shown(row.get("expires_at")) or "never", className="num"),
+        html.Span(dates.date(row["expires_at"]) if row.get("expires_at") else "never", className="num"),
         parts.tag(word, "ok" if word == "In force" else "plain"),
         revoke if word == "In force" else None,
     ]
