@@ -235,6 +235,7 @@ def _source(store: Store, bundle: Path | None, url: str | None, step_s: int, lis
 
 def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form: str | None) -> None:
     """Writes the files and prints the headline and the actions."""
+    from gpuwatch.quality.dumps import MISSING
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
@@ -254,6 +255,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         headline(card).replace(report_text.GAP, " "),
         f"Source: {source.name}; what runs then counts up to it.",
         *prices,
+        *([MISSING] if card["only_dumps"] else []),
         *unknown,
         f"Written: {', '.join(written)}",
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.billing.prices import FAR_FUTURE_US
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality import double_checks, hold_checks, measure_checks, rate_checks, source_checks
+from gpuwatch.quality import double_checks, dumps, hold_checks, measure_checks, rate_checks, source_checks
 from gpuwatch.quality.check import (
     COLUMNS,
     FAIL,
@@ -103,6 +103,7 @@ def examine(
         measure_checks.unmeasured(store, evidence, advice),
         source_checks.unknown(store, evidence, advice, sources),
         source_checks.clusters(store, since_us, evidence),
+        *dumps.checks(store),
         hold_checks.owners(store, since_us, evidence, advice),
         _rates(store, evidence, advice),
         *(rate_checks.checks(store, state, advice) if state is not None else ()),

@@ -17,6 +17,15 @@ ROUNDING_CENTS = 2
 Buckets = Mapping[str, Amount]
 
 
+def user_buckets(by_user: Ledger) -> dict[tuple[str | None, str | None], Buckets]:
+    """Buckets and their cost by team and user."""
+    found: dict[tuple[str | None, str | None], dict[str, Amount]] = defaultdict(dict)
+    for row in by_user.items:
+        mine = found[row.group["team"], row.group["user"]]
+        mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
+    return dict(found)
+
+
 def bucket_amounts(ledger: Ledger, paid: Mapping[str | None, Amount]) -> dict[str | None, Buckets]:
     """Buckets and their cost by team, from a ledger by team; the costs of a team's buckets add up to what it paid."""
     found: dict[str | None, dict[str, Amount]] = defaultdict(dict)

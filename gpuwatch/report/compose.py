@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report import actions, corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import (
@@ -153,7 +154,9 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
     lines = [f"{report_text.days(facts.window)}, UTC."]
     if facts.covered != facts.window:
         lines.append(f"The data covers {report_text.days(facts.covered)}, and so do all numbers.")
-    if facts.compared is None:
+    if facts.only_dumps:
+        lines.append(MISSING)
+    elif facts.compared is None:
         begin = report_text.moment(facts.books_from_us)
         lines.append(f"No comparison with the previous {facts.period_word}: the data begins on {begin}.")
     else:
@@ -185,7 +188,8 @@ def _trend_section(facts: Facts) -> Section | None:
         words.append(f"{past.week}: {value}, {lost} avoidable")
     note = "Red: avoidable. Pale: the ledger does not cover the whole week."
     blocks = (Chart(tuple(pillars), "; ".join(words)), Text(note, "soft"))
-    return Section(_trend_title([(past, cost) for past, cost in known if past.hours >= WEEK_HOURS]), blocks)
+    whole = [(past, cost) for past, cost in known if past.hours >= WEEK_HOURS and not facts.only_dumps]
+    return Section(_trend_title(whole), blocks)
 
 
 def _trend_title(whole: Sequence[tuple[Past, Decimal]]) -> str:

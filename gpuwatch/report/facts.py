@@ -271,6 +271,9 @@ class Facts:
     basis: Basis | None = None
     """How much of `covered` was measured. None: all of it."""
 
+    only_dumps: bool = False
+    """Whether earlier periods lack jobs, because every record of a job comes from a kubectl dump."""
+
     @property
     def counted(self) -> Basis:
         """How much time the costs were counted in."""

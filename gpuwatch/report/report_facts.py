@@ -32,6 +32,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None, for
         window=week.window,
         covered=week.covered,
         basis=week.basis,
+        only_dumps=week.only_dumps,
         compared=week.compared,
         team=team,
         total=added(payer.amount for payer in payers),

@@ -19,7 +19,8 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
 from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.month import Basis, basis_of
-from gpuwatch.report.bucket_costs import Buckets, bucket_amounts
+from gpuwatch.quality.dumps import only_dumps
+from gpuwatch.report.bucket_costs import Buckets, bucket_amounts, user_buckets
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
 from gpuwatch.report.files import last_week
@@ -85,6 +86,8 @@ class Week:
     """For the most expensive jobs of each team."""
     findings: Rows[Finding]
     basis: Basis
+    only_dumps: bool
+    """Whether earlier weeks lack jobs, because every record of a job comes from a kubectl dump."""
     slices: Rows[SliceHold]
     waited: Mapping[str, Waited] | None
     bound: bool
@@ -118,7 +121,8 @@ def gather(
             f"report: no data for {week}: the ledger {known}; choose another --week, or import and analyze"
         )
     earlier = _earlier(window, covered)
-    compared = earlier if earlier.start_us >= books.start_us else None
+    dumped = only_dumps(store)
+    compared = earlier if earlier.start_us >= books.start_us and not dumped else None
     closing = frozen(state, window, teams, bound)
     week_charges = WeekCharges(store, state, window, teams, closing.whole)
     before = _Before(store, state, compared, teams)
@@ -144,13 +148,14 @@ def gather(
         buckets_before=before.buckets(),
         measures=_measures(by_team),
         measures_before=before.measures(),
-        user_buckets=_user_buckets(by_user),
+        user_buckets=user_buckets(by_user),
         user_measures={(one.group["team"], one.group["user"]): one.measures for one in by_user.groups},
         job_uses=job_uses(store, window, _top_jobs(charges)),
         findings=Rows(findings_read.read(store, window=window, teams=teams, actions=actions)),
         slices=Rows(slice_holds(store, state, window, teams)),
         waited=idle_while_waiting(store, state, window, teams) if not bound else None,
         bound=bound,
+        only_dumps=dumped,
         basis=basis_of(store, covered, teams if bound else None),
         frozen=closing,
         stale_hours=stale[0][0],
@@ -228,14 +233,6 @@ def _by_team_and_bucket(store: Store, state: State, window: Window, teams: Colle
 
 def _measures(by_team: records.Ledger) -> MeasuresOf:
     return {None: by_team.measures} | {one.group["team"]: one.measures for one in by_team.groups}
-
-
-def _user_buckets(by_user: records.Ledger) -> dict[tuple[str | None, str | None], Buckets]:
-    found: dict[tuple[str | None, str | None], dict[str, Amount]] = defaultdict(dict)
-    for row in by_user.items:
-        mine = found[row.group["team"], row.group["user"]]
-        mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
-    return dict(found)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.ledger.measures import WORDS
+from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import (
     SIZE,
@@ -36,6 +37,7 @@ from gpuwatch.scan.facts import Source, top_actions
 FIRST = 3
 """Actions before the first section."""
 TEAMS_MAX = 20
+NOT_MEASURED = "not measured"
 MOST_SHARE = Fraction(1, 2)
 """The headline names the teams that have at least this much of the waste, if they are few."""
 NAMED_MAX = 3
@@ -93,6 +95,8 @@ def _head(card: Json, source: Source) -> list[Block]:
         Text(f"{window_text(card)}. Source: {source.name}.{prices}", "soft"),
         Text(headline(card), "lead"),
     ]
+    if card["only_dumps"]:
+        blocks.append(Text(MISSING, "soft"))
     blocks.append(Numbers(tuple(_numbers(card))))
     if first := [one for one in top_actions(card)[:FIRST] if one["kind"] != "decision"]:
         blocks.append(Heading("Do first"))
@@ -174,7 +178,8 @@ def _team_row(one: Json, currency: str | None, field: str, largest: Fraction) ->
     bar = Cell(bar=Bar(SIZE, Fraction(0), lost / largest if lost and largest else Fraction(0)))
     ratio = None if one["avoidable_ratio"] is None else Fraction(str(one["avoidable_ratio"]))
     shown = _money(one["avoidable_cost"], currency) if field == "avoidable_cost" else _hours(one["avoidable_gpu_hours"])
-    share = "not measured" if ratio is None else report_text.percent(ratio)
+    shown = NOT_MEASURED if one["avoidable_gpu_hours"] is None else shown
+    share = NOT_MEASURED if ratio is None else report_text.percent(ratio)
     name = owner_name(one["team"]) + (" (inferred)" if one["inferred"] else "")
     return row([name, bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
 

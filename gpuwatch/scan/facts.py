@@ -16,6 +16,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.records import GroupMeasures
 from gpuwatch.core.clock import Window
+from gpuwatch.quality.dumps import only_dumps
 from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import PLATFORM, UNOWNED
@@ -55,6 +56,7 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     """
     facts = read_facts(store, state, window, now_us)
     card = scorecard(facts, by_team=True)
+    card["only_dumps"] = only_dumps(store)
     if facts["window"] is None:
         return card | {"teams": []}
     found = chargeback.ledger(store, state, facts["window"], ("team",))

@@ -13,9 +13,10 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.month import MONTH_DAYS, Basis
+from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
-from gpuwatch.report.compose import lead
-from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions
+from gpuwatch.report.compose import document, lead
+from gpuwatch.report.facts import Amount, Facts, Past, Payer, Quality, Versions
 from gpuwatch.report.flat_table import rows
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.top_waste import wastes
@@ -269,3 +270,17 @@ def test_the_opening_does_not_begin_with_utilisation() -> None:
     text = lead(facts(finding("7", "7.00"))).replace("\u00a0", " ")
 
     assert text.startswith("The fleet cost $700 in week 2026-W45.")
+
+
+def test_a_report_of_dumps_names_no_trend() -> None:
+    """Pods that were deleted before the dump are missing in the earlier weeks."""
+    weeks = tuple(
+        Past(f"2026-W{number}", 168, Decimal(cost), Decimal(0), "USD") for number, cost in ((44, 100), (45, 700))
+    )
+    known = replace(facts(), history=weeks)
+    dumped = replace(known, only_dumps=True)
+    titles = {one.title for one in document(dumped).sections}
+
+    assert any(one.title.startswith("Spend by week: up") for one in document(known).sections)
+    assert "Spend by week" in titles
+    assert MISSING in document(dumped).head[0].text  # type: ignore[union-attr]

@@ -70,7 +70,14 @@ def subject(name: str, cost: str | None = None, gpu_hours: str | None = None) ->
 
 
 def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
-    found = {"window": WINDOW, "known": WINDOW, "currency": "USD", "gpu_hours": "1000.000", "cost": "2500.00"}
+    found = {
+        "window": WINDOW,
+        "known": WINDOW,
+        "currency": "USD",
+        "gpu_hours": "1000.000",
+        "cost": "2500.00",
+        "only_dumps": False,
+    }
     return found | {
         "waste": WASTE, "teams": teams, "actions": [], "left_out": 0, "unknown": [], "layers": [],
     } | changed  # fmt: skip
@@ -180,3 +187,22 @@ def test_findings_without_a_month_show_the_dollars_of_the_window() -> None:
 
     assert "$263 in this window" == words(worth(idle))
     assert "$263 in the 6 measured hours" == words(worth(idle | {"counted": "the 6 measured hours"}))
+
+
+def test_a_team_that_is_not_measured_has_no_missing_price() -> None:
+    from gpuwatch.report.html.page import page
+
+    html = page(document(card([team("vision", None), team("nlp", "300.00")]), SOURCE))
+
+    assert "not measured" in html
+    assert "no price" not in html
+
+
+@pytest.mark.parametrize("dumps", [True, False])
+def test_a_scan_of_dumps_says_that_free_time_is_an_upper_bound(dumps: bool) -> None:
+    from gpuwatch.quality.dumps import MISSING
+    from gpuwatch.report.html.page import page
+
+    html = page(document(card([team("vision", "1.00")], only_dumps=dumps), SOURCE))
+
+    assert dumps is (MISSING in html)
