@@ -9,6 +9,7 @@ from gpuwatch.billing import ledger_measures, policy_charges
 from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
 from gpuwatch.billing.funnel import funnel
 from gpuwatch.billing.inferred_teams import Mark, fill_other_teams, inferred_rows
+from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.proposed import Proposed, fill_proposed
@@ -130,14 +131,13 @@ def ledger(
         days = DAY_US if any(name in PERIODS for name in dimensions) else None
         asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us or days)
         asked["steps"] = step_us is not None
-        store.run("billing/kind", **asked)
+        fill_kinds(store, asked)
         fill_bucket_time(store, asked)
         fill_claimed_time(store, asked)
         store.run("billing/ledger_owned", **asked)
         store.run("billing/ledger_bucket", **asked)
         sums = store.rows("billing/funnel", **asked)
-        whole, groups = ledger_measures.read(store, scale, asked, () if step_us else dimensions, limit)
-        claimed = ledger_measures.claimed(store, scale, asked, dimensions)
+        whole, groups, claimed = ledger_measures.read(store, scale, asked, dimensions, limit)
         rows, following = page(store, scale, limit, offset, largest_first=False)
         totals = Totals.of(store.rows("billing/total"))
         inferred = inferred_rows(store, window, dimensions)
@@ -202,7 +202,7 @@ def _fill_plain(
     """Fills `charge_group` with charges without policies. Call within working_tables."""
     scale = scale_of(store, window)
     words = question(window, by, cluster, teams, scale, pool=pool, by_run=by_run)
-    store.run("billing/kind", **words)
+    fill_kinds(store, words)
     store.run("billing/charge", **words)
     return scale
 

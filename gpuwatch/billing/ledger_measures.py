@@ -20,26 +20,36 @@ Claimed = Mapping[tuple[object, ...], Decimal]
 
 def read(
     store: Store, scale: Scale, asked: Mapping[str, object], by: Sequence[str], limit: int | None
-) -> tuple[Measures, tuple[GroupMeasures, ...]]:
-    """The measures of the temporary table `book`, and of its groups: of `limit` of them, those with the most avoidable time."""
+) -> tuple[Measures, tuple[GroupMeasures, ...], Claimed]:
+    """The measures of the temporary table `book`, those of its groups, and what findings claim of its groups and steps.
+
+    Groups are the `limit` with the most avoidable time; none with steps.
+    """
+    if not by and not asked["steps"]:  # the book is one group
+        rows = store.rows("billing/measure", **asked, whole=False, groups=1, claimed_only=False)
+        return (
+            Measures.of(rows, scale),
+            (),
+            _claimed([row for row in rows if int(row["claimed_units"] or 0)], scale, by),
+        )
     whole = Measures.of(store.rows("billing/measure", **asked, whole=True, groups=1, claimed_only=False), scale)
-    if not by:
-        return whole, ()
-    rows = store.rows(
-        "billing/measure", **asked, whole=False, groups=EVERY if limit is None else limit, claimed_only=False
-    )
+    rows = [] if asked["steps"] else _groups(store, asked, by, limit)
     groups = []
     for _, parts in groupby(rows, key=lambda row: row["place"]):
         mine = list(parts)
         groups.append(GroupMeasures(values(mine[0]["words"], by), Measures.of(mine, scale)))
-    return whole, tuple(groups)
-
-
-def claimed(store: Store, scale: Scale, asked: Mapping[str, object], by: Sequence[str]) -> Claimed:
-    """What findings claim of the below-peak time of each group and step."""
     if not store.sql("select 1 from claimed_time limit 1"):
-        return {}
+        return whole, tuple(groups), {}
     rows = store.rows("billing/measure", **asked, whole=False, groups=0, claimed_only=True)
+    return whole, tuple(groups), _claimed(rows, scale, by)
+
+
+def _groups(store: Store, asked: Mapping[str, object], by: Sequence[str], limit: int | None) -> list[dict[str, Any]]:
+    most = EVERY if limit is None else limit
+    return store.rows("billing/measure", **asked, whole=False, groups=most, claimed_only=False) if by else []
+
+
+def _claimed(rows: Sequence[Mapping[str, Any]], scale: Scale, by: Sequence[str]) -> Claimed:
     return {
         key(row["words"] | {"currency": row["currency"]}, by): scale.gpu_seconds(int(row["claimed_units"]))
         for row in rows

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from decimal import Decimal
 
 from gpuwatch.billing.bucket_time import fill_bucket_time
+from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.billing.policy_tables import BEFORE, UNTIL, WHOLE, policy_tables
 from gpuwatch.core.clock import DAY_US, MINUTE_US, Window, day_floor
 from gpuwatch.core.errors import UsageError
@@ -113,7 +114,7 @@ def _fill_cells(
     for span, part in [*spans, (whole, WHOLE)]:
         names = [name for name in inner if name != CAUSE]
         inside = question(span, names, None, None, scale, step_us=DAY_US, by_run=by_run)
-        store.run("billing/kind", **inside)
+        fill_kinds(store, inside)
         fill_bucket_time(store, inside)
         store.run("billing/policy_charges/cell", **inside | asked, by_word=asked["by_run"], part=part)
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.hardware import shares as hardware_shares
@@ -63,7 +64,7 @@ def slices(
             "limit": None if limit is None else limit + 1,
             "offset": offset,
         }
-        store.run("billing/kind", **asked)
+        fill_kinds(store, asked)
         store.run("billing/charge", **asked)
         round_rows(store, scale)
         store.run("billing/slice_life", **asked)

@@ -1,7 +1,8 @@
 -- A row of cut_bucket is a part of a segment that an edge cuts, and its observed device microseconds by bucket. It reads two
 -- temporary tables: cut_segment, segments clipped to [from_us, to_us), and cut_minute, minutes of device_minute clipped alike.
+-- It is a table because a question reads it twice, and planning it costs more than its few rows.
 -- A clipped minute is divided in proportion, by cumulative rounding in the order of the buckets.
-create or replace temp view cut_bucket as
+create or replace temp table cut_bucket as
 with cumulative as (
     select
         device_id,

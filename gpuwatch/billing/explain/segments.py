@@ -12,6 +12,7 @@ import pyarrow as pa
 from gpuwatch.billing import policy_charges
 from gpuwatch.billing.bucket_time import fill_bucket_time
 from gpuwatch.billing.charge_id import Asked
+from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.billing.listings import window_dict
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
@@ -131,7 +132,7 @@ def published(
     if plain:
         scale = scale_of(store, asked.window)
         parameters = question(asked.window, by, asked.cluster, teams, scale, pool=asked.pool)
-        store.run("billing/kind", **parameters)
+        fill_kinds(store, parameters)
         store.run("billing/charge", **parameters)
     else:
         scale, parameters = policy_charges.fill_charges(

@@ -10,7 +10,7 @@ drop table if exists book;
 drop table if exists bucket_time;
 drop table if exists claimed_time;
 drop table if exists cut_span;
-drop view if exists cut_bucket;
+drop table if exists cut_bucket;
 drop table if exists cut_segment;
 drop table if exists cut_minute;
 drop table if exists failed_run_hour;
