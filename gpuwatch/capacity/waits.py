@@ -151,8 +151,16 @@ def in_words(message: str | None) -> str | None:
     if not counts:
         return (message or "").strip()[:WORDS_MAX] or None
     parts = sorted(counts.items(), key=lambda part: (-part[1], part[0]))
-    words = [f"{count} node{'' if count == 1 else 's'}: {reason.removeprefix('node(s) ')}" for reason, count in parts]
-    return "; ".join(words)[:WORDS_MAX]
+    return "; ".join(_of_nodes(count, reason.removeprefix("node(s) ")) for reason, count in parts)[:WORDS_MAX]
+
+
+def _of_nodes(count: int, reason: str) -> str:
+    """`1 node was unschedulable`: the scheduler writes `node(s) were` for one node too."""
+    nodes = "1 node" if count == 1 else f"{count} nodes"
+    for verb, one in (("were ", "was "), ("had ", "had "), ("didn't ", "didn't ")):
+        if reason.startswith(verb):
+            return f"{nodes} {one if count == 1 else verb}{reason.removeprefix(verb)}"
+    return f"{nodes}: {reason}"
 
 
 def for_room(reason: str | None, message: str | None = None) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import opened, print_stderr
-from gpuwatch.core.clock import DAY_US, Window, parse_rfc3339, rfc3339
+from gpuwatch.core.clock import DAY_US, Window, from_us, parse_rfc3339, rfc3339
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.store import lockfile
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.database import Store
     from gpuwatch.store.lockfile import Note
 
+LABEL = "label:"
 BACK_US = 7 * DAY_US
 """Longest window to suggest."""
 
@@ -57,6 +58,38 @@ def empty_words(known: Window | None) -> str:
     start = rfc3339(max(known.start_us, known.end_us - BACK_US))
     end = rfc3339(known.end_us)
     return f"No GPU time in this window; data ends at {end}: try --window {start},{end}"
+
+
+def absent_labels(store: Store, by: Iterable[str], items: Collection[Mapping[str, object]]) -> list[str]:
+    """A warning for each `label:KEY` that no row has a value of, with the labels that jobs have, nearest first."""
+    lacking = [name for name in by if name.startswith(LABEL) and not any(item.get(name) for item in items)]
+    if not lacking or not items:
+        return []
+    from gpuwatch.policy.known_names import listed
+    from gpuwatch.quality.rate_checks import names_of
+
+    known = {kind.removeprefix(LABEL) for kind in names_of(store) if kind.startswith(LABEL)}
+    return [
+        f"--by {name}: no job of this window has this label; {listed(name.removeprefix(LABEL), known)}"
+        for name in lacking
+    ]
+
+
+def partial(store: Store, span: Window) -> list[str]:
+    """A line that says where the ledger begins or ends within a window; none if the window is covered or has no data."""
+    from gpuwatch.audit.summary import whole_window
+
+    known = whole_window(store)
+    if known is None or known.end_us <= span.start_us or span.end_us <= known.start_us:
+        return []
+    ends = [f"begins at {minute(known.start_us)}"] if known.start_us > span.start_us else []
+    ends += [f"ends at {minute(known.end_us)}"] if known.end_us < span.end_us else []
+    return [f"The ledger {' and '.join(ends)} UTC: the rest of the window is not in it"] if ends else []
+
+
+def minute(at_us: int) -> str:
+    """`2026-11-27 01:00`."""
+    return f"{from_us(at_us):%Y-%m-%d %H:%M}"
 
 
 def print_hint(line: str | None) -> None:

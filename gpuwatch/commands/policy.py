@@ -245,7 +245,8 @@ def _teams_file(rows: Iterable[Mapping[str, str]], lines: Iterable[str]) -> byte
 def _confirm_teams(done: Mapping[str, Any]) -> None:
     for warning in done.get("warnings") or ():
         print_stderr(f"teams: {warning}")
-    print_stderr(f"teams: {done['rows']} rules, {'in force' if done['changed'] else 'nothing changed'}")
+    rules = "1 rule" if done["rows"] == 1 else f"{done['rows']} rules"
+    print_stderr(f"teams: {rules}, {'in force' if done['changed'] else 'nothing changed'}")
 
 
 group("teams", teams, place=252)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,6 +125,7 @@ def ledger(
 
     choose(form, True)
     span, dimensions = window_of(window, context), names(by or ["bucket"])
+    doubts: list[str] = []
     if (note := lockfile.find(data)) is not None:
         parameters = {"window": _exact(span), "by": dimensions}
         listing = ledger_answer(remote.every(note, "/api/v1/ledger", parameters), dimensions)
@@ -135,9 +137,13 @@ def ledger(
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = ledger_listing(books(store, state, span, dimensions))
+            listing = replace(listing, foot=[*hints.partial(store, span), *listing.foot])
+            doubts = hints.absent_labels(store, dimensions, listing.items)
             hint = hints.empty_stored(store, listing.extra["capacity_gpu_seconds"])
     show(listing if exact else for_people(listing, dimensions), form)
     hints.print_hint(hint)
+    for doubt in doubts:
+        hints.print_hint(doubt)
 
 
 def chargeback(
@@ -189,6 +195,7 @@ def chargeback(
     if focus_version is not None or focus_format is not None:
         raise UsageError("--focus-version and --focus-format: only with --format focus")
     span, dimensions = window_of(window, context), names(by or ["team"])
+    doubts: list[str] = []
     if "bucket" in dimensions:
         raise UsageError("--by bucket: charges have no bucket; use gpuwatch ledger --by bucket")
     if (note := lockfile.find(data)) is not None:
@@ -202,12 +209,16 @@ def chargeback(
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = chargeback_listing(charge(store, state, span, dimensions))
+            listing = replace(listing, foot=[*hints.partial(store, span), *listing.foot])
+            doubts = hints.absent_labels(store, dimensions, listing.items)
             hint = hints.empty_stored(store, listing.extra["total"]["gpu_seconds"])
     if form in (*BINARY_FORMATS, "csv"):
         _write_bytes(listing, form, out)
     else:
         show(listing if exact else for_people(listing, dimensions), form, out)
     hints.print_hint(hint)
+    for doubt in doubts:
+        hints.print_hint(doubt)
 
 
 def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:

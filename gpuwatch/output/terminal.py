@@ -138,6 +138,8 @@ def _cell(value: object) -> str:
         return f"{_cell(value['start'])} to {_cell(value['end'])}"
     if isinstance(value, str) and (time := _TIME.fullmatch(value)):
         return f"{time[1]} {time[2]} UTC"
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
     if isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)
     return str(value)

@@ -95,10 +95,11 @@ def examine(
     evidence = _evidence(store, since_us, advice)
     links = measure_checks.without_links(store, since_us)
     twice = double_checks.doubled_runs(store, since_us) if evidence.holds else []
+    counters = measure_checks.fields(store, since_us, evidence, links)
     return [
         *first,
-        measure_checks.fields(store, since_us, evidence, links),
-        measure_checks.evaluated(store, evidence, links),
+        counters,
+        measure_checks.evaluated(store, evidence, links, counters.fix),
         measure_checks.detectors(store, evidence),
         measure_checks.unmeasured(store, evidence, advice),
         source_checks.unknown(store, evidence, advice, sources),
@@ -110,7 +111,7 @@ def examine(
         hold_checks.estimated(holds, evidence, advice),
         double_checks.spoiled(hold_checks.conflicts(holds, evidence), twice, "devices are held twice in", advice),
         *double_checks.checks(store, since_us, evidence, advice, twice),
-        measure_checks.gaps(holds, evidence),
+        measure_checks.gaps(store, holds, evidence),
         *source_checks.exporters(store, since_us, evidence),
         *source_checks.profiles(store),
         source_checks.topology(store, advice),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.core.clock import HOUR_US
+from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.core.gpu_specs import facts
 from gpuwatch.findings import custom_rules, evaluate
 from gpuwatch.output.fix_hints import Advice
@@ -46,6 +46,11 @@ def missing_fields(row: dict[str, Any]) -> list[str]:
     return [name for name in NEEDED if row[name]]
 
 
+def lacking_fields(store: Store, since_us: int) -> list[dict[str, Any]]:
+    """Nodes with held devices that never deliver a field of NEEDED."""
+    return [row for row in remembered.rows(store, "quality/doctor_fields", since_us=since_us) if missing_fields(row)]
+
+
 Links = dict[str, list[dict[str, Any]]]
 """Nodes whose link traffic is not read, by kind of link: see without_links."""
 
@@ -54,7 +59,7 @@ def fields(store: Store, since_us: int, evidence: Evidence, links: Links) -> Che
     """Nodes whose exporter leaves out fields that detectors need, or the traffic of `links`."""
     if not evidence.held_samples:
         return unjudged("counters", NO_SAMPLE, evidence.measure_fix)
-    lacking = [r for r in remembered.rows(store, "quality/doctor_fields", since_us=since_us) if missing_fields(r)]
+    lacking = lacking_fields(store, since_us)
     if not lacking and not links:
         return Check("counters", OK, "every measured node with held GPUs delivers the fields that detectors need")
     problems, lines = [], []
@@ -82,8 +87,10 @@ def without_links(store: Store, since_us: int) -> Links:
     return {kind: lacking for kind, lacking in found.items() if lacking}
 
 
-def evaluated(store: Store, evidence: Evidence, links: Links) -> Check:
-    """What detectors could not evaluate, because a field or a device's name was missing."""
+def evaluated(store: Store, evidence: Evidence, links: Links, listed: str = "") -> Check:
+    """What detectors could not evaluate, because a field or a device's name was missing. `listed`: the fix of the check counters,
+    whose lines are not repeated.
+    """
     if not evidence.held_samples:
         return unjudged("verdicts", f"{NO_SAMPLE}, so no detector could evaluate its use", evidence.measure_fix)
     rows = remembered.rows(store, "quality/doctor_unjudged")
@@ -100,7 +107,10 @@ def evaluated(store: Store, evidence: Evidence, links: Links) -> Check:
     if COUNTERS["lacks_sm_active"] in lines:
         lines.insert(1, COUNTERS["lacks_sm_occupancy"])
     lines += [line for kind in links for line in LINK_COUNTERS[kind]]
-    fix = [f"{ADD}:", *lines] if lines else []
+    more = [line for line in lines if line not in listed.splitlines()]
+    fix = [f"{ADD}:", *more] if more else []
+    if lines and not more:
+        fix.append("Add the lines of the check counters, above.")
     if any(r["reason"] == NOT_NAMED for r in rows):
         fix.append("Report which devices these jobs hold: see the check placement.")
     if not fix:
@@ -133,7 +143,7 @@ def unmeasured(store: Store, evidence: Evidence, advice: Advice) -> Check:
     return Check("unmeasured", OK, "every GPU known to a scheduler is measured")
 
 
-def gaps(holds: list[dict[str, Any]], evidence: Evidence) -> Check:
+def gaps(store: Store, holds: list[dict[str, Any]], evidence: Evidence) -> Check:
     """Held time without measurements, by node."""
     if not evidence.holds:
         return unjudged("telemetry", "no job that held a GPU is known", evidence.scheduler_fix)
@@ -143,7 +153,19 @@ def gaps(holds: list[dict[str, Any]], evidence: Evidence) -> Check:
         return Check("telemetry", OK, f"at least {share:.0f} % of held time is measured on every node")
     shares = (f"{place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
     fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
-    return Check("telemetry", WARN, f"held time that was not measured: {named(shares)}", fix)
+    first_us, last_us, held_us = store.sql(
+        "select min(d.first_us), max(d.last_us), (select min(start_us) from segment where run_id is not null)"
+        " from device d where d.measured"
+    )[0]
+    what = f"held time that was not measured: {named(shares)}"
+    if first_us is not None and held_us is not None and first_us - held_us > HOUR_US:
+        begin, end, held = (rfc3339(at_us // SECOND_US * SECOND_US) for at_us in (first_us, last_us, held_us))
+        what += f". GPUs were measured from {begin} to {end} only, and jobs are known from {held}"
+        fix = (
+            "For the time before, import its metrics (gpuwatch backfill); or ask for the measured time: "
+            f"--window {begin},{end}. Within it: {fix[0].lower()}{fix[1:]}"
+        )
+    return Check("telemetry", WARN, what, fix)
 
 
 def _concerned(row: dict[str, Any]) -> str:

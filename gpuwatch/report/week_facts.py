@@ -117,8 +117,9 @@ def gather(
     covered = None if books is None else overlap(window, books)
     if books is None or covered is None:
         known = "is empty" if books is None else f"covers {rfc3339(books.start_us)} to {rfc3339(books.end_us)}"
+        option = "--month" if len(week) == len("2026-11") else "--week"
         raise UsageError(
-            f"report: no data for {week}: the ledger {known}; choose another --week, or import and analyze"
+            f"report: no data for {week}: the ledger {known}; choose another {option}, or import and analyze"
         )
     earlier = _earlier(window, covered)
     dumped = only_dumps(store)

@@ -17,6 +17,7 @@ from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.records import GroupMeasures
 from gpuwatch.core.clock import Window
 from gpuwatch.quality.dumps import only_dumps
+from gpuwatch.quality.measure_checks import COUNTERS, lacking_fields
 from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import PLATFORM, UNOWNED
@@ -66,7 +67,20 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: -Fraction(one[field] or 0))
-    return card | {"teams": teams}
+    return card | {"teams": teams, "unknown": [*_lacking_counters(store, facts["window"]), *card["unknown"]]}
+
+
+def _lacking_counters(store: Store, window: Window) -> list[Json]:
+    """What exporters leave out that tells work from waiting, with the fix; nothing where every held device has it."""
+    rows = lacking_fields(store, window.start_us)
+    names = [COUNTERS[name].split(",")[0] for name in COUNTERS if any(row[name] for row in rows)]
+    if not names:
+        return []
+    devices = sum(row["devices"] for row in rows)
+    of = "held device delivers" if devices == 1 else "held devices deliver"
+    what = f"{devices} {of} no {', '.join(names)}: a busy GPU may be working or waiting."
+    fix = "Add the lines that gpuwatch doctor prints to the counters file of dcgm-exporter (option -f)."
+    return [{"layer": "", "what": what, "fix": fix}]
 
 
 def top_actions(card: Mapping[str, Any]) -> list[Json]:

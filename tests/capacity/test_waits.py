@@ -22,7 +22,7 @@ NOW = 10 * HOUR
 FULL = (
     "0/7 nodes are available: 3 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}. preemption: none."
 )
-WORDS = "4 nodes: had untolerated taint {a: b}; 3 nodes: Insufficient nvidia.com/gpu"
+WORDS = "4 nodes had untolerated taint {a: b}; 3 nodes: Insufficient nvidia.com/gpu"
 Row = dict[str, Any]
 
 
@@ -156,6 +156,11 @@ def test_a_gang_says_why_it_waits(words: Row, why: str | None) -> None:
         pytest.param(" ", None, id="blank"),
         pytest.param("no nodes available to schedule pods", "no nodes available to schedule pods", id="no counts"),
         pytest.param("0/1 nodes are available: 1 Insufficient cpu.", "1 node: Insufficient cpu", id="one node"),
+        pytest.param(
+            "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) were not ready.",
+            "2 nodes were not ready; 1 node was unschedulable",
+            id="the verb goes with the number",
+        ),
         pytest.param(FULL, WORDS, id="the most first"),
         pytest.param("x" * 9000, "x" * 500, id="bounded"),
     ],

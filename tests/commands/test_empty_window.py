@@ -55,6 +55,26 @@ def command(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
+def test_a_window_that_the_ledger_does_not_fill_says_where_it_ends(command: Any) -> None:
+    for asked in ("chargeback", "ledger"):
+        _, filled, _ = command(asked, "--window", WITHIN, "--format", "table")
+        _, longer, _ = command(asked, "--window", "2026-01", "--format", "table")
+
+        assert "The ledger" not in filled
+        assert (
+            "The ledger begins at 2026-01-05 00:00 and ends at 2026-01-05 03:00 UTC: the rest of the window is not in it"
+            in longer
+        )
+
+
+def test_a_label_that_no_job_has_is_named_with_those_that_there_are(command: Any) -> None:
+    _, shown, doubt = command("chargeback", "--window", WITHIN, "--by", "label:tema", "--format", "table")
+
+    assert "Platform" in shown
+    assert doubt.startswith("--by label:tema: no job of this window has this label; ")
+    assert "" == command("chargeback", "--window", WITHIN, "--by", "team", "--format", "table")[2]
+
+
 ASKED = (["chargeback"], ["ledger"], ["backtest", "idle-hoarding"])
 
 

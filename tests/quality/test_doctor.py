@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.prices import price_all
 from gpuwatch.core.model import CONTEXT, Records, Rejects, context_key, device_key
 from gpuwatch.ledger import attribution
@@ -69,6 +70,46 @@ def test_a_job_without_sm_active_gets_the_exact_lines() -> None:
 
     assert "fail" == check.status
     assert [SM_ACTIVE, SM_OCCUPANCY] == check.fix.splitlines()[1:]
+
+
+def test_counters_that_one_check_lists_are_not_repeated_by_the_next() -> None:
+    blind = {"gr_engine_ratio": 0.9, "tensor_active_ratio": 0.4, "dram_active_ratio": 0.2}
+    world = World().add(node(devices={"": 1}), claim("1", 0, HOUR), samples(Gpu(), minutes(0, HOUR), blind)).book()
+    with State.open("sqlite://") as state:
+        analyze(world.store, state, SETTINGS, now_us=us(4 * HOUR))
+    found = checks(world.store)
+
+    assert SM_ACTIVE in found["counters"].fix
+    assert ("warn", False) == (found["verdicts"].status, SM_ACTIVE in found["verdicts"].fix)
+    assert "Add the lines of the check counters, above." in found["verdicts"].fix
+
+
+@pytest.mark.parametrize(
+    ("begins", "known"),
+    [
+        pytest.param(0, None, id="measured from the beginning, with a gap at the end"),
+        pytest.param(
+            2 * HOUR, ("2026-11-02T02:00:30Z", "2026-11-02T00:00:00Z"), id="measured later than jobs are known"
+        ),
+    ],
+)
+def test_history_before_the_first_sample_is_not_a_broken_exporter(begins: int, known: tuple[str, str] | None) -> None:
+    world = (
+        World()
+        .add(node(devices={"": 1}), claim("1", 0, 4 * HOUR), samples(Gpu(), minutes(begins, begins + HOUR)))
+        .book()
+    )
+
+    check = checks(world.store)["telemetry"]
+
+    assert "warn" == check.status
+    if known is None:
+        assert ("only" in check.what, check.fix.startswith("Check that dcgm-exporter runs there")) == (False, True)
+    else:
+        assert f"measured from {known[0]}" in check.what and check.what.endswith(
+            f"only, and jobs are known from {known[1]}"
+        )
+        assert f"--window {known[0]}," in check.fix
 
 
 def test_an_empty_store_says_what_to_import() -> None:

@@ -85,7 +85,8 @@ def test_missing_link_traffic_is_named_with_its_counters(readings: dict[str, flo
 
     for name in ("counters", "verdicts"):
         assert ("warn" if kinds else OK) == found[name].status, found[name].what
-        assert lines == [line.split(",")[0] for line in found[name].fix.splitlines()[1:]]
+    assert lines == [line.split(",")[0] for line in found["counters"].fix.splitlines()[1:]]
+    assert ("Add the lines of the check counters, above." if kinds else "") == found["verdicts"].fix
 
 
 def test_a_single_gpu_needs_no_link_traffic() -> None:

@@ -99,7 +99,7 @@ def lead(card: Json) -> str:
 def avoidable_sentence(card: Json) -> str:
     """The waste in a sentence; what was not measured comes first where that is most of the held time."""
     waste, currency = card["waste"], card["currency"]
-    before = "" if waste["ratio"] is not None else f"{_mostly_unmeasured(card).capitalize()}. "
+    before = "" if waste["ratio"] is not None else f"{_sentence(_mostly_unmeasured(card))}. "
     if waste["gpu_hours"] is None:
         return f"{before}What this fleet wastes is unknown."
     of = (
@@ -242,6 +242,11 @@ def where_section(card: Json) -> Section:
     if waste["roofline_efficiency"] is not None:
         blocks.append(Text(report_text.at_roofline(waste["roofline_efficiency"]), "soft"))
     return Section(title, tuple(blocks))
+
+
+def _sentence(text: str) -> str:
+    """With a capital at its beginning; the rest as it is."""
+    return text[:1].upper() + text[1:]
 
 
 def _mostly_unmeasured(card: Json) -> str:
