@@ -47,7 +47,7 @@ come as (
     select * exclude (number, method, split) from gone_segment
 ),
 moved as (
-    select g.device_id, g.start_us, g.end_us, c.end_us as other_end_us
+    select g.*, c.end_us as other_end_us
     from gone g
     join come c
         on c.device_id = g.device_id and c.start_us = g.start_us and c.run_id is not distinct from g.run_id
@@ -57,13 +57,10 @@ moved as (
 )
 select least(end_us, other_end_us) as start_us, greatest(end_us, other_end_us) as end_us from moved
 union all
-select start_us, end_us from gone g
-where not exists (select 1 from moved b where b.device_id = g.device_id and b.start_us = g.start_us and b.end_us = g.end_us)
+select start_us, end_us from (select * from gone except select * exclude (other_end_us) from moved)
 union all
-select start_us, end_us from come c
-where not exists (
-    select 1 from moved b where b.device_id = c.device_id and b.start_us = c.start_us and b.other_end_us = c.end_us
-);
+select start_us, end_us
+from (select * from come except select * exclude (other_end_us) replace (other_end_us as end_us) from moved);
 
 -- The first and the last sample of a device reach outward: where another sample becomes the first, the hour of the old first
 -- one changes too, and likewise for the last. New samples leave the first one as it is, and so its hour, which may be long ago.
