@@ -202,7 +202,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
     scripted(DUE_SCRIPT, Output("due", "data"), Input("tick", "n_intervals"), prevent_initial_call=True)
     shown = Output("message", "children", allow_duplicate=True)
     scripted(NOTICE_SCRIPT, shown, Input("digest", "data"), State("notice", "data"), prevent_initial_call=True)
-    scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
+    scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"), State("ground", "data"))
     scripted(FOCUS_SCRIPT, Output("focused", "data"), Input("digest", "data"), State("focused", "data"))
     scripted(TITLE_SCRIPT, Output("title", "modified_timestamp"), Input("title", "data"))
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-GROUND_SCRIPT = "function() { return document.documentElement.getAttribute('data-mantine-color-scheme') || 'light'; }"
-"""The toggle reports light until it is used, even on a system set to dark."""
+GROUND_SCRIPT = """function(reported, shown) {
+  let chosen = document.documentElement.getAttribute('data-mantine-color-scheme');
+  try { chosen = chosen || window.localStorage.getItem('mantine-color-scheme-value'); } catch (refused) { /* no storage */ }
+  const dark = window.matchMedia('(prefers-color-scheme: dark)').matches;
+  const found = chosen === 'dark' || chosen === 'light' ? chosen : dark ? 'dark' : 'light';
+  return found === shown ? window.dash_clientside.no_update : found;
+}"""
+"""The colors of the page. The toggle reports light until it is used, even on a system set to dark, and nothing is set at first: what was
+chosen, or what the system has, is what will be set. A value that stays draws no page a second time, which would clear its fields."""
 
 TITLE_SCRIPT = "function(title) { if (title) { document.title = title; } return ''; }"
 
