@@ -152,3 +152,10 @@ def begun(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         patch.setattr(Store, "run", noting)
         world.attribute()
     return dict(found)
+
+
+def test_late_samples_of_a_gpu_that_was_silent_change_the_days_of_its_silence() -> None:
+    a, b = Gpu("GPU-a"), Gpu("GPU-b", "n2")
+    first = [*samples(a, minutes(0, 4 * DAY, 600)), *samples(b, minutes(0, DAY, 600))]
+
+    run(History([first, [*samples(b, minutes(2 * DAY, 3 * DAY, 600))]]))
