@@ -315,6 +315,13 @@ from running r
 join pod_list l
     on l.cluster = $cluster and l.at_us > r.last_us
     and coalesce(l.namespace = r.namespace, true) and coalesce(l.node = r.node, true)
+-- One whose name another pod took later ended then, see above.
+where not exists (
+    select 1
+    from wanted w
+    where w.scheduler = 'kubernetes' and w.pod = r.pod and w.namespace is not distinct from r.namespace
+        and w.pod_uid <> r.pod_uid and w.start_us > r.last_us
+)
 group by r.pod_uid, r.namespace, r.pod, r.last_us;
 
 update wanted
