@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 MONTH_DAYS = Fraction(487, 16)
 """30.4375: a twelfth of 365.25 days."""
-MONTH_FROM_US = DAY_US
-"""Less measured time says nothing of a month."""
+MONTH_FROM_US = DAY_US - HOUR_US // 2
+"""Less measured time says nothing of a month: a day, without what is missing before its first and after its last reading."""
 NAMED_BELOW_US = 7 * DAY_US
 """A rate of less measured time than this says of how much."""
 RECORDED = ("stranded", "mig_remainder", "schedulable", "out_of_service")

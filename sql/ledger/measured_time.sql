@@ -1,5 +1,6 @@
 -- How long GPUs were measured: from the first to the last hour with readings of a held GPU, without hours in which all that was
--- held was not measured. The first and the last hour count as far as the device with most readings in them does. $teams: only what those teams held, for readers who may not learn of others.
+-- held was not measured. The first and the last hour count as far as the device with most readings in them does. $teams: only what
+-- those teams held, for readers who may not learn of others.
 with device_time as (
     select
         hour_us,
