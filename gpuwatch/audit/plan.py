@@ -96,6 +96,17 @@ def most_expensive(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda f: (-money_at_stake(f), -_rank(f["severity"]), -hours_at_stake(f), f["key"]))
 
 
+def foremost(rows: Iterable[Row]) -> list[Row]:
+    """The findings of an action: what still goes on first, so that its advice is given, each part the most expensive first.
+
+    Lost work only by its cost: all of it is over.
+    """
+    ordered = most_expensive(rows)
+    if any(row["lost"] is not None for row in ordered):
+        return ordered
+    return sorted(ordered, key=lambda row: bool(row["state"] == "resolved"))
+
+
 def money_at_stake(row: Row) -> Fraction:
     """What a finding claimed of the window, or the cost of lost work."""
     lost: Lost | None = row["lost"]
@@ -109,7 +120,7 @@ def hours_at_stake(row: Row) -> Fraction:
 
 
 def _of_findings(rows: Sequence[Row], basis: Basis) -> dict[str, Any]:
-    ordered = most_expensive(rows)
+    ordered = foremost(rows)
     first, lost = ordered[0], [row["lost"] for row in rows if row["lost"] is not None]
     costs, saves = _added(row["costs"] for row in rows), _added(saving(row, basis.recorded_us) for row in rows)
     still = [row for row in ordered if row["state"] != "resolved"]

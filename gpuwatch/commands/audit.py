@@ -32,16 +32,15 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     FormatOption,
     PaperOption,
-    Step,
     now_us,
     opened,
     print_stderr,
-    progress,
     show,
     window_of,
 )
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
+from gpuwatch.output.progress import Step, progress
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:

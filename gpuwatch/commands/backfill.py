@@ -19,11 +19,11 @@ from gpuwatch.commands.shared import (
     now_us,
     opened,
     program,
-    progress,
     show,
 )
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing, choose
+from gpuwatch.output.progress import progress
 
 DEFAULT_CLUSTER = "default"
 _AGO = re.compile(r"([1-9]\d{0,5})([mhdw])")

@@ -18,13 +18,13 @@ from gpuwatch.commands.shared import (
     opened,
     print_stderr,
     program,
-    progress,
     settings_of,
     show,
     write,
 )
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.output.listing import Listing, choose
+from gpuwatch.output.progress import progress
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:

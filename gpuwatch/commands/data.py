@@ -18,18 +18,17 @@ from gpuwatch.commands.shared import (
     FormatOption,
     NewStateOption,
     NewStoreOption,
-    Step,
     actor,
     moment_us,
     now_us,
     opened,
     print_stderr,
     program,
-    progress,
     show,
 )
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
+from gpuwatch.output.progress import Step, progress
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import typer
 from gpuwatch.commands.data import print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
-from gpuwatch.commands.shared import now_us, opened, program, progress, settings_of, write
+from gpuwatch.commands.shared import now_us, opened, program, settings_of, write
 from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.output.progress import progress
 from gpuwatch.output.terminal import terminal_width
 
 if TYPE_CHECKING:

@@ -140,6 +140,7 @@ def _exact(span: Window) -> str:
 group("policy", policy, place=230)
 
 
+MATCH_KINDS = "match_kind: namespace, account, user, queue, or label:NAME."
 TEAM_COLUMNS = ("match_kind", "match", "team")
 TEAMS_ROUTE = "/api/v1/teams"
 TEAMS_FILE_MAX_BYTES = 64 << 20
@@ -169,7 +170,9 @@ def set_teams(
     context: typer.Context,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="teams.csv with the columns match_kind,match,team; replaces all rules."),
+        typer.Argument(
+            metavar="FILE", help=f"teams.csv with the columns match_kind,match,team; replaces all rules. {MATCH_KINDS}"
+        ),
     ],
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
@@ -189,7 +192,8 @@ def add_teams(
         list[str],
         typer.Argument(
             metavar="LINE...",
-            help="Lines of teams.csv, such as 'namespace,vision-*,vision', or 'label:team,*,*' for the label's value.",
+            help="Lines of teams.csv, such as 'namespace,vision-*,vision', or 'label:team,*,*' for the label's value. "
+            + MATCH_KINDS,
         ),
     ],
     data: DataOption = DEFAULT_DATA,

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 from gpuwatch.api.codes import OF_REQUESTS
-from gpuwatch.commands.shared import Step
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput, UsageError
+from gpuwatch.output.progress import Step
 from gpuwatch.state import actor as state_actor
 from gpuwatch.store.lockfile import Note
 

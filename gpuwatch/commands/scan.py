@@ -26,21 +26,11 @@ from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.scan_prices import set_prices
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
-from gpuwatch.commands.shared import (
-    ConfigOption,
-    FormatOption,
-    Step,
-    now_us,
-    opened,
-    program,
-    progress,
-    settings_of,
-    show,
-    write,
-)
+from gpuwatch.commands.shared import ConfigOption, FormatOption, now_us, opened, program, settings_of, show, write
 from gpuwatch.core.clock import day_floor, rfc3339, zone
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
+from gpuwatch.output.progress import Step, progress
 
 if TYPE_CHECKING:
     from socket import socket
@@ -139,7 +129,7 @@ def scan(
             report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step)
         prices = set_prices(state, rates, now_us(context))
         card = _analyzed(context, store, state, settings, days, bundle is not None, step)
-        source = _source(store, bundle, url, getattr(report, "step_s", 0), prices, data)
+        source = _source(store, bundle, url, cluster or DEFAULT_CLUSTER, getattr(report, "step_s", 0), prices, data)
     if prices:  # the bundle's note that costs are missing is not true here
         report.notes = [text for text in report.notes if "missing rates.csv" not in text]
     print_report(report)
@@ -207,7 +197,9 @@ def _analyzed(
     return read_scan(store, state, span, at_us)
 
 
-def _source(store: Store, bundle: Path | None, url: str | None, step_s: int, listed: bool, data: Path) -> Source:
+def _source(
+    store: Store, bundle: Path | None, url: str | None, cluster: str, step_s: int, listed: bool, data: Path
+) -> Source:
     from gpuwatch.rates.list_prices import SOURCE
     from gpuwatch.scan.facts import Source, prices_used
 
@@ -219,11 +211,12 @@ def _source(store: Store, bundle: Path | None, url: str | None, step_s: int, lis
         ("What lacks, and how to add it", f"{name} doctor --data {where}"),
     ]
     if url is not None:
+        table = f'printf \'[[prometheus]]\\nurl = "%s"\\ncluster = "%s"\\n\' {quote(url)} {quote(cluster)}'
         commands.insert(
             1,
             (
                 "Read on every minute",
-                f'a [[prometheus]] table with url = "{url}" in gpuwatch.toml, then {live} --config gpuwatch.toml',
+                f"{table} > gpuwatch.toml && {live} --config gpuwatch.toml",
             ),
         )
     shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
@@ -239,7 +232,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
-    from gpuwatch.scan.document import headline, what
+    from gpuwatch.scan.document import headline, team_lines, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
 
@@ -253,6 +246,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     unknown = list(dict.fromkeys(f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"]))[:3]
     foot = [
         headline(card).replace(report_text.GAP, " "),
+        *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
         f"Source: {source.name}; what runs then counts up to it.",
         *prices,
         *([MISSING] if card["only_dumps"] else []),

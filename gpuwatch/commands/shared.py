@@ -72,9 +72,6 @@ NewStoreOption = Annotated[
 WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
 WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 
-Step = Callable[[int, int, str], None]
-"""Progress callback: (done, total, what)."""
-
 
 def now_us(context: typer.Context) -> int:
     """The current time, from the command line's clock."""
@@ -255,33 +252,6 @@ def in_folder(out: Path) -> None:
 def print_stderr(line: str) -> None:
     """Prints one line on stderr."""
     typer.echo(visible(line), err=True)
-
-
-@contextmanager
-def progress(title: str) -> Iterator[Step]:
-    """A progress bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done, total, what: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-
-        def step(done: int, total: int, what: str) -> None:
-            words = f"{title}: {visible(what)}" if what else title
-            bar.update(task, completed=done, total=total, description=escape(words))
-
-        yield step
 
 
 def file_content(file: Path, most: int) -> bytes:

@@ -65,5 +65,5 @@ def open_history(options: Mapping[str, Any], cluster: str) -> History:
     problems: list[str] = []
     found = importlib.import_module("gpuwatch.collectors.prometheus.options").history(options, cluster, problems)
     if problems:
-        raise UsageError("backfill: " + "; ".join(problems))
+        raise UsageError("; ".join(problems))
     return History(*found)

@@ -37,6 +37,7 @@ from gpuwatch.scan.facts import Source, top_actions
 FIRST = 3
 """Actions before the first section."""
 TEAMS_MAX = 20
+TEAM_LINES = 6
 NOT_MEASURED = "not measured"
 MOST_SHARE = Fraction(1, 2)
 """The headline names the teams that have at least this much of the waste, if they are few."""
@@ -132,8 +133,9 @@ def _a_month(card: Json) -> str:
 
 def _card(action: Json) -> Card:
     count = f"{action['findings']:,} {'finding' if action['findings'] == 1 else 'findings'}"
-    largest = "The largest: " if action["findings"] > 1 else ""
-    summary = f"{count}, {action['open']:,} still open. {largest}{action['summary']}"
+    ongoing = action["open"] and action["kind"] != "lost"
+    first = ("Still open: " if ongoing else "The largest: ") if action["findings"] > 1 else ""
+    summary = f"{count}, {action['open']:,} still open. {first}{action['summary']}"
     about = f"Ask {action['ask']} · {action['effort']} of work"
     return Card(action["severity"] or "info", what(action), worth(action), summary, about, action["remedy"])
 
@@ -182,6 +184,18 @@ def _team_row(one: Json, currency: str | None, field: str, largest: Fraction) ->
     share = NOT_MEASURED if ratio is None else report_text.percent(ratio)
     name = owner_name(one["team"]) + (" (inferred)" if one["inferred"] else "")
     return row([name, bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
+
+
+def team_lines(card: Json) -> list[str]:
+    """`Team vision: $1.35 k, of it avoidable $690 (51 %).`: the first teams, for a terminal."""
+    field = "avoidable_cost" if card["waste"]["cost"] is not None else "avoidable_gpu_hours"
+    lines = []
+    for one in card["teams"][:TEAM_LINES]:
+        name, _, lost, share, held, cost = (
+            str(cell.text) for cell in _team_row(one, card["currency"], field, Fraction(0)).cells
+        )
+        lines.append(f"{name}: {held} GPU-hours, {cost}; avoidable {lost}" + (f" ({share})" if share != lost else ""))
+    return lines
 
 
 def _money(cost: str | None, currency: str | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.figures import hours_text, money_text
-from gpuwatch.audit.plan import hours_at_stake, money_at_stake, most_expensive, needs_action
+from gpuwatch.audit.plan import foremost, hours_at_stake, money_at_stake, needs_action
 from gpuwatch.audit.scorecard import scorecard
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.inferred_teams import inferred_teams
@@ -50,7 +50,7 @@ class Source:
 
 def read_scan(store: Store, state: State, window: Window | None, now_us: int) -> Json:
     """The scorecard as JSON, with `teams` (waste by team, most first). Each team has its own actions, with whom to `ask` and
-    the most expensive `subjects`.
+    the foremost `subjects`: those still open, then the most expensive.
 
     Without a window, all that the store knows. Money and hours are decimal text. Prices and teams are those of the last
     pricing.
@@ -98,10 +98,10 @@ def _groups(findings: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list
 
 
 def _about(findings: Sequence[Mapping[str, Any]]) -> Json:
-    """Whom to ask about an action, its most expensive subjects, and the summary of the first; empty for a decision."""
+    """Whom to ask about an action, its foremost subjects, and the summary of the first; empty for a decision."""
     if not findings:
         return {"ask": "", "subjects": [], "summary": ""}
-    ranked = most_expensive(findings)
+    ranked = foremost(findings)
     team = ranked[0]["team"]
     return {
         "ask": ASK.get(team) or owner_name(team),
@@ -115,7 +115,7 @@ def _subject(found: Mapping[str, Any]) -> Json:
     kind, known = found["subject"]["kind"], found["subject"]["name"] or found["subject"]["id"]
     cost, hours = money_at_stake(found), hours_at_stake(found)
     return {
-        "name": known if kind == "job" else f"{kind} {known}",
+        "name": known if kind == "job" and not known.isdigit() else f"{kind} {known}",
         "cost": money_text(cost) if cost and not found["unpriced_gpu_hours"] else None,
         "gpu_hours": hours_text(hours) if hours else None,
     }

@@ -526,6 +526,21 @@ def test_an_exempt_finding_asks_for_nothing() -> None:
     assert {"USD": 480 * MONTH_DAYS} == told_["costs_a_month"], "480 dollars in its day"
 
 
+def test_the_advice_of_an_action_is_that_of_what_goes_on() -> None:
+    """The most expensive job is over, and its advice is of no use for the one that still holds its GPU."""
+
+    def row(key: str, state: str, cost: int) -> dict[str, Any]:
+        advice = "Next time …" if state == "resolved" else "End the job."
+        claims = {"hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(cost)}, "remedy": advice}
+        return found_row(finding(key, state=state), **claims)
+
+    (action,) = actions([row("a", "resolved", 9), row("b", "open", 1), row("c", "resolved", 20)], {}, whole(2), NOW_US)
+
+    assert ("End the job.", 3, 1, ["b", "c", "a"]) == (
+        action["remedy"], action["findings"], action["open"], action["keys"],
+    )  # fmt: skip
+
+
 def test_lost_work_ranks_by_its_own_money_and_is_in_no_month() -> None:
     """The nodes of $8,343 failed; a small waste of the same team claims $7.57. Lost work without a price has its GPU-hours."""
     words = {"bucket": None, "wasted_gpu_seconds": "0.000000", "wasted_cost": "0.00", "detector": "failed-work"}

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.report.scorecard.plan import worth
 from gpuwatch.report.text import GAP
-from gpuwatch.scan.document import document, headline, what
+from gpuwatch.scan.document import document, headline, team_lines, what
 from gpuwatch.scan.facts import Source, top_actions
 
 WINDOW = {"start": "2026-11-02T00:00:00Z", "end": "2026-11-16T00:00:00Z"}
@@ -206,3 +206,14 @@ def test_a_scan_of_dumps_says_that_free_time_is_an_upper_bound(dumps: bool) -> N
     html = page(document(card([team("vision", "1.00")], only_dumps=dumps), SOURCE))
 
     assert dumps is (MISSING in html)
+
+
+def test_a_terminal_shows_what_each_team_pays_and_could_avoid() -> None:
+    """The first six, as the page lists them."""
+    many = [team(f"t{number}", "1.00") for number in range(6)]
+
+    assert [
+        "vision: 500 GPU-hours, $1.50 k; avoidable $600 (40 %)",
+        "guessed (inferred): 500 GPU-hours, $1.50 k; avoidable not measured",
+    ] == [words(line) for line in team_lines(card([team("vision", "600.00"), team("guessed", None)]))]
+    assert 6 == len(team_lines(card([*many, team("t6", "1.00")])))
