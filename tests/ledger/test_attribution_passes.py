@@ -11,7 +11,7 @@ from gpuwatch.ledger.attribution import attribute
 from gpuwatch.store.database import Store
 from gpuwatch.store.withdraw import withdraw
 from tests.worlds.long_history import DAY, SLOW, History, history
-from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, samples, us
+from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, node, pod, samples, us
 
 TABLES = ("device", "capacity", "run", "segment")
 SEEDS = (0, 1, 3, 401)
@@ -159,3 +159,44 @@ def test_late_samples_of_a_gpu_that_was_silent_change_the_days_of_its_silence() 
     first = [*samples(a, minutes(0, 4 * DAY, 600)), *samples(b, minutes(0, DAY, 600))]
 
     run(History([first, [*samples(b, minutes(2 * DAY, 3 * DAY, 600))]]))
+
+
+def two_owners() -> list[Any]:
+    """Two pods that hold one GPU for two days, of which samples name the first."""
+    gpu = Gpu("GPU-a")
+    words = {"namespace": "lab", "pod": "p1", "pod_uid": "u1"}
+    return [
+        *samples(gpu, minutes(0, 4 * DAY, 600), **words),
+        *(pod(f"p{number}", f"u{number}", 0, 2 * DAY, "n1", gpus="GPU-a") for number in (1, 2)),
+        node("n1", {"": 1}, at=0, scheduler="kubernetes"),
+    ]
+
+
+def test_an_outage_that_is_known_late_changes_the_days_since_it_began() -> None:
+    gpus = [
+        sample for name in ("a", "b") for sample in samples(Gpu(f"GPU-{name}", f"n{name}"), minutes(0, 4 * DAY, 600))
+    ]
+    known = [claim("1", 2 * DAY, 3 * DAY, "na"), node("na", {"": 1}, at=0)]
+
+    run(History([[*gpus, *known], [node("na", {"": 1}, at=4 * DAY, state="down", since_us=us(DAY))]]))
+
+
+def test_samples_that_name_another_owner_late_make_their_day_a_shared_one() -> None:
+    late = samples(Gpu("GPU-a"), minutes(DAY, DAY + 6 * HOUR, 600), namespace="lab", pod="p2", pod_uid="u2")
+
+    run(History([two_owners(), [*late]]))
+
+
+def test_a_node_that_shares_its_gpus_changes_all_days() -> None:
+    shared = node("n1", {"": 1}, at=4 * DAY, scheduler="kubernetes", sharing="time-slicing", replicas=2)
+
+    run(History([two_owners(), [shared]]))
+
+
+def test_a_run_inside_another_that_is_taken_back_changes_all_days() -> None:
+    """While it is there, the digests do not say what it holds."""
+    gpu = Gpu("GPU-a")
+    outer = pod("w-0", "w", 0, 3 * DAY, "n1", gpus="GPU-a")
+    inner = claim("7", DAY, 2 * DAY, "w-0", user_name="ann")
+
+    run(History([[*samples(gpu, minutes(0, 4 * DAY, 600)), outer, inner], []], withdrawn={1: ["7"]}))
