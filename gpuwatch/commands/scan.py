@@ -232,7 +232,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
-    from gpuwatch.scan.document import headline, team_lines, what
+    from gpuwatch.scan.document import headline, loss_lines, team_lines, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
 
@@ -246,7 +246,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     unknown = list(dict.fromkeys(f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"]))[:3]
     foot = [
         headline(card).replace(report_text.GAP, " "),
-        *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
+        *(line.replace(report_text.GAP, " ") for line in (*team_lines(card), *loss_lines(card))),
         f"Source: {source.name}; what runs then counts up to it.",
         *prices,
         *([MISSING] if card["only_dumps"] else []),

@@ -32,7 +32,7 @@ from gpuwatch.report.facts import PLATFORM, UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.report.scorecard.document import a_month, avoidable_sentence, where_section, window_text
 from gpuwatch.report.scorecard.plan import METHOD, left_out, unknown_section, worth
-from gpuwatch.scan.facts import Source, top_actions
+from gpuwatch.scan.facts import ASK, Source, top_actions
 
 FIRST = 3
 """Actions before the first section."""
@@ -51,7 +51,7 @@ Json = Mapping[str, Any]
 def document(card: Json, source: Source) -> Document:
     """The document of scan.facts.read_scan."""
     sections = [where_section(card), _teams(card)] if card["window"] else []
-    sections += [_actions(card), unknown_section(card), _next(source), _method(source)]
+    sections += [_actions(card), *_losses(card), unknown_section(card), _next(source), _method(source)]
     return Document(
         title="Where the GPU money went",
         window=window_text(card),
@@ -224,6 +224,38 @@ def _actions(card: Json) -> Section:
     )
     title = f"What to do: the {'first ' if len(card['actions']) > len(acts) else ''}{len(acts)} actions"
     return Section(title if len(acts) > 1 else "What to do", (Table(columns, tuple(rows), "plain"),))
+
+
+def _losses(card: Json) -> list[Section]:
+    """The waste that no finding names, if there is any."""
+    rows = [
+        row([f"{one['title']}. {one['remedy']}", _holders(one), _loss(one, card["currency"])]) for one in card["losses"]
+    ]
+    columns = (
+        Column("Waste", part=4.6),
+        Column("Ask", label=True, part=1.6),
+        Column("In this window", number=True, part=1.2),
+    )
+    note = Text("Time that is avoidable, but too short or too scattered in each job for a finding.", "soft")
+    return [Section("Waste that no finding names", (note, Table(columns, tuple(rows), "plain")))] if rows else []
+
+
+def loss_lines(card: Json) -> list[str]:
+    """`No finding names: Jobs wait on the network, $1.02 k, recsys-dev and nlp. Look at …`: for a terminal."""
+    return [
+        f"No finding names: {one['title']}, {_loss(one, card['currency'])}, {_holders(one)}. {one['remedy']}"
+        for one in card["losses"]
+    ]
+
+
+def _holders(one: Json) -> str:
+    return _listed([ASK.get(team) or owner_name(team) for team in one["teams"]])
+
+
+def _loss(one: Json, currency: str | None) -> str:
+    if one["cost"] is not None and currency is not None:
+        return report_text.money(Decimal(one["cost"]), currency)
+    return f"{report_text.count(Fraction(one['gpu_hours']))} GPU-hours"
 
 
 def _next(source: Source) -> Section:

@@ -22,6 +22,7 @@ from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import PLATFORM, UNOWNED
 from gpuwatch.report.html.markup import owner_name
+from gpuwatch.scan.losses import unnamed_losses
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -50,7 +51,7 @@ class Source:
 
 def read_scan(store: Store, state: State, window: Window | None, now_us: int) -> Json:
     """The scorecard as JSON, with `teams` (waste by team, most first). Each team has its own actions, with whom to `ask` and
-    the foremost `subjects`: those still open, then the most expensive.
+    the foremost `subjects`: those still open, then the most expensive. `losses` is the waste that no finding names (losses.py).
 
     Without a window, all that the store knows. Money and hours are decimal text. Prices and teams are those of the last
     pricing.
@@ -59,7 +60,7 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     card = scorecard(facts, by_team=True)
     card["only_dumps"] = only_dumps(store)
     if facts["window"] is None:
-        return card | {"teams": []}
+        return card | {"teams": [], "losses": []}
     found = chargeback.ledger(store, state, facts["window"], ("team",))
     groups = _groups(facts["findings"])
     card["actions"] = [action | _about(groups.get((action["id"], action["team"]), [])) for action in card["actions"]]
@@ -67,6 +68,7 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: -Fraction(one[field] or 0))
+    card["losses"] = unnamed_losses(found.items, facts["findings"], found.currency)
     return card | {"teams": teams, "unknown": [*_lacking_counters(store, facts["window"]), *card["unknown"]]}
 
 

@@ -77,6 +77,7 @@ def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
         "gpu_hours": "1000.000",
         "cost": "2500.00",
         "only_dumps": False,
+        "losses": [],
     }
     return found | {
         "waste": WASTE, "teams": teams, "actions": [], "left_out": 0, "unknown": [], "layers": [],
