@@ -24,9 +24,20 @@ from gpuwatch.commands.backfill import (
 )
 from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.scan_prices import set_prices
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
-from gpuwatch.commands.shared import ConfigOption, FormatOption, now_us, opened, program, settings_of, show, write
+from gpuwatch.commands.shared import (
+    ConfigOption,
+    FormatOption,
+    actor,
+    file_content,
+    now_us,
+    opened,
+    print_stderr,
+    program,
+    settings_of,
+    show,
+    write,
+)
 from gpuwatch.core.clock import day_floor, rfc3339, zone
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
@@ -127,7 +138,7 @@ def scan(
             report = _bundle(context, store, state, bundle, (cluster, timezone), step)
         else:
             report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step)
-        prices = set_prices(state, rates, now_us(context))
+        prices = _priced(context, state, rates)
         card = _analyzed(context, store, state, settings, days, bundle is not None, step)
         source = _source(store, bundle, url, cluster or DEFAULT_CLUSTER, getattr(report, "step_s", 0), prices, data)
     if prices:  # the bundle's note that costs are missing is not true here
@@ -181,6 +192,17 @@ def _prometheus(
         return backfill(store, history, plan, cluster=named, jobs=max_load, thin_above=thin_above, progress=step)
     finally:
         history.close()
+
+
+def _priced(context: typer.Context, state: State, rates: Path | None) -> bool:
+    """Sets the prices; whether they are list prices."""
+    from gpuwatch.scan.prices import RATES_BYTES_MAX, set_prices
+
+    given = None if rates is None else file_content(rates, RATES_BYTES_MAX)
+    listed, notes = set_prices(state, given, str(rates or ""), actor(), now_us(context))
+    for note in notes:
+        print_stderr(note)
+    return listed
 
 
 def _analyzed(

@@ -139,6 +139,21 @@ def said(page: Page, text: str) -> None:
     )
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_drawn_once_when_it_is_opened(browser: Browser, base: str, scheme: Any) -> None:
+    """A second time would clear what was typed meanwhile."""
+    context = browser.new_context(base_url=base, color_scheme=scheme)
+    tab, drawn = context.new_page(), []
+    tab.on("request", lambda sent: drawn.append(1) if '"output":"..page.children' in (sent.post_data or "") else None)
+    tab.goto("/ui/login")
+    tab.goto("/ui/setup")
+    tab.locator("#page:not(.busy) h1").wait_for(timeout=PATIENCE_MS)
+    tab.wait_for_load_state("networkidle")
+    context.close()
+
+    assert [1] == drawn
+
+
 def test_a_new_price_is_previewed_and_saved(page: Page, api: Server) -> None:
     """The present rate ends where the new one begins; the page lists both and the change; nothing of the past changed."""
     before = api.get("/api/v1/chargeback", params={"window": "30d", "by": "team"}).json()["items"]
@@ -369,18 +384,3 @@ def test_a_bill_is_uploaded_and_compared_and_a_broken_one_is_refused(page: Page,
     expect(page.locator("#page .headlines")).to_contain_text("$12.00")
     assert ["Failed to load resource: the server responded with a status of 400 (Bad Request)"] == problems
     problems.clear()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_is_drawn_once_when_it_is_opened(browser: Browser, base: str, scheme: Any) -> None:
-    """A second time would clear what was typed meanwhile."""
-    context = browser.new_context(base_url=base, color_scheme=scheme)
-    tab, drawn = context.new_page(), []
-    tab.on("request", lambda sent: drawn.append(1) if '"output":"..page.children' in (sent.post_data or "") else None)
-    tab.goto("/ui/login")
-    tab.goto("/ui/setup")
-    tab.locator("#page:not(.busy) h1").wait_for(timeout=PATIENCE_MS)
-    tab.wait_for_load_state("networkidle")
-    context.close()
-
-    assert [1] == drawn

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
+from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger.totals import Scale, page, question, scale_of, working_tables
@@ -324,7 +325,7 @@ def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict
     asked = question(window, ["job"], None, None, scale)
     seconds: dict[Any, Fraction] = defaultdict(Fraction)
     with working_tables(world.store):
-        world.store.run("billing/kind", **asked)
+        fill_kinds(world.store, asked)
         world.store.run("billing/charge", **asked)
         for row in page(world.store, Scale(1, 0), None, 0, largest_first=False)[0]:
             seconds[(row["held"], row["job"])] += Fraction(int(row["micros"]), scale.shares * SECOND_US)

@@ -14,7 +14,7 @@ from gpuwatch.ledger.month import Basis
     ("basis", "bucket", "expected"),
     [
         pytest.param(Basis(14 * DAY_US, 6 * HOUR_US), "hoarded", None, id="six measured hours of two weeks"),
-        pytest.param(Basis(14 * DAY_US, 24 * HOUR_US - 1), "gap", None, id="just less than a day"),
+        pytest.param(Basis(14 * DAY_US, 23 * HOUR_US), "gap", None, id="less than a day"),
         pytest.param(Basis(14 * DAY_US, 24 * HOUR_US), "gap", Fraction("3043.75"), id="a day"),
         pytest.param(
             Basis(14 * DAY_US, 10 * DAY_US), "hoarded", Fraction("304.375"), id="only the measured days count"

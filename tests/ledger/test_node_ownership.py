@@ -205,6 +205,7 @@ def test_gpus_whose_samples_begin_late_count_since_their_node_was_there() -> Non
         *(node(name, {"": 2}, at=12 * HOUR) for name in ("first", "late")),
         node("created", {"": 1}, at=12 * HOUR, created_us=us(3 * HOUR)),
         claim("1", HOUR, 2 * HOUR, node="late"),
+        claim("2", 4 * HOUR, 5 * HOUR, node="created"),
     )
 
     whole = (0, 12 * HOUR)
@@ -214,20 +215,22 @@ def test_gpus_whose_samples_begin_late_count_since_their_node_was_there() -> Non
 
 
 @pytest.mark.parametrize(
-    ("late", "listed"),
+    ("late", "job"),
     [
-        pytest.param(1800, True, id="an exporter that starts within the hour"),
-        pytest.param(6 * HOUR, False, id="no inventory says that the node was there"),
+        pytest.param(1800, 0, id="an exporter that starts within the hour"),
+        pytest.param(6 * HOUR, 6 * HOUR, id="no job shows that the node was there"),
     ],
 )
-def test_gpus_count_since_their_first_sample_otherwise(late: float, listed: bool) -> None:
+def test_gpus_count_since_their_first_sample_otherwise(late: float, job: float) -> None:
+    """The job's own GPU counts since it began."""
     world = World().add(
         *measured("GPU-a", "first", 0, 12 * HOUR),
-        *measured("GPU-b", "late", late, 12 * HOUR),
-        *(node(name, {"": 1}, at=12 * HOUR) for name in ("first", "late") if listed),
+        *(row for index in range(2) for row in measured(f"GPU-{'bc'[index]}", "late", late, 12 * HOUR, index)),
+        *(node(name, {"": 1 if name == "first" else 2}, at=12 * HOUR) for name in ("first", "late")),
+        claim("1", job, 8 * HOUR, node="late"),
     )
 
-    assert {"GPU-a": (0, 12 * HOUR), "GPU-b": (late, 12 * HOUR)} == owned(world)
+    assert {"GPU-a": (0, 12 * HOUR), "GPU-b": (job, 12 * HOUR), "GPU-c": (late, 12 * HOUR)} == owned(world)
 
 
 def test_a_gpu_that_was_added_replaced_or_moved_does_not_count_before_its_first_sample() -> None:
@@ -241,6 +244,7 @@ def test_a_gpu_that_was_added_replaced_or_moved_does_not_count_before_its_first_
         *measured("GPU-moved", "n4", 4 * HOUR, 6 * HOUR),
         *measured("GPU-moved", "n1", 7 * HOUR, 12 * HOUR, index=1),
         *(node(name, {"": 2}, at=12 * HOUR) for name in ("n1", "n2", "n3", "n4")),
+        *(claim(name, HOUR, 2 * HOUR, node=name) for name in ("n2", "n3", "n4")),
     )
 
     spans = owned(world)
@@ -248,4 +252,4 @@ def test_a_gpu_that_was_added_replaced_or_moved_does_not_count_before_its_first_
     assert (8 * HOUR, 12 * HOUR) == spans["GPU-added"]
     assert (0, 5 * HOUR) == spans["GPU-old"]
     assert (6 * HOUR, 12 * HOUR) == spans["GPU-new"]
-    assert (4 * HOUR, 12 * HOUR) == spans["GPU-moved"]
+    assert (HOUR, 12 * HOUR) == spans["GPU-moved"], "since its job, not since its node was there"

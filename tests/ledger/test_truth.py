@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.core.clock import SECOND_US, Window, parse_rfc3339
 from gpuwatch.imports.files import import_paths
 from gpuwatch.ledger import hours as ledger_hours
@@ -68,7 +69,7 @@ def amounts(fleet: Analysed, dimension: str | None, held: bool) -> Amounts:
     asked = question(window, [dimension] if dimension else [], None, None, scale)
     sums: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
     with working_tables(fleet.store):
-        fleet.store.run("billing/kind", **asked)
+        fill_kinds(fleet.store, asked)
         fleet.store.run("billing/charge", **asked)
         for row in page(fleet.store, Scale(1, 0), None, 0, largest_first=False)[0]:
             if row["held"] == held:

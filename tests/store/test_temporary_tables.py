@@ -36,7 +36,7 @@ def drops(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_only_what_was_made_is_dropped(store: Store, drops: list[str]) -> None:
     with working_tables(store):
         store.sql("create or replace temp table kind as select 1 as kind_id")
-        store.sql("create or replace temp view cut_bucket as select 1 as us")
+        store.sql("create or replace temp table cut_bucket as select 1 as us")
         store.keep("book", "select 1 as us")
         store.sql("create temp table run_team as select 1 as run_id")
 

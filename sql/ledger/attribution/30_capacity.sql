@@ -1,24 +1,26 @@
--- A row of early_node is a node of an inventory that was there an hour or more before the first sample of its GPUs: these count
--- since then, as on a node that is never sampled, unless it is a cloud node that was powered down. A GPU whose samples begin
--- later than those was added, or replaced another.
-create or replace temp table early_node as
-with sampled as (
-    select node, min(first_us - first_interval_us // 2) as start_us, min(first_us) as first_us
-    from seen
-    where node in (select node from site where off_us is null)
-    group by node
-)
-select n.node, e.start_us, n.first_us + 3600000000 as until_us
-from sampled n
-join node_evidence e using (node)
-where e.start_us <= n.start_us - 3600000000;
-
 -- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
 -- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot or its cloud node was
 -- powered down.
 create or replace temp table owned_gpu as
 with cluster_end as (
     select max(last_us + last_interval_us // 2) as end_us from seen
+),
+sampled as (
+    select node, min(first_us - first_interval_us // 2) as start_us, min(first_us) as first_us
+    from seen
+    where node in (select node from site where off_us is null)
+    group by node
+),
+-- A node of an inventory that ran a job an hour or more before the first sample of its GPUs was there before they were sampled:
+-- they count as long as those of a node that is never sampled, unless it is a cloud node that was powered down. A GPU whose samples
+-- begin later than those was added, or replaced another.
+early_node as (
+    select n.node, e.start_us, n.first_us + 3600000000 as until_us
+    from sampled n
+    join node_evidence e using (node)
+    where n.node in (
+            select w.node from wanted w join sampled s using (node) where not w.nested and w.start_us <= s.start_us - 3600000000
+        )
 ),
 early as (
     select s.gpu, any_value(e.start_us) as start_us
