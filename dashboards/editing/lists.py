@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,23 +18,26 @@ UNPAGED: dict[str, dict[str, object]] = {"budgets/set": {"limit": None}}
 
 @dataclass(frozen=True)
 class Listed:
-    """All rows of a list, and the version that they are of."""
+    """All rows of a list, the version that they are of, and what else the list has."""
 
     items: list[Row]
     version: str
+    more: Row = field(default_factory=dict)
 
 
 async def whole(api: Api, path: str, **options: object) -> Listed:
     """Every row of a list."""
     items: list[Row] = []
-    cursor, version = "", ""
+    first: Row = {}
+    cursor = ""
     for _ in range(PAGES_MAX):
         found = await api.get(path, **{"limit": MAX_LIMIT, "cursor": cursor} | options)
-        version = version or str(found.get("version", ""))
+        first = first or found
         items += found.get("items") or []
         cursor = str(found.get("next") or "")
         if not cursor:
-            return Listed(items, version)
+            more = {name: value for name, value in first.items() if name not in ("items", "next", "version")}
+            return Listed(items, str(first.get("version", "")), more)
     raise ApiFailure(413, "too_large", "The list is too long to be edited on a page.", "Replace it with a file.")
 
 
@@ -44,6 +47,11 @@ async def replace(
     """Writes a list after `change`. Refused with 412 if its version is no longer the one that the form was made from."""
     found = await whole(api, read or path, **UNPAGED.get(read, {}))
     return await api.change("PUT", path, {"items": change(found.items)}, version=version)
+
+
+def may_edit(me: Row) -> bool:
+    """Whether the reader may change lists."""
+    return bool(me.get("scope") == "admin")
 
 
 def at(items: list[Row], row: str) -> Row:

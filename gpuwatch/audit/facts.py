@@ -58,7 +58,7 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
         "currency": ledger.currency,
         "capacity_gpu_hours": Fraction(ledger.capacity_gpu_seconds) / 3600,
         "unpriced_gpu_hours": Fraction(ledger.unpriced_gpu_seconds) / 3600,
-        "mean_price": _mean_price(ledger),
+        "mean_price": ledger.mean_price,
         "basis": basis_of(store, span),
         "now_us": now_us,
         "findings": _findings(store, state, span, now_us, scope),
@@ -74,12 +74,6 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
     facts["conflicts"] = conflicts(store)
     facts["missing"] = missing(store)
     return facts
-
-
-def _mean_price(ledger: records.Ledger) -> Fraction | None:
-    """The cost of a GPU-hour of the fleet; None without a price."""
-    hours = Fraction(ledger.capacity_gpu_seconds - ledger.unpriced_gpu_seconds) / 3600
-    return Fraction(ledger.cost) / hours if ledger.cost and hours else None
 
 
 def _within(window: Window | None, known: Window | None) -> Window | None:

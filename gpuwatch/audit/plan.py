@@ -10,7 +10,7 @@ from typing import Any
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.findings.monthly import Claimed, together
-from gpuwatch.findings.priority import Facts, Lost, Rate, cost_a_day
+from gpuwatch.findings.priority import SAVING_DAYS, Facts, Lost, Rate, cost_a_day
 from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.texts import SEVERITY_ORDER
 from gpuwatch.ledger.month import MONTH_FROM_US, Basis
@@ -18,8 +18,6 @@ from gpuwatch.rules.rule import effort_of, layer_of
 
 Row = Mapping[str, Any]
 
-SAVING_DAYS = 30
-"""The month of the rules that propose savings."""
 KEYS_MAX = 50
 """Finding keys listed in an action; its count covers all of them."""
 FINDING, SAVING, LOST, DECISION = "finding", "saving", "lost", "decision"

@@ -17,7 +17,7 @@ from gpuwatch.audit.unknown import unknown
 from gpuwatch.audit.waste import waste
 from gpuwatch.core.clock import HOUR_US, rfc3339
 from gpuwatch.findings.texts import SEVERITY_ORDER
-from gpuwatch.ledger.month import Basis
+from gpuwatch.ledger.month import Basis, total
 from gpuwatch.rules.layers import LAYERS, OTHER
 from gpuwatch.rules.rule import layer_of
 
@@ -149,9 +149,7 @@ def _claimed(facts: Row, found: Sequence[Row]) -> dict[str, Any]:
     """How many findings, how many are open, the worst open one, and what all of them claimed of the window."""
     live = [one["severity"] for one in found if one["state"] != "resolved" and needs_action(one)]
     cost = _sum(found, facts["currency"])
-    months = [None if cost is None else claimed(one).a_month(facts["basis"]) for one in found]
-    known = [one for one in months if one is not None]
-    monthly = sum(known, Fraction(0)) if len(known) == len(months) else None
+    monthly = total(None if cost is None else claimed(one).a_month(facts["basis"]) for one in found)
     return {
         "findings_count": len(found),
         "open_count": len(live),

@@ -10,7 +10,7 @@ from typing import Any
 from gpuwatch.audit.figures import hours_text, money_text
 from gpuwatch.core.money import CENT_PLACES
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, Measure, Measures
-from gpuwatch.ledger.month import Basis
+from gpuwatch.ledger.month import Basis, total
 from gpuwatch.output.listing import BUCKET_WORDS
 
 CENT = Decimal(1).scaleb(-CENT_PLACES)
@@ -48,9 +48,7 @@ def _cost(measure: Measure, currency: str | None) -> Decimal | None:
 
 def _a_month(lost: Parts, basis: Basis) -> Fraction | None:
     """The sum of the avoidable parts as dollars a month; None where one is unknown, or too little was measured."""
-    months = [None if cost is None else basis.a_month(Fraction(cost), bucket) for bucket, cost in lost.items()]
-    known = [one for one in months if one is not None]
-    return sum(known, Fraction(0)) if len(known) == len(months) else None
+    return total(None if cost is None else basis.a_month(Fraction(cost), bucket) for bucket, cost in lost.items())
 
 
 def _words(lost: Parts, basis: Basis, projected: bool) -> str:

@@ -10,10 +10,9 @@ from typing import Any
 
 from gpuwatch.core.clock import from_us, parse_rfc3339
 from gpuwatch.ledger.dimensions import LABEL, RUN_WORDS, WORDS
+from gpuwatch.ledger.measures import UNHELD
 from gpuwatch.output.listing import Listing
 
-PLATFORM_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
-"""Buckets of time that nobody held."""
 OWNERS = {"__platform__": "Platform", "__unallocated__": "No team assigned"}
 NO_PRICE_MAX = 3
 """Missing rates that are named below a table."""
@@ -85,7 +84,7 @@ REPLACED = ("Total: ", "Without a rate: ", "Capacity: ", "Window: ")
 
 def _is_platform(item: Mapping[str, Any]) -> bool:
     """Whether nobody held the time of a row."""
-    return item.get("kind") == "platform" or item.get("bucket") in PLATFORM_BUCKETS
+    return item.get("kind") == "platform" or item.get("bucket") in UNHELD
 
 
 def _named(words: Sequence[str], key: Sequence[object]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 from gpuwatch.billing.inferred_teams import DECIDED, Mark
 from gpuwatch.core.clock import Window
@@ -117,3 +118,9 @@ class Ledger:
     step_us: int | None
     next_offset: int | None
     """Where the next page starts, None after the last row."""
+
+    @property
+    def mean_price(self) -> Fraction | None:
+        """The cost of a GPU-hour that has a price; None without any."""
+        hours = Fraction(self.capacity_gpu_seconds - self.unpriced_gpu_seconds) / 3600
+        return Fraction(self.cost) / hours if self.cost and hours else None

@@ -13,13 +13,13 @@ from gpuwatch.commands import remote
 from gpuwatch.commands.shared import opened, print_stderr
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_rfc3339, rfc3339
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.ledger.dimensions import LABEL
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
     from gpuwatch.store.database import Store
     from gpuwatch.store.lockfile import Note
 
-LABEL = "label:"
 BACK_US = 7 * DAY_US
 """Longest window to suggest."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuwatch.commands import hints
 from gpuwatch.commands.audit import require_bundle, writable
 from gpuwatch.commands.backfill import (
     DEFAULT_CLUSTER,
@@ -38,7 +39,7 @@ from gpuwatch.commands.shared import (
     show,
     write,
 )
-from gpuwatch.core.clock import day_floor, rfc3339, zone
+from gpuwatch.core.clock import day_floor, zone
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.output.progress import Step, progress
@@ -244,7 +245,7 @@ def _source(
     shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
     shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
     last_us = store.sql("select max(end_us) from segment")[0][0]
-    shown += f"; its last record is of {rfc3339(last_us)[:16].replace('T', ' ')} UTC" if last_us is not None else ""
+    shown += f"; its last record is of {hints.minute(last_us)} UTC" if last_us is not None else ""
     return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
 
 

@@ -13,6 +13,8 @@ SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 3600 * SECOND_US
 DAY_US = 24 * HOUR_US
+ZONE_US_MAX = 14 * HOUR_US
+"""No time zone is further ahead of UTC."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gpuwatch.findings.priority import Facts, cost_a_day
-from gpuwatch.ledger.month import MONTH_DAYS, MONTH_FROM_US, Basis
+from gpuwatch.ledger.month import MONTH_DAYS, MONTH_FROM_US, Basis, total
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,4 @@ def together(findings: Iterable[Claimed], basis: Basis) -> Fraction | None:
     Findings that are all over have no month: what they cost is the same number in every window that has all of them.
     """
     every = list(findings)
-    months = [one.a_month(basis) for one in every]
-    known = [month for month in months if month is not None]
-    return sum(known, Fraction(0)) if len(known) == len(months) and any(one.lasts for one in every) else None
+    return total(one.a_month(basis) for one in every) if any(one.lasts for one in every) else None

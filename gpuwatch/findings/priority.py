@@ -19,7 +19,9 @@ SEVERITY_WEIGHT: dict[str, int] = {name: 2**place for place, name in enumerate(S
 """A step of severity counts as much as twice the money."""
 GRAVE = ("high", "critical")
 """A finding of this severity that claims no time ranks by the GPUs that it puts at risk."""
-DAY_H, HOUR_S, SAVING_DAYS = 24, 3600, 30
+DAY_H, HOUR_S = 24, 3600
+SAVING_DAYS = 30
+"""The month of the rules that propose savings."""
 _NONE = Fraction(0)
 
 

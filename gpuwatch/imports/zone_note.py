@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuwatch.core.clock import HOUR_US, MINUTE_US
+from gpuwatch.core.clock import MINUTE_US, ZONE_US_MAX
 from gpuwatch.core.words import duration
 from gpuwatch.imports.provenance import ASSUMED_ZONE
 
 CLOCKS_DIFFER_US = 5 * MINUTE_US
-ZONE_US_MAX = 14 * HOUR_US
-"""No zone is further ahead of UTC."""
 
 
 def zone_note(files: Sequence[Path], bundle: Path | None, last_us: int | None, now_us: int) -> str:

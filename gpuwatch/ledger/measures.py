@@ -26,6 +26,8 @@ FREE = ("schedulable", "mig_remainder")
 NOT_MEASURED = "unobserved"
 OUT_OF_SERVICE = "out_of_service"
 UNKNOWN = (NOT_MEASURED, OUT_OF_SERVICE)
+UNHELD = (*FREE, "stranded", OUT_OF_SERVICE)
+"""Of time that nobody held: records of schedulers and nodes show it without any measurement."""
 WORDS = {
     "working": "Working",
     "avoidable": "Avoidable",

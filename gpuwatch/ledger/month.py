@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.ledger.measures import UNHELD
 
 if TYPE_CHECKING:
     from gpuwatch.store.database import Store
@@ -18,8 +19,6 @@ MONTH_FROM_US = DAY_US - HOUR_US // 2
 """Less measured time says nothing of a month: a day, without what is missing before its first and after its last reading."""
 NAMED_BELOW_US = 7 * DAY_US
 """A rate of less measured time than this says of how much."""
-RECORDED = ("stranded", "mig_remainder", "schedulable", "out_of_service")
-"""Buckets that records of schedulers and nodes show without any measurement."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Basis:
 
     def us(self, bucket: str | None) -> int:
         """How much time the cost of a bucket was counted in."""
-        return self.recorded_us if bucket in RECORDED else self.measured_us
+        return self.recorded_us if bucket in UNHELD else self.measured_us
 
     def a_month(self, cost: Fraction, bucket: str | None) -> Fraction | None:
         """A cost of the window as dollars a month; None for less time than MONTH_FROM_US."""
@@ -45,7 +44,7 @@ class Basis:
         counted_us = self.us(bucket)
         if counted_us >= NAMED_BELOW_US:
             return ""
-        kind = "recorded" if bucket in RECORDED else "measured"
+        kind = "recorded" if bucket in UNHELD else "measured"
         if counted_us >= 2 * DAY_US:
             return f"the {_number(counted_us, DAY_US)} {kind} days"
         hours = _number(counted_us, HOUR_US)
@@ -63,3 +62,10 @@ def basis_of(store: Store, window: Window, teams: Collection[str] | None = None)
     (row,) = store.rows("ledger/measured_time", since_us=window.start_us, until_us=window.end_us, teams=wanted)
     recorded_us = window.end_us - window.start_us
     return Basis(recorded_us, min(row["measured_us"], recorded_us))
+
+
+def total(months: Iterable[Fraction | None]) -> Fraction | None:
+    """The sum of amounts a month; None where one of them is not known."""
+    every = list(months)
+    known = [month for month in every if month is not None]
+    return sum(known, Fraction(0)) if len(known) == len(every) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
+from gpuwatch.core.clock import DAY_US, ZONE_US_MAX, rfc3339
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality import clock_history
 from gpuwatch.quality.check import FAIL, OK, WARN, Check, named
@@ -14,8 +14,6 @@ from gpuwatch.store.database import Store
 ID = "server-clock"
 SHOWN_US = 7 * DAY_US
 """How long a step is reported."""
-ZONE_US_MAX = 14 * HOUR_US
-"""No zone is further ahead of UTC."""
 READ_AGAIN = (
     "Read these files again in their own time zone: gpuwatch import ... --timezone Europe/Berlin, or timezone in bundle.toml; it replaces "
     "the first reading"

@@ -37,6 +37,7 @@ from gpuwatch.report.headlines import (
     unknown_use,
 )
 from gpuwatch.report.html.markup import name
+from gpuwatch.report.steps import Step
 
 WEEK_HOURS = 168
 
@@ -87,14 +88,13 @@ def lead(facts: Facts) -> str:
         sentence = f"{who} {verb} {cost} in {facts.period_word} {facts.week}{trend(facts)}."
     else:
         sentence = f"The cost of {who[0].lower()}{who[1:]} in {facts.period_word} {facts.week} is unknown: no rate covers its GPU time."
-    lost, part = avoidable_amount(facts), avoidable_ratio(facts)
+    lost, part, found = avoidable_amount(facts), avoidable_ratio(facts), actions.steps(facts)
     if lost is None or part is None:
-        return f"{sentence} {_mostly_unmeasured(facts)}{_lost_work(facts)}"
+        return f"{sentence} {_mostly_unmeasured(facts)}{_lost_work(facts, found)}"
     of = "the GPU time it held" if facts.team is not None else "the GPU time"
     sentence += (
         f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
     )
-    found = actions.steps(facts)
     worth = actions.saving(found)
     rest = actions.most(found) - worth
     if worth:
@@ -104,7 +104,7 @@ def lead(facts: Facts) -> str:
         sentence += (
             f" Up to {report_text.money(rest, facts.currency)} a month{more} has no finding that names the cause."
         )
-    sentence += _lost_work(facts)
+    sentence += _lost_work(facts, found)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
         sentence += f" {forecast.period} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
     return sentence
@@ -116,9 +116,9 @@ def _rate(facts: Facts) -> str:
     return f" at the rate of {words}" if words and facts.counted.measured_us else ""
 
 
-def _lost_work(facts: Facts) -> str:
+def _lost_work(facts: Facts, steps: Sequence[Step]) -> str:
     """` Failed runs lost $6.48 k of work, most in vit-l-pretrain.`; empty where nothing was lost."""
-    found = [step for step in actions.steps(facts) if step.lost]
+    found = [step for step in steps if step.lost]
     if not found:
         return ""
     largest = max(found, key=lambda step: step.lost)

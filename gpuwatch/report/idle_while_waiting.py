@@ -31,7 +31,8 @@ def idle_while_waiting(
 
     A GPU (or slice) counts in an hour that it was held idle throughout, for the part of the hour in which at least one
     request of another team waited that asked for this cluster, queue, kind of GPU and slice, and whose nodes (or pods) would
-    have found their devices among those that were held idle on each node throughout that hour. Idle time in other hours is left out: the amounts are a lower bound.
+    have found their devices among those that were held idle on each node throughout that hour. Idle time in other hours is left
+    out: the amounts are a lower bound.
     """
     scope = {"start_us": window.start_us, "end_us": window.end_us}
     with working_tables(store):

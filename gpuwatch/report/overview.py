@@ -62,8 +62,6 @@ def overview(
     before = None if past is None else billing.ledger(store, state, past, ("bucket",), **where, step_us=step_us)
     found = _findings(store, scope, actions)
     elapsed_us = 0 if covered is None else covered.end_us - covered.start_us
-    priced = Fraction(by_team.capacity_gpu_seconds - by_team.unpriced_gpu_seconds) / 3600
-    mean = Fraction(by_team.cost) / priced if by_team.cost and priced else None
     return {
         "now": _side(by_team, covered),
         "before": None if before is None or past is None else _side(before, past),
@@ -72,7 +70,9 @@ def overview(
         "shift_seconds": shift_us // SECOND_US,
         "teams": _teams(by_team),
         "teams_total": len(by_team.groups),
-        "actions": first_actions(found, largest_loss(by_team, elapsed_us), now_us, by_team.currency, mean),
+        "actions": first_actions(
+            found, largest_loss(by_team, elapsed_us), now_us, by_team.currency, by_team.mean_price
+        ),
         "currency": by_team.currency,
         "window": window_dict(window),
     }

@@ -10,18 +10,15 @@ from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.monthly import Claimed, together
-from gpuwatch.findings.priority import Rate, cost_a_day, priority
+from gpuwatch.findings.priority import SAVING_DAYS, Rate, cost_a_day, priority
 from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste, severity_of
+from gpuwatch.ledger.measures import AVOIDABLE
 from gpuwatch.ledger.month import MONTH_DAYS, MONTH_FROM_US
 from gpuwatch.report.facts import Facts
 
 STRANDED = "stranded"
-AVOIDABLE = (STRANDED, "gap", "communication", "stalled", "hoarded")
-"""Buckets whose cost is avoidable without a finding."""
-SAVING_DAYS = 30
-"""The month of the rules that propose savings."""
 COST_MIN = Fraction(1, 2)
 """A month's saving below this many units of money is not worth an action: it would show as zero."""
 

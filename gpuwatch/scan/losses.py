@@ -9,32 +9,13 @@ from typing import Any
 from gpuwatch.audit.figures import hours_text, money_text
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.ledger.measures import AVOIDABLE
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report.actions import REMEDIES
 
 LOSSES_MAX = 3
 TEAMS_MAX = 3
 LEAST_SHARE = Fraction(1, 20)
 """Of all waste: less is not listed."""
-ADVICE = {
-    "stranded": (
-        "Free GPUs that no usual request fits",
-        "Pack small jobs, so that whole nodes are free: see the page Capacity.",
-    ),
-    "hoarded": ("GPUs held and idle for short times", "Look for short idle times between the steps of these jobs."),
-    "gap": (
-        "Jobs pause on host, data or checkpoints",
-        "Look at the jobs with the longest gaps: data loading, checkpoints, evaluation on the CPU.",
-    ),
-    "communication": (
-        "Jobs wait on the network",
-        "Look at where these jobs ran: fewer nodes, one leaf switch, one NVLink domain.",
-    ),
-    "stalled": (
-        "GPUs report busy while their SMs idle",
-        "Look at these jobs: larger batches, fused kernels, or a MIG slice of the right size.",
-    ),
-}
-"""Of an avoidable bucket: what is wrong, and what to look at."""
-
 Json = dict[str, Any]
 
 
@@ -50,7 +31,7 @@ def unnamed_losses(
     costs: dict[str, Fraction | None] = {}
     for row in rows:
         wasted = Fraction(row.avoidable_gpu_seconds) / 3600
-        if row.bucket not in ADVICE or row.bucket not in AVOIDABLE or not wasted:
+        if row.bucket not in AVOIDABLE or not wasted:
             continue
         by_team = hours.setdefault(row.bucket, {})
         team = row.group["team"] or ""
@@ -69,12 +50,11 @@ def unnamed_losses(
 
 
 def _loss(bucket: str, left: Fraction, teams: Mapping[str, Fraction], cost: Fraction | None) -> Json:
-    title, remedy = ADVICE[bucket]
     whole = sum(teams.values(), Fraction(0))
     return {
         "bucket": bucket,
-        "title": title,
-        "remedy": remedy,
+        "title": BUCKET_WORDS[bucket],
+        "remedy": REMEDIES[bucket],
         "gpu_hours": hours_text(left),
         "cost": None if cost is None else money_text(cost * left / whole),
         "teams": _largest(teams),

@@ -37,6 +37,16 @@ def test_without_rates_and_currency_nothing_is_converted() -> None:
     assert "No exchange rates yet" in words
 
 
+def test_a_list_that_is_not_read_to_its_end_is_not_changed() -> None:
+    """Writing what was read of it would remove the rest."""
+    source = answering({"fx": {**LIST, "next": "more"}})
+
+    with pytest.raises(ApiFailure) as refused:
+        asyncio.run(fx.act(source, asked("/fx?edit=remove&row=0"), list_actions.SAVE, {list_actions.VERSION: "7"}))
+
+    assert 413 == refused.value.status
+
+
 def test_the_latest_rate_of_a_pair_that_has_begun_is_in_force() -> None:
     words = text(drawn())
 

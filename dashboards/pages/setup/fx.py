@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import MAX_LIMIT, Api, ApiFailure, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import dated, dates, fields, history, list_actions, lists, preview
 from gpuwatch.dashboards.editing.fields import Field
@@ -52,23 +52,13 @@ class Data:
     @property
     def edits(self) -> bool:
         """Whether the reader may change them."""
-        return bool(self.me.get("scope") == "admin")
+        return lists.may_edit(self.me)
 
 
 async def read(api: Api) -> tuple[lists.Listed, Row]:
     """All exchange rates, and their settings."""
-    items: list[Row] = []
-    first: Row = {}
-    cursor = ""
-    for _ in range(lists.PAGES_MAX):
-        found = await api.get("fx", limit=MAX_LIMIT, cursor=cursor)
-        first = first or found
-        items += found.get("items") or []
-        cursor = str(found.get("next") or "")
-        if not cursor:
-            break
-    settings = {CURRENCY: first.get(CURRENCY), DAYS: first.get(DAYS)}
-    return lists.Listed(items, str(first.get("version", ""))), settings
+    listed = await lists.whole(api, "fx")
+    return listed, {name: listed.more.get(name) for name in (CURRENCY, DAYS)}
 
 
 async def load(api: Api, query: Query) -> Data:

@@ -54,7 +54,7 @@ class Data:
     @property
     def edits(self) -> bool:
         """Whether the reader may change them."""
-        return bool(self.me.get("scope") == "admin")
+        return lists.may_edit(self.me)
 
 
 async def load(api: Api, query: Query) -> Data:

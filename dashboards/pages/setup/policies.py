@@ -48,7 +48,7 @@ async def load(api: Api, query: Query) -> Data:
 @page("/policies", "Policies", load, icon="policies", order=53, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each policy, the document if it is open, and the changes."""
-    edits = data.me.get("scope") == "admin"
+    edits = lists.may_edit(data.me)
     edit = parts.link("Edit the document", fields.opened(query, "change"), "button primary") if edits else None
     return html.Div(
         [

@@ -50,7 +50,7 @@ class Data:
     @property
     def edits(self) -> bool:
         """Whether the reader may change it."""
-        return bool(self.me.get("scope") == "admin")
+        return lists.may_edit(self.me)
 
 
 async def load(api: Api, query: Query) -> Data:

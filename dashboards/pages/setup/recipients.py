@@ -42,7 +42,7 @@ async def load(api: Api, query: Query) -> Data:
 @page("/recipients", "Recipients of reports", load, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """One row per team, a form if one is open, and the changes."""
-    edits = data.me.get("scope") == "admin"
+    edits = lists.may_edit(data.me)
     add = parts.link("Add a team", fields.opened(query, "add"), "button primary") if edits else None
     return html.Div(
         [

@@ -52,7 +52,7 @@ async def load(api: Api, query: Query) -> Data:
 @page("/spot", "Spot prices", load, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each series with its latest price, a form if it is open, and the changes."""
-    edits = data.me.get("scope") == "admin"
+    edits = lists.may_edit(data.me)
     add = parts.link("Add prices", fields.opened(query, "add"), "button primary") if edits else None
     return html.Div(
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
@@ -11,11 +11,11 @@ from gpuwatch.api.auth import Admin, FleetReader
 from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors, split
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.admin.deliveries import Deliveries, Delivery
+from gpuwatch.api.schema.admin.deliveries import Deliveries, Delivery, DeliveryState
 from gpuwatch.core.errors import UsageError
 
 ID_MAX = 2**53
-STATES = ("waiting", "sending", "sent", "given_up", "withdrawn")
+STATES = get_args(DeliveryState)
 
 router = APIRouter(prefix=PREFIX, tags=["alerts"])
 

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from gpuwatch.api.schema.common import Strict, Time
 
+DeliveryState = Literal["waiting", "sending", "sent", "given_up", "withdrawn"]
+
 
 class Delivery(Strict):
     id: int
@@ -18,7 +20,7 @@ class Delivery(Strict):
     severity: str | None
     team: str | None
     to: list[str] = Field(description="Recipients of a report that are not in the settings of the channel.")
-    state: Literal["waiting", "sending", "sent", "given_up", "withdrawn"]
+    state: DeliveryState
     tries: int
     created_at: Time
     tried_at: Time | None
