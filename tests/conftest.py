@@ -29,6 +29,7 @@ LONGEST = (
     "e2e/test_process.py",
     "e2e/test_hostile.py",
     "e2e/test_get_started.py",
+    "e2e/test_accessible.py",
     "real/test_backfill.py",
     "ledger/test_ledger_properties.py",
     "billing/test_cost_days.py",

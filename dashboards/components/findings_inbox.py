@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dash import dcc, html
+import dash_mantine_components as dmc  # type: ignore[import-untyped]
+from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
@@ -155,11 +156,16 @@ def cause_money(cause: Row) -> Component:
 
 def check(value: str, label: str) -> Component:
     """The checkbox of a row."""
-    option = {"label": html.Span(f"Select {formats.clip(label, 120)}", className="unseen"), "value": value}
-    return dcc.Checklist(id={"pick": value[:200]}, options=[option], value=[], className="tick")
+    return tick({"pick": value[:200]}, value, f"Select {formats.clip(label, 120)}")
 
 
 def everything() -> Component:
     """The checkbox that selects all rows shown."""
-    option = {"label": html.Span("Select all shown", className="unseen"), "value": "all"}
-    return dcc.Checklist(id="pick-all", options=[option], value=[], className="tick")
+    return tick("pick-all", "all", "Select all shown")
+
+
+def tick(ident: str | dict[str, str], value: str, label: str) -> Component:
+    """A checkbox. The value of its group is a list: empty, or with the value of the box."""
+    box = dmc.Checkbox(value=value, size="xs", **parts.aria(label))
+    group: Component = dmc.CheckboxGroup([box], id=ident, value=[], className="tick")
+    return group

@@ -29,9 +29,9 @@ from gpuwatch.dashboards.shell.query import Query
 
 LIST = "/findings"
 
-CHECK_ALL_SCRIPT = """function(checked, options) {
+CHECK_ALL_SCRIPT = """function(checked, groups) {
   const all = checked && checked.length > 0;
-  return options.map(shown => all ? shown.map(option => option.value) : []);
+  return groups.map(boxes => all ? boxes.map(box => box.props.value) : []);
 }"""
 """The checkbox of the header checks all others."""
 
@@ -86,7 +86,7 @@ def register(dash: Dash, api: Callable[[], Api]) -> None:
         CHECK_ALL_SCRIPT,
         Output({"pick": ALL}, "value"),
         Input("pick-all", "value"),
-        State({"pick": ALL}, "options"),
+        State({"pick": ALL}, "children"),
         prevent_initial_call=True,
     )
 
