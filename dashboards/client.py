@@ -18,7 +18,7 @@ from gpuwatch.dashboards import in_process
 from gpuwatch.dashboards.browser_headers import passed_on
 from gpuwatch.dashboards.failure import ApiFailure, failure_of
 
-__all__ = ["Api", "ApiFailure", "Caller", "Client", "failure_of", "passed_on"]
+__all__ = ["Api", "ApiFailure", "Caller", "Client", "administers", "failure_of", "passed_on"]
 
 Row = dict[str, Any]
 """A JSON object from the API; the API reference documents the fields."""
@@ -37,6 +37,11 @@ MAX_ANSWER = 32 * 1024 * 1024
 """Largest response that a page accepts, in bytes."""
 
 MAX_LIMIT = 1000
+
+
+def administers(me: Mapping[str, object]) -> bool:
+    """Whether the caller, as `Api.me` returns it, may change what people set."""
+    return me.get("scope") == "admin"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.client import Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.findings_list import STATE_WORDS
 
@@ -120,7 +120,7 @@ def allowed(state: str, me: Row | None) -> list[str]:
         return ["reopen"]
     if state == "resolved":
         return []
-    if me is not None and me.get("scope") != "admin":
+    if me is not None and not administers(me):
         return ["ack", "snooze"]
     return ["ack", "snooze", "exempt"]
 

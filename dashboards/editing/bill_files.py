@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.client import Row, administers
 from gpuwatch.dashboards.components import formats, parts
 
 KINDS = {
@@ -25,7 +25,7 @@ MAX_FILES = 12
 def files(me: Row, bills: Sequence[Row]) -> Component:
     """The imported files, and buttons that upload one."""
     buttons: list[Component] = []
-    if me.get("scope") == "admin":
+    if administers(me):
         buttons = [
             html.Button(word, className="button small", type="button", **chooses(kind)) for kind, word in KINDS.items()
         ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.editing import dates
 from gpuwatch.dashboards.shell.query import Query
@@ -27,7 +27,7 @@ NAMES = {
 
 async def read(api: Api, me: Mapping[str, object], what: str) -> list[Row] | None:
     """The latest changes; None for who may not read the audit log."""
-    if me.get("scope") != "admin":
+    if not administers(me):
         return None
     found = await ledger_math.optional(api.get("audit", what=what, limit=SHOWN))
     return None if found is None else list(found.get("items") or [])

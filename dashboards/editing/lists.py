@@ -49,11 +49,6 @@ async def replace(
     return await api.change("PUT", path, {"items": change(found.items)}, version=version)
 
 
-def may_edit(me: Row) -> bool:
-    """Whether the reader may change lists."""
-    return bool(me.get("scope") == "admin")
-
-
 def at(items: list[Row], row: str) -> Row:
     """The row of an address; ApiFailure 404 where there is none."""
     if row.isdecimal() and int(row) < len(items):

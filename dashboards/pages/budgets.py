@@ -9,7 +9,7 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import charts, formats, parts
 from gpuwatch.dashboards.editing import fields, history, lists
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
@@ -35,7 +35,7 @@ class Data:
 async def load(api: Api, query: Query) -> Data:
     """The budgets, and what an administrator edits."""
     found, me = await asyncio.gather(api.budgets(team=query.get("team")), api.me())
-    if me.get("scope") != "admin":
+    if not administers(me):
         return Data(found)
     listed, fleet = await asyncio.gather(lists.whole(api, "budgets/set", **lists.UNPAGED["budgets/set"]), api.fleet())
     changes = await history.read(api, me, "budgets")

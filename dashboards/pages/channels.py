@@ -7,7 +7,7 @@ import asyncio
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import delivery_log, fields, history
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
@@ -31,7 +31,7 @@ async def load(api: Api, query: Query) -> Row:
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """One row per channel; administrators have a button in each."""
     items: list[Row] = data.get("items") or []
-    may_test = (data.get("me") or {}).get("scope") == "admin"
+    may_test = administers(data.get("me") or {})
     kinds = [
         parts.link(word, query.link(edit="add", kind=name, row=None), "button small")
         for name, word in channel_form.KINDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row, administers
 from gpuwatch.dashboards.components import formats, ledger_math, parts, quantities, rule_trial, rules_list
 from gpuwatch.dashboards.components.findings_list import card
 from gpuwatch.dashboards.editing import fields
@@ -41,7 +41,7 @@ async def load(api: Api, query: Query) -> Data:
     if ident not in rules:
         raise ApiFailure(404, "not_found", f"There is no rule with the id {formats.clip(ident, 60)}.")
     findings = await ledger_math.optional(api.findings(limit=TOP, detector=ident, state="open"))
-    edits = bool((await api.me()).get("scope") == "admin")
+    edits = administers(await api.me())
     opened = await api.detectors_card() if edits and query.get("edit") == "set" else None
     body = rule_trial.request_body(rules[ident], query)
     if body is None:

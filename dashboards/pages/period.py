@@ -11,7 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.editing import fields
 from gpuwatch.dashboards.editing.fields import Field
@@ -47,7 +47,7 @@ async def load(api: Api, query: Query) -> Row:
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """The bill and its corrections, the closings, and what an administrator may do."""
     period: Row = data["period"]
-    edits = (data.get("me") or {}).get("scope") == "admin"
+    edits = administers(data.get("me") or {})
     return html.Div(
         [
             parts.link("← Periods", query.link("/periods"), "back"),

@@ -12,7 +12,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.editing import fields
 from gpuwatch.dashboards.editing.fields import Field
@@ -45,7 +45,7 @@ async def load(api: Api, query: Query) -> Data:
     found, fleet, me = await asyncio.gather(
         api.periods(PAGE_SIZE, query.get("cursor")), ledger_math.optional(api.fleet()), api.me()
     )
-    return Data(found, formats.moment((fleet or {}).get("at")), me.get("scope") == "admin")
+    return Data(found, formats.moment((fleet or {}).get("at")), administers(me))
 
 
 @page("/periods", "Periods", load, icon="periods", order=8, filters=(), under="/teams")

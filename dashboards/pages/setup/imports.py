@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import fields
 from gpuwatch.dashboards.editing.outcome import CLOSED, Outcome, Values, acts_on
@@ -42,7 +42,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         return html.Div(
             [parts.heading("Imports"), states.empty("Nothing was imported", "Data comes from live sources only.")]
         )
-    edits = data.me.get("scope") == "admin"
+    edits = administers(data.me)
     columns = [
         parts.Column(f"When ({formats.zone_word()})", "nowrap"),
         parts.Column("File", "wide"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import parts
 from gpuwatch.dashboards.shell.page import find, page
 from gpuwatch.dashboards.shell.query import Query
@@ -46,7 +46,7 @@ async def load(api: Api, query: Query) -> Row:
 @page("/setup", "Settings", load, icon="setup", order=50, filters=())
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """A card per group, with a line per page."""
-    note = None if data.get("scope") == "admin" else "Only a token with the scope admin may change them."
+    note = None if administers(data) else "Only a token with the scope admin may change them."
     cards = [group(name, entries, query) for name, entries in GROUPS.items()]
     halves = [html.Div(cards[::2], className="column"), html.Div(cards[1::2], className="column")]
     return html.Div([parts.heading("Settings", note), html.Div(halves, className="halves even")])

@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import fields, history, list_actions, lists
 from gpuwatch.dashboards.editing.fields import Field
@@ -54,7 +54,7 @@ class Data:
     @property
     def edits(self) -> bool:
         """Whether the reader may change them."""
-        return lists.may_edit(self.me)
+        return administers(self.me)
 
 
 async def load(api: Api, query: Query) -> Data:

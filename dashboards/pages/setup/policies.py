@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import dates, fields, history, list_actions, lists, preview, toml_text
 from gpuwatch.dashboards.editing.fields import Field
@@ -48,7 +48,7 @@ async def load(api: Api, query: Query) -> Data:
 @page("/policies", "Policies", load, icon="policies", order=53, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each policy, the document if it is open, and the changes."""
-    edits = lists.may_edit(data.me)
+    edits = administers(data.me)
     edit = parts.link("Edit the document", fields.opened(query, "change"), "button primary") if edits else None
     return html.Div(
         [

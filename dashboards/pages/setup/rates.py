@@ -9,7 +9,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import dated, dates, fields, history, lists
 from gpuwatch.dashboards.editing.dated import Dated
@@ -50,7 +50,7 @@ class Data:
     @property
     def edits(self) -> bool:
         """Whether the reader may change it."""
-        return lists.may_edit(self.me)
+        return administers(self.me)
 
 
 async def load(api: Api, query: Query) -> Data:

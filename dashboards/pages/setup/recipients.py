@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import fields, history, list_actions, lists
 from gpuwatch.dashboards.editing.fields import Field
@@ -42,7 +42,7 @@ async def load(api: Api, query: Query) -> Data:
 @page("/recipients", "Recipients of reports", load, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """One row per team, a form if one is open, and the changes."""
-    edits = lists.may_edit(data.me)
+    edits = administers(data.me)
     add = parts.link("Add a team", fields.opened(query, "add"), "button primary") if edits else None
     return html.Div(
         [

@@ -11,7 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row, administers
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.editing import dates, fields, history, list_actions, lists
 from gpuwatch.dashboards.editing.fields import Field
@@ -52,7 +52,7 @@ async def load(api: Api, query: Query) -> Data:
 @page("/spot", "Spot prices", load, filters=(), under="/setup")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Each series with its latest price, a form if it is open, and the changes."""
-    edits = lists.may_edit(data.me)
+    edits = administers(data.me)
     add = parts.link("Add prices", fields.opened(query, "add"), "button primary") if edits else None
     return html.Div(
         [
