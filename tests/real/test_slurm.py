@@ -295,6 +295,11 @@ def has_start(slurm: Slurm, job: str) -> bool:
     return slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "Start")[:1].isdigit()
 
 
+def has_end(slurm: Slurm, job: str) -> bool:
+    """Whether slurmdbd has the end of a job."""
+    return slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "End")[:1].isdigit()
+
+
 def has_run(slurm: Slurm, job: str) -> bool:
     """Whether a job ran a second and slurmdbd has its start: put back before that, it never gets one."""
     return has_start(slurm, job) and ran(slurm, job) >= 1
@@ -359,6 +364,8 @@ def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
     job = slurm.submit("--gres=gpu:2", wrap=slurm.until_released("unanswered"))
     other = slurm.submit("--gres=gpu:1", wrap="sleep 600")
     slurm.until("they run", lambda: asyncio.run(live.poll(sink, now_us)) and running(sink) >= {job, other})
+    # slurmdbd opens a job again when it hears of the start after the end, and it then stays open.
+    slurm.until("accounting has both starts", lambda: has_start(slurm, job) and has_start(slurm, other))
     assert slurm.rest is not None and slurm.controller is not None
     slurm.rest.kill()
     slurm.stop(slurm.rest)
@@ -376,8 +383,7 @@ def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
 
     slurm.controller = slurm.start_controller()
     slurm.run("scancel", other)
-    # The end of a job may reach the accounting before its start.
-    slurm.until("sacct has both", lambda: all(map(accounted(slurm).get, (job, other))) and not open_in_sacct(slurm))
+    slurm.until("accounting has both ends", lambda: has_end(slurm, job) and has_end(slurm, other))
     slurm.until("both are told", lambda: asyncio.run(live.poll(sink, now_us)) and not is_open(sink))
 
     said, held = accounted(slurm), sink.gpu_seconds()
