@@ -62,7 +62,8 @@ asked as (
         max(device_count) as devices,
         -- Partitions are pools.
         case when scheduler = 'slurm' then string_split(arg_max(queue, evidence_us), ',') end as pools,
-        arg_max(gpu_type, evidence_us) as gpu_type,
+        -- All of them are words of the model: `a10` is not part of A100.
+        regexp_extract_all(lower(arg_max(gpu_type, evidence_us)), '[a-z0-9]+') as type_words,
         arg_max(reason, evidence_us) as reason
     from pending
     where cluster = $cluster and job_id is not null and evidence_us >= $from_us and coalesce(submit_us, evidence_us) < $until_us
@@ -109,7 +110,7 @@ starved as (
     from mixed m
     join waiting w
         on greatest(w.from_us, m.hour_us) + $waited_us_min <= least(w.to_us, m.hour_us + 3600000000)
-        and (w.gpu_type is null or m.model is null or contains(lower(m.model), lower(w.gpu_type)))
+        and (w.type_words is null or m.model is null or list_has_all(regexp_extract_all(lower(m.model), '[a-z0-9]+'), w.type_words))
         and coalesce(list_contains(w.pools, m.pool), true)
     where not exists (
         select 1
@@ -120,7 +121,7 @@ starved as (
                 or regexp_extract(lower(w.profile), '[0-9]+g\.[0-9]+gb')
                 = regexp_extract(lower(f.profile), '[0-9]+g\.[0-9]+gb')
             )
-            and (w.gpu_type is null or f.model is null or contains(lower(f.model), lower(w.gpu_type)))
+            and (w.type_words is null or f.model is null or list_has_all(regexp_extract_all(lower(f.model), '[a-z0-9]+'), w.type_words))
             and coalesce(list_contains(w.pools, f.pool), true)
     )
     and exists (

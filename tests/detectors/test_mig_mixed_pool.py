@@ -135,6 +135,9 @@ SILENT: dict[str, Callable[[Case], object]] = {
     "a request for a profile of which a slice is free": lambda c: c.pool(whole_held=False, slices_held=False).waits(
         30, 150, "Unschedulable", "3g.40gb"
     ),
+    "a request for a model whose name is part of a word": lambda c: c.pool(slices_held=False).waits(
+        30, 150, "Unschedulable", gpu_type=c.gpu_type[1:]
+    ),
     "a Slurm request for another partition": lambda c: c.partitions("elsewhere"),
     "a Slurm request for this and another partition": lambda c: c.partitions(f"{c.name},elsewhere"),
 }
