@@ -24,6 +24,11 @@ select 'context', count(*) || ',' || coalesce(sum(hash(context_id)::hugeint), 0)
 from context
 where cluster = $cluster
 union all
+-- GPUs that moved to other clusters end here.
+select 'elsewhere', count(*) || ',' || coalesce(sum(hash(o.context_id)::hugeint), 0)
+from context o
+where o.cluster <> $cluster and o.gpu in (select gpu from context where cluster = $cluster)
+union all
 select 'sealed_day', count(*) || ',' || coalesce(sum(hash(day_us)::hugeint), 0)
 from sealed_day
 union all

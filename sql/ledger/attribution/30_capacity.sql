@@ -1,6 +1,25 @@
+-- A row of elsewhere is a GPU that another cluster has samples of too; `gone`: it moved there after its last sample here. A GPU that
+-- both clusters see at that time has two names and did not move.
+create or replace temp table elsewhere as
+with last as (
+    select gpu, max(last_us) as at_us from seen group by gpu
+),
+other as (
+    select l.gpu, l.at_us, c.context_id
+    from context c
+    join last l on l.gpu = c.gpu
+    where c.cluster <> $cluster
+)
+select
+    o.gpu,
+    coalesce(bool_or(s.first_us > o.at_us) and not bool_or(s.first_us <= o.at_us and s.last_us >= o.at_us), false) as gone
+from other o
+join context_span s using (context_id)
+group by o.gpu;
+
 -- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
--- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot or its cloud node was
--- powered down.
+-- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot, its cloud node was
+-- powered down, or another cluster has it since: it leaves with its last sample here, and what a job held of it later was not here.
 create or replace temp table owned_gpu as
 with cluster_end as (
     select max(last_us + last_interval_us // 2) as end_us from seen
@@ -31,6 +50,7 @@ early as (
         and s.gpu not in (
             select gpu from seen_context where node is not null group by gpu having count(distinct node) > 1
         )
+        and s.gpu not in (select gpu from elsewhere)
 ),
 own as (
     select
@@ -56,7 +76,11 @@ turn as (
 select
     o.gpu,
     least(coalesce(t.from_us, y.start_us, o.start_us), h.start_us) as start_us,
-    greatest(coalesce(t.to_us, case when f.off_us >= o.last_us then o.last_us end, e.end_us), h.end_us) as end_us,
+    case
+        when o.gpu in (select gpu from elsewhere where gone)
+            then o.last_us
+        else greatest(coalesce(t.to_us, case when f.off_us >= o.last_us then o.last_us end, e.end_us), h.end_us)
+    end as end_us,
     o.first_sample_us,
     o.last_us
 from own o
