@@ -12,10 +12,10 @@ from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
 from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
+from gpuwatch.collectors.kubernetes.pod_facts import newest_change
 from gpuwatch.collectors.kubernetes.pods import (
     asks_for_gpus,
     claim_rows,
-    newest_change,
     pending_rows,
     require_complete,
     sum_by_job,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -42,8 +43,19 @@ SLINKY_PREFIX = "nodeset.slinky.slurm.net/"
 """Labels that Slinky's operator gives to the pods that are Slurm nodes."""
 PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 OUT_OF_MEMORY = "OOMKilled"
+NO_IMAGE, CRASH_LOOP = "ImagePullBackOff", "CrashLoopBackOff"
+BLOCKED = {
+    **dict.fromkeys(("ErrImagePull", NO_IMAGE, "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"), NO_IMAGE),
+    **{name: name for name in (CRASH_LOOP, "CreateContainerConfigError", "CreateContainerError", "RunContainerError")},
+}
+"""Reasons for which a container of an admitted pod does not run, and what stands for them: the kubelet alternates between some."""
+RESTARTS_LABEL, LAST_EXIT_LABEL = "gpuwatch.io/restarts", "gpuwatch.io/last-exit"
+"""Record how often a container with GPUs was started again, and the error with which it ended last."""
+RESTARTS_MIN = 3
+"""Fewer are not recorded: a container may fail once or twice and then run."""
 
 T = TypeVar("T")
+_utc = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
 
 
 def kept_labels(pod: Object) -> dict[str, str]:
@@ -131,6 +143,56 @@ def _stopped_by_deletion(pod: Object, ended: list[Object]) -> bool:
 def statuses_of(status: Object) -> list[Object]:
     """The statuses of the pod's containers."""
     return mappings(status, "containerStatuses") + mappings(status, "initContainerStatuses")
+
+
+def blocked_by(status: Object, gpu_containers: Container[str]) -> str | None:
+    """Why none of the containers with GPUs runs, as kubectl names it. None if one runs, or may soon.
+
+    Init containers count as well: while one of them fails, no other container starts.
+    """
+    main = [one for one in mappings(status, "containerStatuses") if string(one, "name") in gpu_containers]
+    if any(mapping(mapping(one, "state"), "running") for one in main):
+        return None
+    both = main + mappings(status, "initContainerStatuses")
+    reasons = (string(mapping(mapping(one, "state"), "waiting"), "reason") or "" for one in both)
+    return next((BLOCKED[reason] for reason in reasons if reason in BLOCKED), None)
+
+
+def failure_labels(status: Object, gpu_containers: Container[str]) -> dict[str, str]:
+    """Restarts and last error where all containers with GPUs restarted with errors; those of the one that did least often.
+
+    While another container with GPUs runs on, its devices are not those of the one that fails.
+    """
+    main = [one for one in mappings(status, "containerStatuses") if string(one, "name") in gpu_containers]
+    main = main or mappings(status, "initContainerStatuses")
+    ended = [(integer(one, "restartCount") or 0, _last_error(one)) for one in main]
+    restarts, error = min(ended, key=lambda one: one[0], default=(0, None))
+    if restarts < RESTARTS_MIN or error is None:
+        return {}
+    return {RESTARTS_LABEL: str(restarts), LAST_EXIT_LABEL: error}
+
+
+def _last_error(container: Object) -> str | None:
+    """`OOMKilled`, or `exit code 1`; None if it did not end with an error."""
+    for key in ("state", "lastState"):
+        if over := mapping(mapping(container, key), "terminated"):
+            code = integer(over, "exitCode")
+            return (
+                string(over, "reason") if over.get("reason") == OUT_OF_MEMORY else f"exit code {code}" if code else None
+            )
+    return None
+
+
+def newest_change(pod: Object) -> str:
+    """The newest UTC time of a pod's creation, start, conditions and writes, as text; "" if there is none.
+
+    Texts are compared as they are: a dump has many pods without GPUs, and this is all that is read of them.
+    """
+    metadata, status = mapping(pod, "metadata"), mapping(pod, "status")
+    texts = [metadata.get("creationTimestamp"), status.get("startTime")]
+    texts += [condition.get("lastTransitionTime") for condition in mappings(status, "conditions")]
+    texts += [write.get("time") for write in mappings(metadata, "managedFields")]
+    return max((text for text in texts if isinstance(text, str) and _utc.fullmatch(text)), default="")
 
 
 @dataclass

@@ -10,7 +10,14 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
 from gpuwatch.collectors.kubernetes.node_rule import node_rule
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
-from gpuwatch.collectors.kubernetes.pod_facts import end_of, final_state, kept_labels, statuses_of
+from gpuwatch.collectors.kubernetes.pod_facts import (
+    blocked_by,
+    end_of,
+    failure_labels,
+    final_state,
+    kept_labels,
+    statuses_of,
+)
 from gpuwatch.collectors.shared.cloud_labels import model_asked
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
@@ -34,7 +41,6 @@ PLUGIN, DRA = "k8s-json", "dra"
 """Kinds of claim rows. Pods that share a device through a ResourceClaim do so on purpose."""
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_utc = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
 _ignored_annotations = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -71,7 +77,8 @@ def claim_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[str,
 
     The allocation starts with the first known container start, init containers included, since the kubelet
     assigns all devices of a pod at admission; a restart in place does not end it. It ends when the last
-    container of a finished pod ended. A pod that is still pulling its images has no row yet.
+    container of a finished pod ended. A pod that is still pulling its images has no row yet; one whose image cannot be pulled, or
+    whose container cannot be created, holds its devices since it was admitted.
     Raises Malformed.
     """
     node = string(mapping(pod, "spec"), "nodeName")
@@ -89,10 +96,12 @@ def claim_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[str,
 
 
 def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iterator[dict[str, Any]]:
-    """Claim rows of a pod with these devices, none before a container has started. Raises Malformed."""
-    status = mapping(pod, "status")
-    phase = string(status, "phase")
+    """Claim rows of a pod with these devices, none before a container has started, or cannot start. Raises Malformed."""
+    status, main = mapping(pod, "status"), _gpu_containers(pod)
+    phase, blocked = string(status, "phase"), blocked_by(status, main)
     start = _start(status, phase)
+    if start is None and blocked and phase == "Pending":
+        start = moment(status, "startTime") or _condition_time(status, "PodScheduled")
     if start is None and phase == "Running":
         start = moment(
             mapping(pod, "metadata"), "creationTimestamp"
@@ -100,12 +109,12 @@ def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iter
     if start is None or not held:
         return
     end = end_of(pod, status, phase, start)
-    row = _shared(pod, owner_of(pod)) | {
+    row = _shared(pod, owner_of(pod), failure_labels(status, main)) | {
         "kind": kind,
         "node": string(mapping(pod, "spec"), "nodeName"),
         "start_us": start,
         "end_us": end,
-        "state": phase if end is None else final_state(pod, status, phase),
+        "state": blocked or phase if end is None else final_state(pod, status, phase),
     }
     for devices in held:
         gpus = ",".join(devices.gpus) if devices.gpus else None
@@ -191,8 +200,17 @@ def _merged(parts: Sequence[DeviceGroup]) -> list[DeviceGroup]:
     return [held for held in merged.values() if held.count]
 
 
-def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
-    metadata, kept = mapping(pod, "metadata"), kept_labels(pod)
+def _gpu_containers(pod: Object) -> set[str]:
+    """The containers that ask for devices."""
+    return {
+        string(one, "name") or ""
+        for one in mappings(mapping(pod, "spec"), "containers")
+        if _container_gpus(one) or container_accelerators(one) or mapping(one, "resources").get("claims")
+    }
+
+
+def _shared(pod: Object, owner: Owner, more: dict[str, str] | None = None) -> dict[str, Any]:
+    metadata, kept = mapping(pod, "metadata"), kept_labels(pod) | (more or {})
     submit = moment(metadata, "creationTimestamp")
     evidence = max((t for t in [submit, *_times(mapping(pod, "status"))] if t is not None), default=None)
     if evidence is None:
@@ -229,18 +247,6 @@ def _times(status: Object) -> list[int | None]:
         *(moment(c, key) for c in conditions for key in ("lastTransitionTime", "lastProbeTime")),
         *(moment(state, key) for state in states for key in ("startedAt", "finishedAt")),
     ]
-
-
-def newest_change(pod: Object) -> str:
-    """The newest UTC time of a pod's creation, start, conditions and writes, as text; "" if there is none.
-
-    Texts are compared as they are: a dump has many pods without GPUs, and this is all that is read of them.
-    """
-    metadata, status = mapping(pod, "metadata"), mapping(pod, "status")
-    texts = [metadata.get("creationTimestamp"), status.get("startTime")]
-    texts += [condition.get("lastTransitionTime") for condition in mappings(status, "conditions")]
-    texts += [write.get("time") for write in mappings(metadata, "managedFields")]
-    return max((text for text in texts if isinstance(text, str) and _utc.fullmatch(text)), default="")
 
 
 def _condition_time(status: Object, name: str) -> int | None:

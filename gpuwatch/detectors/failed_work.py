@@ -21,11 +21,16 @@ _REMEDIES = {
     "out of memory": "Look at the memory that it needs and the memory that it requests.",
     "time limit": "Ask for the time that it needs, or stop and save before the limit (Slurm: --signal).",
     "evicted by the node": "Request the memory and local storage that it uses, so that the kubelet does not evict it.",
+    "image not pulled": "Correct the image's name or its pull secret (kubectl describe pod), or delete the pod.",
+    "container not created": "Correct what its container needs, such as a secret or a volume (kubectl describe pod), or delete the pod.",
+    "crash loop": "Look at the log of the container that failed (kubectl logs --previous), and scale it to zero until it is mended.",
 }
+_NEVER_RAN = ("image not pulled", "container not created", "crash loop")
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes failed_span, what failed attempts held and lost, and failed_cost, its price by job chain."""
+    store.run("views/session")
     store.run("detectors/support/failed_work_lost", **scope.sql_parameters())
     by_chain: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in store.rows("detectors/support/failed_work_price", cluster=scope.cluster):
@@ -47,6 +52,8 @@ def _cost(rows: list[dict[str, Any]]) -> dict[str, str | None]:
 def _summary(e: Evidence) -> str:
     price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
     reasons = f"by reason: {e['by_reason']}" if "," in e["by_reason"] else f"reason: {e['reason']}"
+    if e["reason"] in _NEVER_RAN:
+        return f"{count(e['gpus'], 'GPU')} held while no container runs: {count(e['lost_gpu_hours'], 'GPU-hour')}{price}; {reasons}."
     return (
         f"{count(e['failures'], 'run')} on {count(e['gpus'], 'GPU')} ended without a result: "
         f"{count(e['lost_gpu_hours'], 'GPU-hour')} of work lost{price}; {reasons}."
@@ -55,6 +62,8 @@ def _summary(e: Evidence) -> str:
 
 def _headline(e: Evidence) -> str:
     price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
+    if e["reason"] in _NEVER_RAN:
+        return f"{{holds|held}} {count(e['gpus'], 'GPU')} while no container runs ({e['reason']})"
     return (
         f"lost {count(e['lost_gpu_hours'], 'GPU-hour')}{price} in {count(e['failures'], 'failed run')} ({e['reason']})"
     )
@@ -62,6 +71,8 @@ def _headline(e: Evidence) -> str:
 
 def _remedy(e: Evidence) -> str:
     cause = _REMEDIES.get(e["reason"], "Look at the log of the run that failed.")
+    if e["reason"] in _NEVER_RAN:
+        return cause
     if e.get("checkpoint_minutes"):
         return (
             f"{cause} Next time, save checkpoints more often than every {lasting(e['checkpoint_minutes'], 'minutes')}."
@@ -90,6 +101,11 @@ FAILED_WORK = register(
             Threshold("lost_gpu_hours_min", 8, "a node of 8 GPUs for an hour; less is part of trying things out"),
             Threshold("together_us", 10 * MINUTE_US, "the rest of a gang ends within ten minutes of a failed member"),
             Threshold("successor_us", DAY_US, "a run of the same name after a time limit may continue it"),
+            Threshold(
+                "restart_us",
+                15 * MINUTE_US,
+                "on average from one restart to the next: up to 5 minutes of waiting and 10 of running",
+            ),
             Threshold("recent_us", 7 * DAY_US, "the finding stays open for a week after the last failure"),
         ),
         headline=_headline,

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import HOURS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, register
+from gpuwatch.store.database import Store
+
+_SESSION = (
+    "Close the session, and open it again when there is work: its files stay. Write and read code on CPUs or on a MIG slice. An idle culler (JupyterHub: "
+    "jupyterhub-idle-culler) or a short time limit (Slurm: a partition for sessions) ends what is forgotten."
+)
+_OVER = (
+    "The session has ended. An idle culler (JupyterHub: jupyterhub-idle-culler) or a short time limit (Slurm: a partition for sessions) ends the next "
+    "that is forgotten."
+)
+_START = {
+    "ImagePullBackOff": "Correct the image's name or its pull secret (kubectl describe pod), or delete the pod.",
+    "CrashLoopBackOff": "Look at the log of the container that failed (kubectl logs --previous), and scale it to zero until it is mended.",
+    "CreateContainerError": "Correct what its container needs, such as a secret or a volume (kubectl describe pod), or delete the pod.",
+}
+
+
+def prepare(store: Store, scope: EvaluationScope) -> None:
+    """Makes what names sessions."""
+    store.run("views/session")
 
 
 def _summary(e: Evidence) -> str:
@@ -12,18 +32,24 @@ def _summary(e: Evidence) -> str:
         f"{e['idle_devices']} of {count(e['devices'], 'device')} idle, {e['shape']}: "
         f"{count(e['idle_device_hours'], 'device-hour')} in {count(e['idle_runs'], 'idle run')}, "
         f"the longest {lasting(e['longest_idle_minutes'], 'minutes')}."
+        + (f" No container of its pod runs: {e['not_running']}." if e.get("not_running") else "")
         + (" Which of the node's devices it holds is not known; all of them idled." if e.get("placement") else "")
     )
 
 
 def _headline(e: Evidence) -> str:
     of = f" of {e['devices']}" if e["idle_devices"] < e["devices"] else ""
-    return f"{{holds|held}} {count(e['idle_devices'], 'idle GPU')}{of}"
+    reason = f" while no container runs ({e['not_running']})" if e.get("not_running") else ""
+    return f"{{holds|held}} {count(e['idle_devices'], 'idle GPU')}{of}{reason}"
 
 
 def _remedy(e: Evidence) -> str:
+    if e.get("not_running") and not e.get("job_ended"):
+        return _START.get(e["not_running"], _START["CreateContainerError"])
     if e.get("is_serving"):
         return "Scale the service to zero while no requests come, or share the GPU with others (MIG slice, MPS or time-slicing)."
+    if e.get("use") == "interactive" and e["idle_devices"] == e["devices"]:
+        return _OVER if e.get("job_ended") else _SESSION
     if e.get("job_ended"):
         return "The job has ended. Next time, ask for the devices that it uses, and let it end when its work is done."
     if e["idle_devices"] < e["devices"]:
@@ -54,5 +80,6 @@ IDLE_HOARDING = register(
         summary=_summary,
         remedy=_remedy,
         mode="runs",
+        prepare=prepare,
     )
 )

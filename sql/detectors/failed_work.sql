@@ -53,6 +53,7 @@ select
     t.end_us,
     t.end_us >= $known_until_us - $recent_us as still,
     case
+        when r.reason in ('image not pulled', 'container not created', 'crash loop') then 0.9
         when t.has_successor then 0.4
         when t.checkpoint_minutes is null and t.chain not in (select chain from seen) then 0.6
         when r.reason = 'time limit' then 0.7

@@ -133,6 +133,24 @@ long_enough as materialized (
         and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from paused)
         and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from broken)
 ),
+-- Why no container runs of a pod of the chain, by the pod's last record.
+blocked as (
+    select chain, min(state) as state
+    from (
+        select
+            c.chain,
+            arg_max(k.state, (coalesce(k.evidence_us, k.end_us, k.start_us), k.end_us is not null)) as state,
+            arg_max(k.labels, (coalesce(k.evidence_us, k.end_us, k.start_us), k.end_us is not null)) as labels
+        from claim k
+        join run r on r.cluster = $cluster and r.scheduler = k.scheduler and r.job_id = k.job_id and r.run_key = k.run_key
+        join (select distinct chain, run_id from long_enough) c using (run_id)
+        where k.cluster = $cluster and k.scheduler = 'kubernetes'
+        group by c.chain, k.job_id, k.run_key, k.pod_uid
+    )
+    where state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
+        or (state = 'CrashLoopBackOff' and contains(labels, '"gpuwatch.io/last-exit"'))
+    group by chain
+),
 -- Devices that it held meanwhile: what a later run of the job got is not beside the idle ones.
 chain_size as (
     select h.chain, count(distinct h.device_id) as devices
@@ -183,6 +201,8 @@ select
     } as numbers,
     map_concat(
         case when not bool_and(l.sure) then map {'placement': 'node'} end,
+        case when bool_or(is_session(r.labels, r.queue, r.name)) then map {'use': 'interactive'} end,
+        case when any_value(b.state) is not null then map {'not_running': any_value(b.state)} end,
         map {
         'shape': case
             when count(distinct l.device_id) < any_value(s.devices) then 'some of its devices'
@@ -199,8 +219,10 @@ select
     any_value(q.claims) as claims
 from long_enough l
 join job_chain c using (run_id)
+join run r on r.run_id = l.run_id and r.cluster = $cluster
 join chain_size s on s.chain = l.chain
 join claimed q on q.chain = l.chain
+left join blocked b on b.chain = l.chain
 left join (
     select device_id, bool_or(gr_engine_ratio is not null and (sm_active_ratio is not null or power_watts is not null)) as signalled
     from device_window

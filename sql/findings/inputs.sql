@@ -35,13 +35,16 @@ where cluster = $cluster and contains(labels, 'nvidia.com/cuda.driver-version.fu
 union all
 select 'preempted_claims', count(*) > 0 from claim where cluster = $cluster and upper(state) = 'PREEMPTED'
 union all
--- Runs that may have ended without a result, by their state.
+-- Runs that may have ended without a result, or of which no container runs, by their state.
 select 'failed_claims', count(*) > 0
 from (
     select 1
     from claim
-    where cluster = $cluster and end_us is not null
-        and upper(state) not in ('RUNNING', 'COMPLETED', 'SUCCEEDED', 'FINISHED', 'PASS')
+    where cluster = $cluster and (
+        (end_us is not null and upper(state) not in ('RUNNING', 'COMPLETED', 'SUCCEEDED', 'FINISHED', 'PASS'))
+        or state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
+        or contains(labels, '"gpuwatch.io/last-exit"')
+    )
     limit 1
 )
 union all

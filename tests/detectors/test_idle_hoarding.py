@@ -225,6 +225,15 @@ MUST_FIRE: dict[str, Scene] = {
         .job(n, [n], 0, 60, run_key=f"{n}@0")
         .job(n, [n], 120, 180, run_key=f"{n}@120")
     ),
+    "no container runs": lambda w, n: w.gpu(n, (80, IDLE), pod=f"{n}-0").job(
+        f"ml/{n}", 1, 0, 80, scheduler="kubernetes", pod=f"{n}-0", state="ImagePullBackOff"
+    ),
+    "a container that failed and runs again": lambda w, n: w.gpu(n, (80, IDLE), pod=f"{n}-0").job(
+        f"ml/{n}", 1, 0, 80, scheduler="kubernetes", pod=f"{n}-0", state="CrashLoopBackOff"
+    ),
+    "a forgotten notebook": lambda w, n: w.gpu(n, (20, WORK), (60, IDLE), pod=f"{n}-0").job(
+        f"ml/{n}", 1, 0, 80, scheduler="kubernetes", pod=f"{n}-0", labels={"notebook-name": "ada"}
+    ),
     "61 minutes later": lambda w, n: (
         w.gpu(n, (20, WORK), (20, IDLE), (101, WORK), (30, IDLE), (30, WORK))
         .job(n, [n], 0, 60, run_key=f"{n}@0")
@@ -368,6 +377,24 @@ def test_a_summary_counts_devices(fleet: World) -> None:
         == IDLE_HOARDING.summary(finding.evidence)
     )
     assert IDLE_HOARDING.remedy(finding.evidence).startswith("Shrink the request to 3 devices")
+
+
+def test_it_says_why_no_container_runs(fleet: World) -> None:
+    (pulls,), (fails,) = found(fleet, "no container runs"), found(fleet, "a container that failed and runs again")
+
+    assert ("ImagePullBackOff", None) == (pulls.evidence.get("not_running"), fails.evidence.get("not_running"))
+    assert IDLE_HOARDING.summary(pulls.evidence).endswith("No container of its pod runs: ImagePullBackOff.")
+    assert "pull secret" in IDLE_HOARDING.remedy(pulls.evidence)
+    assert "pull secret" not in IDLE_HOARDING.remedy(pulls.evidence | {"job_ended": True})
+
+
+def test_the_remedy_of_a_session_is_one_for_sessions(fleet: World) -> None:
+    (notebook,), (job,) = found(fleet, "a forgotten notebook"), found(fleet, "one hour")
+
+    assert ("interactive", None) == (notebook.evidence.get("use"), job.evidence.get("use"))
+    assert "idle culler" in IDLE_HOARDING.remedy(notebook.evidence | {"tier": "reclaim"})
+    assert "time limit" in IDLE_HOARDING.remedy(notebook.evidence | {"job_ended": True})
+    assert "resubmitted" in IDLE_HOARDING.remedy(job.evidence | {"tier": "reclaim"})
 
 
 # What happens to a finding over time -------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 -- A row of failed_span is a span in which a failed attempt of a job held a device, and whose work is lost: all of it without
 -- checkpoints, else half of the interval between two of them.
--- An attempt is one run, or the pods of a gang that ended together. Unknown end states are no failures.
+-- An attempt is one run, or the pods of a gang that ended together. Unknown end states are no failures. A pod whose container never
+-- started, or failed again and again since the pod was bound, has lost all of its time.
 create or replace temp table failed_span as
 with failure as (
     select *
@@ -48,12 +49,7 @@ known_run as (
         c.chain,
         try_cast(r.labels ->> '$."gpuwatch.io/checkpoint-minutes"' as double) as checkpoint_minutes,
         lower(coalesce(r.labels ->> '$."gpuwatch.io/workload-class"', r.labels ->> '$."workload-class"', '')) as class,
-        class in ('interactive', 'notebook', 'debug')
-        or contains(lower(coalesce(r.queue, '')), 'interactive')
-        or regexp_matches(
-            lower(coalesce(r.name, '')),
-            '^(interactive|bash|sh|zsh|wrap|code-server|vscode.*|jupyter.*|.*notebook.*|sys/dashboard.*|ood[-_/].*)$'
-        ) as is_session
+        is_session(r.labels, r.queue, r.name) as is_session
     from run r
     join job_chain c using (run_id)
     where r.cluster = $cluster and r.ended and not c.exempt and not c.latency_critical
@@ -75,9 +71,74 @@ failed_part as (
     where p.end_us > p.start_us and not (k.is_session and f.reason = 'time limit')
 ),
 -- With one member of a gang the others lose their work, unless they completed it.
+-- The records of each pod that names a reason for which none of its containers with GPUs ran.
+blocked_pod as (
+    select
+        scheduler,
+        job_id,
+        run_key,
+        pod_uid,
+        any_value(node) as node,
+        min(start_us) as start_us,
+        max(end_us) as end_us,
+        arg_max(labels, (coalesce(evidence_us, end_us, start_us), end_us is not null)) as labels,
+        bool_and(
+            state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
+        ) as never_started,
+        any_value(state = 'ImagePullBackOff') as no_image
+    from claim
+    where cluster = $cluster and scheduler = 'kubernetes' and start_us is not null and pod_uid in (
+            select pod_uid
+            from claim
+            where cluster = $cluster and (
+                state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
+                or contains(labels, '"gpuwatch.io/last-exit"')
+            )
+        )
+    group by scheduler, job_id, run_key, pod_uid
+),
+-- The kubelet waits up to five minutes before it starts a container again, and forgets that wait after ten minutes of running.
+blocked_part as (
+    select
+        r.run_id,
+        c.chain,
+        p.pod_uid as unit,
+        p.node,
+        p.start_us,
+        coalesce(p.end_us, r.end_us) as end_us,
+        case
+            when p.never_started and p.no_image then 'image not pulled'
+            when p.never_started then 'container not created'
+            else 'crash loop'
+        end as reason
+    from blocked_pod p
+    join run r
+        on r.cluster = $cluster and r.scheduler = p.scheduler and r.job_id = p.job_id and r.run_key = p.run_key
+    join job_chain c using (run_id)
+    where not c.exempt
+        and (
+            p.never_started
+            or (coalesce(p.end_us, r.end_us) - p.start_us)
+            <= $restart_us * (1 + try_cast(p.labels ->> '$."gpuwatch.io/restarts"' as bigint))
+        )
+        -- GPUs that are seen to idle are a matter of idle-hoarding, which has the reason too.
+        and not exists (
+            select 1
+            from ledger_hour l
+            where l.cluster = $cluster and l.run_id = r.run_id
+            having sum(l.hoarded_us) * 2 >= sum(
+                l.unobserved_us + l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us
+                + l.compute_us
+            )
+        )
+),
 dead_part as (
     select run_id, unit, node, start_us, end_us, reason
     from failed_part
+    union all
+    select run_id, unit, node, start_us, end_us, reason
+    from blocked_part
+    where (run_id, unit) not in (select (run_id, unit) from failed_part)
     union all
     select
         k.run_id,
@@ -99,6 +160,13 @@ alive_part as (
     from part p
     join known_run k using (scheduler, job_id, run_key)
     where (k.run_id, p.unit) not in (select (run_id, unit) from dead_part)
+    union all
+    select r.run_id, c.node, c.start_us, coalesce(c.end_us, r.end_us)
+    from claim c
+    join run r
+        on r.cluster = $cluster and r.scheduler = c.scheduler and r.job_id = c.job_id and r.run_key = c.run_key
+    where c.cluster = $cluster and r.run_id in (select run_id from blocked_part)
+        and (r.run_id, coalesce(c.pod_uid, c.node, '')) not in (select (run_id, unit) from dead_part)
 ),
 -- Detected pauses of a job are evidence of checkpoints, as its label is.
 paused as (
@@ -145,12 +213,19 @@ saved as (
         coalesce(case when k.checkpoint_minutes > 0 then k.checkpoint_minutes end, p.minutes) as checkpoint_minutes
     from known_run k
     left join paused p using (job_id)
+    union all
+    select distinct b.run_id, b.chain, null::varchar, null::varchar, null::double
+    from blocked_part b
+    where b.run_id not in (select run_id from known_run)
 )
 select
     h.*,
     k.chain,
     k.checkpoint_minutes,
-    greatest(h.start_us, coalesce(h.failed_us - round(k.checkpoint_minutes * 30e6)::bigint, h.start_us)) as lost_from_us,
+    case
+        when h.reason in ('image not pulled', 'container not created', 'crash loop') then h.start_us
+        else greatest(h.start_us, coalesce(h.failed_us - round(k.checkpoint_minutes * 30e6)::bigint, h.start_us))
+    end as lost_from_us,
     -- A run of the same name and user that begins soon after a time limit may go on where this one stopped.
     h.reason = 'time limit' and exists (
         select 1

@@ -43,7 +43,6 @@ def held(tables: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     "uid",
     [
         pytest.param("uid-cp", id="a pod without GPUs holds none"),
-        pytest.param("uid-pu", id="a pod that still pulls its image is not charged"),
         pytest.param("uid-rf", id="a pod refused at admission never held a device"),
         pytest.param("uid-b0", id="a pod without a node holds none"),
     ],
@@ -61,6 +60,9 @@ def test_no_claim(held: dict[str, dict[str, Any]], uid: str) -> None:
         pytest.param("uid-re", "08:00:02", None, id="a restart in place neither ends nor restarts the allocation"),
         pytest.param("uid-le", "08:00:20", "10:30:00", id="a deleted pod ends with its containers, not the grace"),
         pytest.param("uid-ls", "08:00:20", None, id="a deleted pod whose container still runs has not ended"),
+        pytest.param(
+            "uid-pu", "08:00:02", None, id="one whose image cannot be pulled holds devices since it was admitted"
+        ),
         pytest.param("uid-in", "08:00:05", None, id="devices are held while the init container runs"),
     ],
 )
@@ -252,6 +254,79 @@ def test_a_pod_that_runs_on_while_it_is_to_be_preempted_still_runs() -> None:
     pod["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-11-02T08:00:00Z"}}
 
     assert [("Running", None)] == [(row["state"], row["end_us"]) for row in claim_rows(pod)]
+
+
+PULLING = {"waiting": {"reason": "ContainerCreating"}}
+NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+LOOPS = {"waiting": {"reason": "CrashLoopBackOff"}}
+RUNS = {"running": {"startedAt": "2026-11-02T10:00:00Z"}}
+
+
+def spell(end: str, code: int, **more: str) -> Json:
+    over = {"startedAt": "2026-11-02T09:00:00Z", "finishedAt": f"2026-11-02T{end}Z", "exitCode": code}
+    return {"terminated": over | more}
+
+
+def container(name: str, state: Json, restarts: int = 0, last: Json | None = None) -> Json:
+    return {"name": name, "state": state, "restartCount": restarts, "lastState": last or {}}
+
+
+def with_statuses(phase: str, *statuses: Json, init: tuple[Json, ...] = (), gpus: tuple[str, ...] = ("m",)) -> Json:
+    """A pod with a container that asks for a GPU by each name in `gpus`, and one that asks for none."""
+    pod = _ended(
+        phase, startTime="2026-11-02T08:00:05Z", containerStatuses=list(statuses), initContainerStatuses=list(init)
+    )
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    pod["spec"]["containers"] = [*({"name": name, "resources": limits} for name in gpus), {"name": "side"}]
+    return pod
+
+
+OFTEN = container("m", LOOPS, 9, spell("09:59:00", 1))
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(with_statuses("Pending", container("m", PULLING)), None, id="pulls its image"),
+        pytest.param(with_statuses("Pending", container("m", {})), None, id="was just bound"),
+        pytest.param(with_statuses("Running", container("m", RUNS, 1, spell("09:59:00", 1))), "Running", id="restarted once"),
+        pytest.param(with_statuses("Running", container("m", RUNS), container("side", LOOPS, 50, spell("09:59:00", 1))), "Running",
+                     id="another container than the one with GPUs fails"),
+        pytest.param(with_statuses("Running", container("m", RUNS), container("n", LOOPS, 50, spell("09:59:00", 1)), gpus=("m", "n")),
+                     "Running", id="one of two containers with GPUs fails"),
+        pytest.param(with_statuses("Running", container("m", RUNS, 50, spell("09:59:00", 0))), "Running", id="ends well and often"),
+        pytest.param(with_statuses("Pending", container("m", NO_IMAGE)), "ImagePullBackOff", id="no image"),
+        pytest.param(with_statuses("Pending", container("m", {"waiting": {"reason": "CreateContainerConfigError"}})),
+                     "CreateContainerConfigError", id="a secret is missing"),
+        pytest.param(with_statuses("Pending", container("m", {"waiting": {"reason": "PodInitializing"}}), init=(container("i", NO_IMAGE),)),
+                     "ImagePullBackOff", id="no image of an init container"),
+        pytest.param(with_statuses("Running", OFTEN), "CrashLoopBackOff", id="fails again and again"),
+        pytest.param(with_statuses("Running", container("m", LOOPS, 1, spell("09:59:00", 1))), "CrashLoopBackOff", id="failed once now"),
+    ],
+)  # fmt: skip
+def test_why_a_pod_with_gpus_does_not_run(pod: Json, expected: str | None) -> None:
+
+    assert ([] if expected is None else [expected]) == [row["state"] for row in claim_rows(pod)]
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(with_statuses("Running", container("m", LOOPS, 2, spell("09:59:00", 1))), {}, id="twice"),
+        pytest.param(with_statuses("Running", container("m", RUNS, 50, spell("09:59:00", 0))), {}, id="without an error"),
+        pytest.param(with_statuses("Running", container("m", RUNS), container("n", LOOPS, 50, spell("09:59:00", 1)), gpus=("m", "n")), {},
+                     id="another one with GPUs runs on"),
+        pytest.param(with_statuses("Running", OFTEN), {"restarts": "9", "last-exit": "exit code 1"}, id="with an error"),
+        pytest.param(with_statuses("Running", container("m", RUNS, 12, spell("09:59:00", 137, reason="OOMKilled"))),
+                     {"restarts": "12", "last-exit": "OOMKilled"}, id="runs just now"),
+    ],
+)  # fmt: skip
+def test_restarts_are_kept_where_they_tell_of_failures(pod: Json, expected: dict[str, str]) -> None:
+    (row,) = claim_rows(pod)
+
+    labels = json.loads(row["labels"] or "{}")
+    assert expected == {key.removeprefix("gpuwatch.io/"): value for key, value in labels.items()}
+    assert at("08:00:05") == row["start_us"]
 
 
 def test_whole_and_shared_gpus_of_one_pod_are_one_claim() -> None:
