@@ -96,3 +96,12 @@ def test_a_job_that_was_requeued_in_its_first_second_and_runs_is_not_over() -> N
     world.add(claim("7", 0, None, evidence=HOUR, state="RUNNING"))
 
     assert [("7", HOUR, False, "RUNNING")] == states(world.book())
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"])
+def test_a_job_that_was_seen_and_ended_in_its_first_second_holds_nothing(state: str) -> None:
+    """A poll that saw it run is answered a moment later than it ended, as after a resize."""
+    world = World().add(samples(A, minutes(0, HOUR), BUSY), claim("7", 0, None, evidence=5, state="RUNNING"))
+    world.add(claim("7", 0, 0, evidence=0, state=state))
+
+    assert [] == states(world.book())

@@ -171,9 +171,10 @@ timed as (
         pod_uid,
         min(start_us) as start_us,
         -- An end in the year 9999 is a recording error; it would post millions of hours to the ledger. A Slurm job that is requeued
-        -- in its first second has a record of no length beside the one that runs.
+        -- in its first second has a record of no length beside the one that runs; one that ended then was only seen before it ended.
         case
             when any_value(scheduler) = 'slurm' and max(end_us) <= min(start_us)
+                and bool_and(state in ('REQUEUED', 'PREEMPTED', 'NODE_FAIL')) filter (where end_us is not null)
                 and bool_or(end_us is null and evidence_us > start_us) then null
             when max(end_us) is not null then least(max(end_us), min(start_us) + $run_us_max)
         end as end_us,
