@@ -10,9 +10,9 @@ from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places, Request
 from gpuwatch.capacity.simulator import idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
-from gpuwatch.capacity.waits import for_room
+from gpuwatch.capacity.waits import FRESH_US, for_room
 from gpuwatch.capacity.workloads import WAITING, workloads
-from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.rules.rule import count
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -56,7 +56,7 @@ def pending(
         mine = [row for row in found if row["cluster"] == one.name]
         if not mine:
             continue
-        at_gpus = {wait.job_id: wait for wait in waits(store, one.name, one.as_of_us - 1, one.as_of_us)}
+        at_gpus = {wait.job_id: wait for wait in waits(store, one.name, recorded_us(mine, one.as_of_us), one.as_of_us)}
         places, planned = Places(store, one, idle.get(one.name)), 0
         for row in mine:
             wait = at_gpus.get(row["job"])
@@ -71,6 +71,12 @@ def pending(
                 planned += 1
                 row["start"] = start(places, wait)
     return {"at": rfc3339(at_us), "items": found, "unknown": dict(sorted(unknown.items()))}
+
+
+def recorded_us(rows: Iterable[Row], at_us: int) -> int:
+    """Before the oldest record of requests that wait, at most FRESH_US ago: a wait ends, for now, with its last record."""
+    oldest = min((parse_rfc3339(row["observed_at"]) for row in rows if row["observed_at"]), default=at_us)
+    return max(min(oldest, at_us) - 1, at_us - FRESH_US)
 
 
 def start(places: Places, wait: Wait) -> Row:

@@ -17,6 +17,7 @@ from gpuwatch.capacity.pending import pending, words
 from gpuwatch.capacity.placing import FreeNode, Request, choose, planned_groups
 from gpuwatch.capacity.plan import plans
 from gpuwatch.capacity.simulator import idle_gpus, place
+from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import LINK, Records
 from gpuwatch.hardware.defrag import Host, Piece, plan
@@ -61,6 +62,7 @@ def fleet() -> Iterator[World]:
         requests=[
             waits("big", 4, queue=H100),
             waits("lost", 4, submit_us=us(DAY + 1)),
+            waits("earlier", 2, queue=H100, submit_us=us(DAY + 3), evidence_us=us(END) - 20 * MINUTE_US),
             waits("late", 1, reason="BeginTime", submit_us=us(DAY + 2)),
         ],
     )
@@ -180,7 +182,7 @@ def test_a_waiting_request_has_its_reason_and_a_start(fleet: World) -> None:
         whole = pending(fleet.store, state, us(END))["items"]
         bound = pending(fleet.store, state, us(END), ["__unallocated__"])["items"]
 
-    found, lost, late = whole
+    found, lost, late, earlier = whole
     assert ("big", "4", "gpus") == (found["job"], found["shape"], found["waits_for"])
     assert "too few free GPUs, or other resources, on the nodes that it may use" == found["why"]
     assert "It could start if 1 job with 1 GPU moved to other nodes." in found["start"]["words"]
@@ -188,8 +190,12 @@ def test_a_waiting_request_has_its_reason_and_a_start(fleet: World) -> None:
         lost["waits_for"],
         lost["start"]["words"],
     )
+    assert ("2", "It fits now on n1; the scheduler has not started it yet.") == (
+        earlier["shape"],
+        earlier["start"]["words"],
+    ), "a request that its scheduler recorded 20 minutes ago still waits"
     assert ("other", "asked to start later", None) == (late["waits_for"], late["why"], late["start"])
-    assert [(name, None, None) for name in ("big", "lost", "late")] == [
+    assert [(name, None, None) for name in ("big", "lost", "late", "earlier")] == [
         (row["job"], row["waits_for"], row["start"]) for row in bound
     ]
 
