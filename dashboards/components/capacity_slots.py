@@ -11,7 +11,6 @@ from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.capacity_now import count, place_word
 from gpuwatch.dashboards.shell import states
-from gpuwatch.dashboards.shell.query import Query
 
 MAX_POOLS = 60
 OPEN_POOLS = 4
@@ -22,35 +21,32 @@ MAX_FULL = 6
 MAX_ROWS = 400
 
 
-def slots(data: Row, query: Query) -> Component:
-    """How many of each shape fit now, by pool: first whole GPUs, then MIG profiles."""
-    items: list[Row] = (data.get("items") or [])[:MAX_ROWS]
-    whole = [item for item in items if not item.get("profile")]
-    sliced = [item for item in items if item.get("profile")]
+def whole(data: Row) -> Component:
+    """How many jobs of each size in whole GPUs fit now, by pool."""
+    items = [item for item in of(data) if not item.get("profile")]
     if not items:
-        return states.empty("Free GPUs are unknown", "The notes below list what is missing.")
-    cards = []
-    if whole:
-        cards.append(
-            parts.card(
-                slots_title(whole),
-                whole_table(whole),
-                note="How many fit at the same time, each within one …",
-                name="slots",
-            )
-        )
-    if sliced:
-        cards.append(
-            parts.card(
-                "MIG profiles on partitioned GPUs",
-                sliced_table(sliced),
-                note="Instances that fit at the same time",
-                name="slots",
-            )
-        )
-    if data.get("next") or len(data.get("items") or []) > MAX_ROWS:
-        cards.append(html.P("More pools and shapes: run gpuwatch shapes for the full list.", className="soft"))
-    return html.Div(cards, className="stack")
+        return states.empty("Free GPUs are unknown", "The notes beside list what is missing.")
+    note = "How many fit at the same time within one node, NVLink domain or leaf switch"
+    shown = parts.card(slots_title(items), whole_table(items), note=note, name="slots")
+    if not data.get("next") and len(data.get("items") or []) <= MAX_ROWS:
+        return shown
+    more = html.P("More pools and shapes: run gpuwatch shapes for the full list.", className="soft")
+    return html.Div([shown, more], className="stack")
+
+
+def sliced(data: Row) -> Component | None:
+    """How many MIG instances of each profile fit now, by pool."""
+    items = [item for item in of(data) if item.get("profile")]
+    if not items:
+        return None
+    note = "Instances that fit at the same time"
+    return parts.card("MIG profiles on partitioned GPUs", sliced_table(items), note=note, name="slots")
+
+
+def of(data: Row) -> list[Row]:
+    """The rows that are shown."""
+    found: list[Row] = (data.get("items") or [])[:MAX_ROWS]
+    return found
 
 
 def slots_title(rows: list[Row]) -> str:

@@ -56,7 +56,7 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
         "layout": layout(
             scheme,
             xaxis={"range": [start, end], "nticks": 6, "tickformat": "%-d %b"},
-            yaxis={"tickformat": "~s", "nticks": 4},
+            yaxis={"tickformat": "~s", "tickprefix": formats.sign_of(item.get("currency")), "nticks": 4},
             annotations=notes,
             shapes=[{**zero, "line": {"color": ink.threshold, "width": 1.2}}],
         ),

@@ -37,7 +37,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
             what(item, query),
             parts.severity(item.get("severity")),
             html.Div(subject(item, query, 36), className="two-lines"),
-            html.Div([parts.team_link(query, item.get("team")), assigned(item)]),
+            html.Div([whose(item, query), assigned(item)]),
             amount(item),
             daily(item),
             parts.percent(item.get("confidence")),
@@ -64,11 +64,24 @@ def what(item: Row, query: Query) -> Component:
             ),
             html.Div(formats.clip(summary, 200), className="two-lines first-line soft narrow-hide", title=summary),
             html.Div(
-                [parts.severity(item.get("severity")), formats.clip(formats.owner(item.get("team")), 24)],
+                [parts.severity(item.get("severity")), short_owner(item.get("team"))],
                 className="facts narrow-only",
             ),
         ]
     )
+
+
+def short_owner(team: object) -> str:
+    """A team, or `Platform`: in a list of findings it is clear that its GPUs are unallocated."""
+    return formats.clip(formats.owner(team).removesuffix(" (unallocated)"), 24)
+
+
+def whose(item: Row, query: Query) -> Component:
+    """The team, linked to its page."""
+    team = item.get("team")
+    if not team:
+        return html.Span(short_owner(team), className="missing")
+    return parts.link(short_owner(team), query.link(f"/team/{team}", team=None), "two-lines", formats.owner(team))
 
 
 def assigned(item: Row) -> Component | None:
@@ -112,14 +125,14 @@ def causes(inbox: Row, query: Query) -> Component:
                     [
                         parts.link(formats.clip(cause.get("title"), 90), href, "title row-link"),
                         html.Div(
-                            [parts.severity(cause.get("severity")), formats.clip(formats.owner(cause.get("team")), 24)],
+                            [parts.severity(cause.get("severity")), short_owner(cause.get("team"))],
                             className="facts narrow-only",
                         ),
                     ]
                 ),
                 parts.num(f"{count:,}"),
                 parts.severity(cause.get("severity")),
-                parts.team_link(query, cause.get("team")),
+                whose(cause, query),
                 cause_money(cause),
                 parts.percent(cause.get("certainty")),
                 html.Span(formats.clock(cause.get("since")), className="num nowrap"),

@@ -91,7 +91,7 @@ def wasted(finding: Row) -> Component:
     lost = formats.number(evidence.get("lost_cost"))
     if lost is not None:
         money = parts.lost(lost, str(evidence.get("currency") or ""))
-        return html.Span([money, html.Span(" of lost work", className="soft small")])
+        return html.Span([money, html.Span(" of lost work", className="soft small spare")])
     if not formats.number(finding.get("wasted_cost")) and not formats.number(finding.get("wasted_gpu_seconds")):
         return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
     return parts.lost(finding.get("wasted_cost"), str(finding.get("currency") or ""))
@@ -106,7 +106,11 @@ def amount(finding: Row) -> Component:
         return html.Span("Could save", className="soft", title="Amount unknown: no price")
     money = parts.money(found.amount, found.currency)
     return html.Span(
-        [html.Span("could save ", className="soft small"), money, html.Span(f" {found.span}", className="soft small")],
+        [
+            html.Span("could save ", className="soft small"),
+            money,
+            html.Span(f" {found.span}", className="soft small spare"),
+        ],
         className="saves",
     )
 

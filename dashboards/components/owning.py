@@ -14,6 +14,8 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query
 
 MAX_ITEMS = 40
+OPEN_ITEMS = 2
+"""Cards that are not folded."""
 RENT_MIN, OWN_MAX, PIN_MAX = Decimal("0.12"), Decimal("0.88"), Decimal("0.85")
 """Bounds within which the labels of the axis have enough space."""
 
@@ -34,7 +36,36 @@ def owning(answer: Row, query: Query) -> Component:
         )
     shown = [item for item in items if query.get("cluster") in ("", item.get("cluster"))]
     shown = sorted(shown, key=most_money)[:MAX_ITEMS]
-    return html.Div([own_card(item) for item in shown], className="stack")
+    rest = [own_card(item) for item in shown[OPEN_ITEMS:]]
+    more = (
+        html.Details([html.Summary(f"{len(rest)} more, with less money at stake"), html.Div(rest, className="stack")])
+        if rest
+        else None
+    )
+    return html.Div([table(shown), *(own_card(item) for item in shown[:OPEN_ITEMS]), more], className="stack")
+
+
+def table(items: Sequence[Row]) -> Component:
+    """All of them, the most money first."""
+    columns = [
+        parts.Column("GPUs", "wide"),
+        parts.Column("Number", "r narrow-hide"),
+        parts.Column("Use", "r", hint="Measured: how much of the time they were held"),
+        parts.Column("Break-even", "r", hint="The use above which keeping them is cheaper"),
+        parts.Column("Keeping them saves, per month", "r"),
+    ]
+    places = formats.money_places(item.get("saved_by_owning_a_month") for item in items)
+    rows: list[list[parts.Node]] = [
+        [
+            title_of(item),
+            parts.num(str(item.get("gpus") or formats.MISSING)),
+            parts.percent(item.get("utilisation")),
+            parts.percent(item.get("break_even_utilisation")),
+            saving(item.get("saved_by_owning_a_month"), str(item.get("currency") or ""), places),
+        ]
+        for item in items
+    ]
+    return parts.plain(parts.table(columns, rows, label="Own or rent"))
 
 
 def most_money(item: Row) -> tuple[bool, Decimal]:
@@ -112,7 +143,8 @@ def needs(item: Row) -> Component | str:
     what, _, command = str(item.get("payback_needs") or "").partition(": ")
     if not what:
         return "compared with the cloud price"
-    return html.Span([f"needs the {what}: ", html.Span(command, className="mono")])
+    where = parts.link("Owned hardware", Query().link("/owned")) if command else ""
+    return html.Span([f"needs the {what}", ": " if command else "", where])
 
 
 def axis(item: Row) -> Component:

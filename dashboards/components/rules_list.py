@@ -17,7 +17,6 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import SEVERITIES
 
 MAX_LAYERS = 40
-MAX_LIMITS = 40
 MAX_REFUSED = 20
 JUDGING = "detectors"
 """Word that identifies the check of rules; the check on ownership rules has the same id."""
@@ -60,7 +59,7 @@ def rules(items: list[Row], opened: Mapping[str, Open], query: Query) -> Compone
         parts.Column("Rule", "wide"),
         parts.Column("Ledger bucket", "narrow-hide"),
         parts.Column("Preset", "narrow-hide"),
-        parts.Column("Thresholds", "narrow-hide limits"),
+        parts.Column("Why it matters", "narrow-hide why-rule"),
         parts.Column("Open", "r"),
         parts.Column("Worst", "narrow-hide"),
         parts.Column("Cost so far", "r narrow-hide"),
@@ -84,7 +83,9 @@ def row(item: Row, now: Open, query: Query) -> list[Component | str]:
         html.Div([title, html.Div(marks, className="jobname")]),
         claims(item),
         formats.clip(item.get("preset") or formats.MISSING, 24),
-        html.Span(short_limits(item), className="two-lines soft small", title=all_limits(item)),
+        html.Span(
+            formats.clip(item.get("why"), 300), className="two-lines soft small", title=str(item.get("why") or "")
+        ),
         parts.link(parts.num(f"{now.count:,}"), found) if now.count else parts.num("0", name="num soft"),
         parts.severity(now.worst) if now.worst else html.Span(),
         parts.lost(now.cost, now.currency) if now.cost else html.Span(),
@@ -99,21 +100,6 @@ def claims(item: Row) -> Component:
     if item.get("id") in SAVING_RULES:
         return html.Span("saving", className="soft", title="Proposes a saving; no GPU time counts as wasted")
     return html.Span("none", className="soft", title="Reports waits and conflicts; no GPU time counts as wasted")
-
-
-def short_limits(item: Row) -> str:
-    """The first four thresholds in one line."""
-    limits = list((item.get("thresholds") or {}).items())
-    text = ", ".join(
-        f"{formats.inside(quantities.label(name))} {limit_text(name, entry)}" for name, entry in limits[:4]
-    )
-    return f"{text}, and {len(limits) - 4} more" if len(limits) > 4 else text or "none"
-
-
-def all_limits(item: Row) -> str:
-    """All thresholds, for the tooltip."""
-    limits = list((item.get("thresholds") or {}).items())[:MAX_LIMITS]
-    return "\n".join(f"{name} = {quantities.typed(name, entry)}" for name, entry in limits)
 
 
 def limit_text(name: str, entry: object) -> str:

@@ -53,16 +53,17 @@ def title(items: list[Row], bound: bool) -> str:
     if bound:
         return words
     gpus = sum(1 for item in items if item.get("waits_for") == "gpus")
-    return f"{words}, {gpus:,} of them for GPUs near one another"
+    return f"{words}, {gpus:,} of them for free GPUs that they may use"
 
 
 def request(item: Row, query: Query) -> Component:
     """The job, its team and its queue."""
-    name = str(item.get("job") or item.get("name") or "")
+    job = str(item.get("job") or "")
+    name = str(item.get("name") or job)
     shown: Component = html.Span(formats.clip(name, 40), title=name, className="strong one-line")
-    if item.get("job"):
-        shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), name), "title one-line", name)
-    under = [formats.owner(item.get("team")), str(item.get("queue") or "")]
+    if job:
+        shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), job), "title one-line", job)
+    under = [formats.owner(item.get("team")), str(item.get("queue") or ""), job if job.isdecimal() else ""]
     return html.Div(
         [shown, html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line")]
     )

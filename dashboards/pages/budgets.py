@@ -52,15 +52,13 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     if not items:
         empty = [parts.heading("Budgets", None, add), form, nothing(query), *below]
         return html.Div(empty, className="setup")
-    over = sum(1 for item in items if status(item)[0] == "bad")
     version = data.budgets.get("version")
     of_file = "" if version is None else f", version {version}"
     note = f"{len(items)} budget{'s' if len(items) > 1 else ''}{of_file}"
-    title = f"{over} of {len(items)} budgets exceeded or at risk" if over else "All budgets on track"
     shown, links = parts.numbered(items, CARDS_A_PAGE, query)
     return html.Div(
         [
-            parts.heading(title, note, add),
+            parts.heading(title(items), note, add),
             form,
             html.Div([card(item, query, scheme) for item in shown], className="budgets"),
             links,
@@ -68,6 +66,17 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
         ],
         className="setup",
     )
+
+
+def title(items: list[Row]) -> str:
+    """How many budgets are exceeded or will be; else how many may be."""
+    kinds = [status(item)[0] for item in items]
+    bad, unsure, whole = kinds.count("bad"), kinds.count("warn"), len(items)
+    if bad:
+        return f"{bad + unsure} of {whole} budgets exceeded or at risk"
+    if unsure:
+        return f"{unsure} of {whole} budgets may be exceeded"
+    return "All budgets on track" if kinds.count("ok") == whole else "No budget is exceeded"
 
 
 def urgency(item: Row) -> tuple[Decimal, str]:

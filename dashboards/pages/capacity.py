@@ -19,6 +19,8 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import Scheme
 
 WEEK = timedelta(days=7)
+VIEWS = {"": "Now", "shapes": "What fits", "history": "Stranded and history"}
+"""The views, by the value of `view` in the address."""
 HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
 
 
@@ -39,31 +41,45 @@ class Data:
 
 
 async def load(api: Api, query: Query) -> Data:
-    """Loads what fits now; the rest is optional."""
-    cluster = query.get("cluster")
-    me = await api.me()
-    fleet, pending = (
-        ledger_math.optional(api.get("topology/map", cluster=cluster)),
-        ledger_math.optional(api.get("capacity/pending", cluster=cluster)),
+    """Loads what the view shows: what fits now; the rest is optional."""
+    cluster, view, optional = query.get("cluster"), view_of(query), ledger_math.optional
+    if (await api.me()).get("teams"):
+        fleet = await optional(api.get("topology/map", cluster=cluster))
+        return Data(None, None, None, None, fleet, None, await optional(api.get("capacity/pending", cluster=cluster)))
+    shapes = api.capacity("shapes", cluster=cluster, limit=MAX_LIMIT)
+    if view == "history":
+        stranded = optional(api.capacity("stranded", cluster=cluster, window=query.window))
+        fits, past, why = await asyncio.gather(shapes, past_of(api, query), stranded)
+        return Data(fits, None, past, why)
+    plans = optional(api.capacity("plan", cluster=cluster))
+    if view == "shapes":
+        fits, moves = await asyncio.gather(shapes, plans)
+        return Data(fits, moves, None, None)
+    fits, moves, drawn, placed, waiting = await asyncio.gather(
+        shapes,
+        plans,
+        optional(api.get("topology/map", cluster=cluster)),
+        optional(api.capacity("place", **capacity_place.asked(query))),
+        optional(api.get("capacity/pending", cluster=cluster)),
     )
-    if me.get("teams"):
-        return Data(None, None, None, None, await fleet, None, await pending)
+    return Data(fits, moves, None, None, drawn, placed, waiting)
+
+
+def view_of(query: Query) -> str:
+    """The view in the address."""
+    return query.get("view") if query.get("view") in VIEWS else ""
+
+
+async def past_of(api: Api, query: Query) -> Row | None:
+    """What was free and what fitted: by day where there are too many pools for hours."""
+
+    async def by(step: str) -> Row | None:
+        words = {"cluster": query.get("cluster"), "window": query.window, "step": step, "limit": MAX_LIMIT}
+        return await ledger_math.optional(api.capacity("history", **words))
+
     step = step_of(query.window)
-    shapes, plans, history, stranded, drawn, placed, waiting = await asyncio.gather(
-        api.capacity("shapes", cluster=cluster, limit=MAX_LIMIT),
-        ledger_math.optional(api.capacity("plan", cluster=cluster)),
-        ledger_math.optional(api.capacity("history", cluster=cluster, window=query.window, step=step, limit=MAX_LIMIT)),
-        ledger_math.optional(api.capacity("stranded", cluster=cluster, window=query.window)),
-        fleet,
-        ledger_math.optional(api.capacity("place", **capacity_place.asked(query))),
-        pending,
-    )
-    if step == "1h" and (history or {}).get("next"):
-        # Too many pools for hourly steps: daily steps cover the whole window.
-        history = await ledger_math.optional(
-            api.capacity("history", cluster=cluster, window=query.window, step="1d", limit=MAX_LIMIT)
-        )
-    return Data(shapes, plans, history, stranded, drawn, placed, waiting)
+    found = await by(step)
+    return await by("1d") if step == "1h" and (found or {}).get("next") else found
 
 
 def step_of(window: str) -> str:
@@ -75,7 +91,7 @@ def step_of(window: str) -> str:
 
 @page("/capacity", "Capacity", load, icon="capacity", order=3, filters=("window", "cluster"))
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
-    """The map with a request to try, the queue and the plans on the left; what fits, what is stranded and the history on the right."""
+    """Now: the map with a request to try, the queue and the plans. The other views: what fits, and what is stranded, over time too."""
     if data.shapes is None:
         return own(data, query, scheme)
     clusters: list[Row] = data.shapes.get("clusters") or []
@@ -83,26 +99,13 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
         return html.Div([parts.heading("Capacity"), nothing(query)])
     ends = sorted({str(one["as_of"]) for one in clusters if one.get("as_of")})
     note = f"As of {formats.when(ends[0])}" if ends else "No data yet"
-    left = [
-        free_map(data, query, scheme),
-        capacity_queue.queue(data.pending, query),
-        capacity_moves.plans(data.plans, query),
-        capacity_moves.repartition(data.plans),
-        capacity_now.gang_table(data.shapes),
-    ]
-    right = [
-        capacity_place.simulator(data.placed, query),
-        capacity_slots.slots(data.shapes, query),
-        capacity_history.slots(data.history, scheme, query),
-        capacity_now.stranded(data.shapes, query),
-        capacity_moves.history(data.history, scheme, query),
-        capacity_moves.strands(data.stranded, query),
-        capacity_now.notes(data.shapes),
-    ]
+    choices = [(word, query.link(view=name or None), name == view_of(query)) for name, word in VIEWS.items()]
+    left, right = columns(data, query, scheme)
     return html.Div(
         [
             parts.heading("Capacity", note),
             capacity_now.headlines(data.shapes),
+            parts.picks(choices, "View"),
             html.Div(
                 [
                     html.Div([one for one in left if one], className="column"),
@@ -111,6 +114,30 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 className="halves",
             ),
         ]
+    )
+
+
+def columns(data: Data, query: Query, scheme: Scheme) -> tuple[list[Component | None], list[Component | None]]:
+    """The cards of a view, left and right."""
+    shapes: Row = data.shapes or {}
+    view = view_of(query)
+    if view == "shapes":
+        return (
+            [capacity_slots.whole(shapes), capacity_now.gang_table(shapes)],
+            [capacity_slots.sliced(shapes), capacity_moves.repartition(data.plans), capacity_now.notes(shapes)],
+        )
+    if view == "history":
+        return (
+            [capacity_now.stranded(shapes, query), capacity_moves.strands(data.stranded, query)],
+            [
+                capacity_moves.history(data.history, scheme, query),
+                capacity_history.slots(data.history, scheme, query),
+                capacity_now.notes(shapes),
+            ],
+        )
+    return (
+        [free_map(data, query, scheme), capacity_queue.queue(data.pending, query)],
+        [capacity_place.simulator(data.placed, query), capacity_moves.plans(data.plans, query)],
     )
 
 

@@ -49,7 +49,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
         parts.Column("Deliveries"),
         parts.Column("Waiting", "r narrow-hide", hint="Messages that are yet to be delivered"),
         parts.Column("Given up", "r narrow-hide", hint="Messages that could not be delivered in time"),
-        *([parts.Column("Test"), parts.Column("Change")] if may_test else []),
+        *([parts.Column("Test"), parts.Column("Change", "r")] if may_test else []),
     ]
     rows = [row(item, may_test, query) for item in items]
     return html.Div(

@@ -33,6 +33,8 @@ WORDS = {
 }
 WORST = ("failing", "never", "late", "ok")
 MAX_REJECTS = 5
+OPEN_SOURCES = 8
+"""Healthy sources that are not folded."""
 CHECK_NAMES = {"books": "Ledger", "verdicts": "Rule coverage"}
 """Labels of checks whose id is not their label."""
 
@@ -55,11 +57,8 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
             numbers(data, items, checks),
             html.Div(
                 [
+                    html.Div([*(check(row) for row in wrong), passed(checks)], className="column"),
                     html.Div(sources(items), className="column"),
-                    html.Div(
-                        [*(check(row) for row in wrong), passed(checks)],
-                        className="column",
-                    ),
                 ],
                 className="halves",
             ),
@@ -144,7 +143,7 @@ def sources(items: list[Row]) -> Component:
         ]
         rows = [
             [
-                html.Span(formats.clip(row.get("source"), 60), title=str(row.get("source"))),
+                html.Span(short_name(row.get("source")), title=str(row.get("source"))),
                 formats.clip(row.get("cluster"), 24),
                 ago(row),
                 parts.num(formats.short(formats.number(row.get("samples")) or Decimal(0)), row.get("samples")),
@@ -154,10 +153,23 @@ def sources(items: list[Row]) -> Component:
         cards.append(
             parts.card(
                 f"{len(healthy)} healthy source{'s' if len(healthy) > 1 else ''}",
-                parts.table(columns, rows, label="Sources"),
+                parts.table(columns, rows[:OPEN_SOURCES], label="Sources"),
+                html.Details(
+                    [
+                        html.Summary(f"{len(rows) - OPEN_SOURCES} more"),
+                        parts.table(columns, rows[OPEN_SOURCES:], label="More sources"),
+                    ]
+                )
+                if len(rows) > OPEN_SOURCES
+                else None,
             )
         )
     return html.Div(cards, className="stack")
+
+
+def short_name(source: object) -> str:
+    """The name of a source without the protocol of its address."""
+    return formats.clip(str(source).replace("http://", "", 1).replace("https://", "", 1), 60)
 
 
 def ago(row: Row) -> Component:
@@ -191,7 +203,9 @@ def source(row: Row) -> Component:
         name,
         html.Div(
             [
-                state_tag(row.get("state")),
+                parts.tag("Fields missing", "warn")
+                if row.get("state") == "ok" and missing
+                else state_tag(row.get("state")),
                 html.Span(formats.clip(row.get("cluster"), 30)),
                 html.Span(["last seen ", ago(row)], className="soft"),
             ],
@@ -216,9 +230,9 @@ def passed(checks: list[Row]) -> Component | None:
     good = [row for row in checks if row.get("status") == "ok"]
     if not good:
         return None
-    rows = [[html.B(name_of(row)), formats.clip(row.get("what"), 200)] for row in good]
+    rows = [[html.B(name_of(row)), formats.sentence(formats.clip(row.get("what"), 200))] for row in good]
     title = f"{len(good)} check{'s' if len(good) > 1 else ''} passed"
-    return parts.card(title, parts.table([parts.Column("Check"), parts.Column("")], rows, label="Checks passed"))
+    return parts.card(title, parts.table([parts.Column("Check"), parts.Column("Result")], rows, label="Checks passed"))
 
 
 def name_of(row: Row) -> str:
@@ -236,7 +250,7 @@ def check(row: Row) -> Component:
                 [state_tag(row.get("status")), html.B(name_of(row))],
                 className="facts",
             ),
-            html.P(formats.clip(row.get("what"), 600)),
+            html.P(formats.sentence(formats.clip(row.get("what"), 600))),
             body,
         ],
         className="card",

@@ -7,6 +7,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components.proposals import counted
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
@@ -40,9 +41,14 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     choices = [("All", query.link(step=None, cursor=None), not step)]
     choices += [(word, query.link(step=name, cursor=None), step == name) for name, word in STEPS.items()]
     waited = sum(1 for item in items if item.get("contention"))
-    note = f"{len(items)}{'+' if data.get('next') else ''} jobs hold idle GPUs" if items else None
-    if note and waited:
-        note += f"; others waited for the GPUs of {waited} of them"
+    note = None
+    if items:
+        note = (
+            "1 job holds idle GPUs"
+            if len(items) == 1
+            else f"{len(items)}{'+' if data.get('next') else ''} jobs hold idle GPUs"
+        )
+        note += f"; others waited for those of {counted(waited, 'job')}" if waited else ""
     body = listing(items, query) if items else nothing(step, query)
     pasted = lines(items)
     return html.Div(

@@ -187,10 +187,26 @@ def test_a_budget_is_judged_by_its_forecast(spent: str | None, forecast: str | N
     assert expected == budgets.status(fake_money.budget("nlp", spent, forecast))
 
 
+@pytest.mark.parametrize(
+    ("budgets_", "expected"),
+    [
+        ((("a", "100.00", "500.00"), ("b", "100.00", "500.00")), "All budgets on track"),
+        ((("a", "100.00", "500.00"), ("b", "100.00", "980.00")), "1 of 2 budgets may be exceeded"),
+        ((("a", "100.00", "500.00"), ("b", "100.00", None)), "No budget is exceeded"),
+        ((("a", "1200.00", None), ("b", "100.00", "980.00")), "2 of 2 budgets exceeded or at risk"),
+    ],
+    ids=["all hold", "one may not", "one has no forecast", "one is exceeded, one may be"],
+)
+def test_the_title_of_budgets_is_that_of_the_worst(
+    budgets_: tuple[tuple[str, str, str | None], ...], expected: str
+) -> None:
+    assert expected == budgets.title([fake_money.budget(*one) for one in budgets_])
+
+
 def test_budgets_that_will_not_hold_come_first_and_unknown_ones_last() -> None:
     said = text(shown("/budgets"))
 
-    assert said.startswith("2 of 6 budgets exceeded or at risk")
+    assert said.startswith("3 of 6 budgets exceeded or at risk")
     assert said.index("The fleet has") < said.index("nlp has") < said.index("vision has") < said.index(f"{HOSTILE}:")
 
 

@@ -95,7 +95,8 @@ PATHS = (
     "/reclaim?step=notice",
     "/reclaim?step=nonsense",
     "/capacity",
-    "/capacity?window=month&cluster=sim",
+    "/capacity?view=history&window=month&cluster=sim",
+    "/capacity?view=shapes",
 )
 
 

@@ -277,7 +277,7 @@ def test_rules_tell_their_limits_precision_and_what_is_open() -> None:
     said = text(shown("/detectors"))
 
     assert "5 rules, 1 disabled; 21 open findings" in said
-    assert "idle at least 15 min, grace 60 s, memory used at most 60 %" in said
+    assert "An idle GPU that is held helps nobody." in said
     assert "9 of 10 judged true" in said
     assert "not reviewed" in said
     assert "saving" in said
@@ -440,7 +440,7 @@ def test_reclaims_say_that_nothing_is_killed() -> None:
 def test_a_reclaim_tells_its_step_the_next_and_who_waited() -> None:
     said = text(shown("/reclaim"))
 
-    assert "3 jobs hold idle GPUs; others waited for the GPUs of 1 of them" in said
+    assert "3 jobs hold idle GPUs; others waited for those of 1 job" in said
     assert "Warning  20 Nov 12:45" in said
     assert "none; your decision" in said
     assert "4 GPU-h $9.60" in said
@@ -458,7 +458,7 @@ def test_only_recommendations_that_nobody_holds_have_a_line_to_paste() -> None:
 
 
 def test_capacity_says_what_could_start_now() -> None:
-    said = text(shown("/capacity"))
+    said = text(shown("/capacity?view=shapes"))
 
     assert "5 jobs of 2 GPUs could start now on one node, but none of 4" in said
     assert "Free GPUs 12" in said
@@ -469,9 +469,18 @@ def test_capacity_says_what_could_start_now() -> None:
 
 
 def test_a_level_that_nobody_knows_is_missing_and_not_zero() -> None:
-    said = text(shown("/capacity"))
+    said = text(shown("/capacity?view=shapes"))
 
     assert "1 GPU 20 % 12 12 – 12" in said
+
+
+def test_capacity_shows_what_is_stranded_and_when() -> None:
+    said = text(shown("/capacity?view=history"))
+
+    assert "of the free GPU-hours" in said
+    assert "could start now on one node" not in said
+    assert said == text(shown("/capacity?view=history&shape=8"))
+    assert text(shown("/capacity?view=unknown")) == text(shown("/capacity"))
 
 
 def test_plans_name_moves_and_say_where_none_helps() -> None:

@@ -189,7 +189,7 @@ def test_idle_gpus_are_outlined_where_nothing_can_move() -> None:
 def test_the_queue_has_the_reason_of_each_wait() -> None:
     words = text(capacity())
 
-    assert "3 requests wait, 1 of them for GPUs near one another" in words
+    assert "3 requests wait, 1 of them for free GPUs that they may use" in words
     assert "It could start if 1 job with 4 GPUs moved to other nodes." in words
     assert "Free GPUs would not start it." in words
     assert "No reason reported" in words

@@ -54,7 +54,7 @@ def cards(data: Data, query: Query) -> list[Component | None]:
         parts.Column("Alerts at", "narrow-hide"),
         parts.Column(dates.column(), "narrow-hide"),
         parts.Column("State", "narrow-hide"),
-        parts.Column("Change"),
+        parts.Column("Change", "r"),
     ]
     rows = [
         [

@@ -178,7 +178,7 @@ def rows_of_card(data: rates.Data, query: Query) -> Component | None:
         parts.Column("Per GPU-hour", "r"),
         parts.Column(dates.column(), "narrow-hide"),
         parts.Column("State", "narrow-hide"),
-        *([parts.Column("Change")] if data.edits else []),
+        *([parts.Column("Change", "r")] if data.edits else []),
     ]
     rows = [
         [

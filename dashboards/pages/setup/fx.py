@@ -107,7 +107,7 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("Rate", "r"),
         parts.Column(f"From ({formats.zone_word()})", "nowrap"),
         parts.Column("State", "narrow-hide"),
-        *([parts.Column("Change")] if data.edits else []),
+        *([parts.Column("Change", "r")] if data.edits else []),
     ]
     rows = [
         [

@@ -50,7 +50,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         parts.Column("Rejected", "r narrow-hide"),
         parts.Column("Replaced", "r narrow-hide", hint="Read again by a later import, and not counted"),
         parts.Column("State", "narrow-hide"),
-        *([parts.Column("Change")] if edits else []),
+        *([parts.Column("Change", "r")] if edits else []),
     ]
     rows = [line(row, query, edits) for row in items]
     return html.Div(

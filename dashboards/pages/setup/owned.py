@@ -80,7 +80,7 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("Per GPU-hour", "r"),
         parts.Column(dates.column(), "narrow-hide"),
         parts.Column("State", "narrow-hide"),
-        *([parts.Column("Change")] if data.edits else []),
+        *([parts.Column("Change", "r")] if data.edits else []),
     ]
     rows = [line(number, row, data, query) for number, row in dated.ordered(data.listed.items, data.now)]
     return parts.plain(parts.table(columns, rows, label="Owned hardware"))

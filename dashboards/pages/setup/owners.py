@@ -90,7 +90,7 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("Look at", "narrow-hide"),
         parts.Column("Is", "wide"),
         parts.Column("Team"),
-        *([parts.Column("Change")] if data.edits else []),
+        *([parts.Column("Change", "r")] if data.edits else []),
     ]
     rows = [line(number, row, data, query) for number, row in shown]
     return html.Div([parts.plain(html.P(ORDER, className="soft"), parts.table(columns, rows, label="Rules")), links])

@@ -60,7 +60,11 @@ def table(data: Data, query: Query, edits: bool) -> Component:
     """The recipients."""
     if not data.listed.items:
         return states.empty("No recipients yet", "Reports go to the addresses of the channels only.")
-    columns = [parts.Column("Team"), parts.Column("Addresses", "wide"), *([parts.Column("Change")] if edits else [])]
+    columns = [
+        parts.Column("Team"),
+        parts.Column("Addresses", "wide"),
+        *([parts.Column("Change", "r")] if edits else []),
+    ]
     rows = [
         [
             html.B(formats.clip(label(row), 60)),

@@ -70,7 +70,7 @@ def table(data: Data, query: Query) -> Component:
         parts.Column("Created", "narrow-hide"),
         parts.Column(f"Expires ({formats.zone_word()})", "narrow-hide"),
         parts.Column("State"),
-        parts.Column("Change"),
+        parts.Column("Change", "r"),
     ]
     rows = [line(row, data, query) for row in shown]
     return html.Div([parts.plain(parts.table(columns, rows, label="Tokens")), links])
