@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.worlds.town import case
-from tests.worlds.world import BUSY, HOUR, Gpu, Sample, World, claim, minutes, node, samples
+from tests.worlds.world import BUSY, HOUR, Gpu, Sample, World, claim, minutes, node, samples, us
 
 PCI = "00000000:1B:00.0"
 OLD, NEW, THIRD = Gpu("GPU-old", pci=PCI), Gpu("GPU-new", pci=PCI), Gpu("GPU-third", pci=PCI)
@@ -152,3 +152,51 @@ def test_two_gpus_that_report_one_slot_at_once_were_not_replaced(world: World) -
         ("GPU-old", 0, 2400, FREE),
         ("GPU-old", 2400, 3600, OUT),
     ] == sorted(spans(world))
+
+
+# A GPU that came back to its slot: the two do not share an hour, which keeps only the first and the last sample of a device.
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("7", JOB),
+        (None, {"device_indexes": "0,1", "kind": "scontrol", **JOB}),
+        (None, JOB),
+    ],
+    ids=["by labels", "by index", "by count"],
+)
+def test_a_gpu_that_came_back_after_another_one_is_held_twice_and_not_owned_between(
+    labels: str | None, words: dict[str, object]
+) -> None:
+    """It was taken out for a test, and another one put in its place for an hour."""
+    world = World().add(
+        seen(OLD, 0, 1800, job=labels),
+        seen(NEW, 2400, 4200, job=labels),
+        seen(OLD, 4800, 2 * HOUR, job=labels),
+        seen(OTHER, 0, 2 * HOUR, job=labels),
+        node(devices={"": 2}),
+        claim("7", 0, 2 * HOUR, **words),
+    )
+    world.book()
+
+    assert [
+        ("GPU-new", 2400, 4200, "7"),
+        ("GPU-old", 0, 1800, "7"),
+        ("GPU-old", 4800, 7200, "7"),
+        ("GPU-other", 0, 7200, "7"),
+    ] == sorted((gpu, start, end, who.removesuffix(" estimated")) for gpu, start, end, who in spans(world))
+    assert {(0, 1800), (2400, 4200), (4800, 7200), (0, 7200)} == {
+        ((start - us(0)) // 1_000_000, (end - us(0)) // 1_000_000)
+        for start, end in world.store.sql("select start_us, end_us from capacity")
+    }
+
+
+def test_a_gpu_that_is_measured_all_the_time_did_not_leave_its_slot() -> None:
+    """Another exporter names the slot for its own GPU for half an hour."""
+    world = World().add(seen(OLD, 0, 2 * HOUR), seen(NEW, 2400, 4200))
+    world.book()
+
+    assert [("GPU-new", 2400, 4200, FREE), ("GPU-new", 4200, 7200, OUT), ("GPU-old", 0, 7200, FREE)] == sorted(
+        spans(world)
+    )

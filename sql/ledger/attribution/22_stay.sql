@@ -1,6 +1,7 @@
 -- Finds the GPUs that were moved. Their nodes are known to the scheduler and follow one another: an exporter that names another node
 -- now and then, or two that read one GPU, move nothing. A GPU may come back only if samples of each of its stays name a job
--- that was on that node. Within a node it moved if every slot that it was in is one that two GPUs were in.
+-- that was on that node, or if another GPU was in its slot meanwhile. Within a node it moved if every slot that it was in is one that
+-- two GPUs were in.
 insert into stay
 with place as (
     select c.context_id, c.device_id, c.gpu, coalesce(a.scheduler_node, c.node) as node, c.pci_bus_id, c.gpu_index
@@ -28,13 +29,32 @@ span as (
     from placed p
     join context_span s on s.device_id = p.device_id and s.context_id = p.context_id
 ),
-turn_edge as (
+other_span as (
+    select p.gpu, p.node, p.pci_bus_id, s.first_us, s.last_us
+    from place p
+    join contested c on c.node = p.node and c.pci_bus_id = p.pci_bus_id
+    join context_span s on s.device_id = p.device_id and s.context_id = p.context_id
+),
+edge as (
     select
         *,
         max(last_us) over (in_time rows between unbounded preceding and 1 preceding) as before_us,
-        (node, turned_slot) is distinct from lag((node, turned_slot)) over in_time as begins
+        (node, turned_slot) is distinct from lag((node, turned_slot)) over in_time as changed
     from span
     window in_time as (partition by gpu order by first_us, last_us, node, turned_slot)
+),
+returned as (
+    select distinct e.gpu, e.first_us, e.last_us, e.node, e.turned_slot
+    from edge e
+    join other_span o
+        on o.node = e.node and o.pci_bus_id = e.turned_slot and o.gpu <> e.gpu
+        and o.first_us > e.before_us and o.last_us < e.first_us
+    where not e.changed
+),
+turn_edge as (
+    select e.*, r.gpu is not null as returns, e.changed or r.gpu is not null as begins
+    from edge e
+    left join returned r using (gpu, first_us, last_us, node, turned_slot)
 ),
 numbered as (
     select
@@ -54,7 +74,8 @@ turn as (
         arg_max(gpu_index, last_us) as gpu_index,
         min(first_us) as first_us,
         max(last_us) as last_us,
-        coalesce(min(first_us) > max(before_us) filter (where begins), true) as follows
+        coalesce(min(first_us) > max(before_us) filter (where begins), true) as follows,
+        bool_or(returns) as returns
     from numbered
     group by gpu, number
 ),
@@ -73,8 +94,11 @@ moved as (
     group by t.gpu
     having count(*) > 1
         and bool_and(t.follows)
-        and bool_and(t.node in (select node from wanted where node is not null) or t.node in (select node from site))
-        and (count(distinct (t.node, t.turned_slot)) = count(*) or bool_and(c.number is not null))
+        and (
+            count(distinct (t.node, t.turned_slot)) = 1
+            or bool_and(t.node in (select node from wanted where node is not null) or t.node in (select node from site))
+        )
+        and (count(distinct (t.node, t.turned_slot)) = count(*) filter (where not t.returns) or bool_and(c.number is not null))
 )
 select
     t.gpu,
@@ -85,6 +109,7 @@ select
     t.first_us,
     t.last_us,
     t.number = min(t.number) over (partition by t.gpu),
-    t.number = max(t.number) over (partition by t.gpu)
+    t.number = max(t.number) over (partition by t.gpu),
+    t.returns
 from turn t
 join moved using (gpu);

@@ -90,6 +90,36 @@ left join early y using (gpu)
 left join held h using (gpu)
 left join site f on f.node = o.node;
 
+-- A row of absent is a span in which another GPU was in the slot of one that came back to it: the fleet did not have it then.
+create or replace temp table absent as
+select o.gpu, o.to_us as from_us, b.from_us as to_us
+from slot_turn b
+join stay s on s.gpu = b.gpu and s.number = b.number and s.returns
+join slot_turn o on o.gpu = b.gpu and o.number = (select max(number) from stay where gpu = b.gpu and number < b.number)
+where b.from_us > o.to_us;
+
+-- A row of owned_part is a GPU and a span in which the fleet owned it without a break.
+create or replace temp table owned_part as
+with edge as (
+    select gpu, start_us as at_us from owned_gpu where gpu in (select gpu from absent)
+    union
+    select gpu, end_us from owned_gpu where gpu in (select gpu from absent)
+    union
+    select gpu, unnest([from_us, to_us]) from absent
+),
+part as (
+    select gpu, at_us as start_us, lead(at_us) over (partition by gpu order by at_us) as end_us
+    from edge
+)
+select gpu, start_us, end_us
+from owned_gpu
+where gpu not in (select gpu from absent)
+union all
+select p.gpu, p.start_us, p.end_us
+from part p
+join owned_gpu o on o.gpu = p.gpu and p.start_us >= o.start_us and p.end_us <= o.end_us
+where not exists (select 1 from absent a where a.gpu = p.gpu and a.from_us <= p.start_us and a.to_us >= p.end_us);
+
 -- A row of seen_span is a device of a GPU with slices and a label set within an hour.
 create or replace temp table seen_span as
 select s.device_id, s.first_us, s.last_us, c.gpu, c.gi, c.profile
@@ -220,9 +250,9 @@ where l.gi >= 0;
 -- end where another method of sharing begins.
 create or replace temp table capacity_span as
 with edge as (
-    select gpu, start_us as at_us from owned_gpu
+    select gpu, start_us as at_us from owned_part
     union
-    select gpu, end_us from owned_gpu
+    select gpu, end_us from owned_part
     union
     select gpu, start_us from slice_life
     union
@@ -239,7 +269,7 @@ span as (
 owned as (
     select s.*
     from span s
-    join owned_gpu o on o.gpu = s.gpu and s.start_us >= o.start_us and s.end_us <= o.end_us
+    join owned_part o on o.gpu = s.gpu and s.start_us >= o.start_us and s.end_us <= o.end_us
 ),
 slice as (
     select

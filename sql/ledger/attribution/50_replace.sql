@@ -101,11 +101,11 @@ insert into device by name select * from new_device order by device_id;
 
 delete from capacity where cluster = $cluster;
 
--- One row a physical GPU (or unnamed slice), computed from the evidence and not from the segments, so that the check
+-- One row a physical GPU (or unnamed slice) and span in which it was owned without a break, computed from the evidence and not from the segments, so that the check
 -- of the ledger compares two independent computations.
 insert into capacity
 select $cluster, w.parent_id, o.start_us, o.end_us, 1, 1
-from owned_gpu o
+from owned_part o
 join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
 union all
 select $cluster, device_id, start_us, end_us, share_num, share_den
