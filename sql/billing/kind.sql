@@ -104,6 +104,18 @@ select
 from known k
 left join device d on d.device_id = k.device_id and d.cluster = k.cluster;
 
+-- A row of unit_stay is a unit and a span in which its GPU was on one node, where nodes are asked for. Others are on one node always.
+create or replace temp table unit_stay as
+select
+    u.unit_id,
+    t.from_us,
+    t.to_us,
+    case when $by_gpu then json_array(t.node, d.gpu) else json_array(t.node) end::varchar as devices
+from unit u
+join device_stay t on t.cluster = u.cluster and t.device_id = u.device_id
+join device d on d.device_id = u.device_id and d.cluster = u.cluster
+where $by_node;
+
 -- A row of priced_unit is a unit, a span of one price, and its kind: all that is asked for of a device, as one number, so
 -- that sums are made over numbers and words are joined to the few results. price is in units of 10^-$places. lacks: no
 -- rate covers the span; the kind then names what lacks one.
@@ -144,6 +156,16 @@ with price as (
     join device d on d.device_id = u.device_id and d.cluster = u.cluster
     where u.class_id is null
 ),
+stayed as (
+    select
+        p.* replace (
+            greatest(p.start_us, coalesce(t.from_us, p.start_us)) as start_us,
+            least(p.end_us, coalesce(t.to_us, p.end_us)) as end_us,
+            coalesce(t.devices, p.devices) as devices
+        )
+    from price p
+    left join unit_stay t on t.unit_id = p.unit_id and t.from_us < p.end_us and t.to_us > p.start_us
+),
 named as (
     select
         p.unit_id,
@@ -165,7 +187,7 @@ named as (
         p.devices,
         case when $by_cluster or lacks then p.cluster end as cluster,
         case when $by_pool or lacks then p.pool end as pool
-    from price p
+    from stayed p
     where $pool is null or p.pool = $pool
 )
 select

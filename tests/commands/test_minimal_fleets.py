@@ -130,7 +130,8 @@ class Fleet:
     def files(self) -> Iterator[tuple[str, str]]:
         """Import kinds and texts."""
         lines = [line for name, rows in self.readings.items() for line in (f"# TYPE {name} gauge", *rows)]
-        yield "openmetrics", "\n".join([*lines, "# EOF", ""])
+        if lines:
+            yield "openmetrics", "\n".join([*lines, "# EOF", ""])
         if self.jobs:
             yield "sacct", "\n".join([SACCT, *self.jobs, ""])
         if self.nodes:
@@ -349,6 +350,55 @@ def half_of_the_node_measured() -> Fleet:
     return fleet.gpu("GPU-12A", "n1", 0, 0, 7200).gpu("GPU-12B", "n1", 1, 0, 7200)
 
 
+def listed_node(name: str, gpus: int, condition: tuple[str, int], cordoned: int | None = None) -> dict[str, Any]:
+    """A node, as `kubectl get nodes -o json` prints it at 7,200: the status of Ready and since when."""
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": moment(cordoned or 0, "Z")}
+    ready = {"type": "Ready", "status": condition[0], "lastTransitionTime": moment(condition[1], "Z")}
+    amounts = {"nvidia.com/gpu": str(gpus)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}},
+        "spec": {} if cordoned is None else {"unschedulable": True, "taints": [taint]},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [ready | {"lastHeartbeatTime": moment(7200, "Z")}],
+        },
+    }
+
+
+POD = {"namespace": "lab", "container": "m"}
+
+
+def cordoned_under_a_pod() -> Fleet:
+    """The pod runs on. The free GPU is for nobody from 3,600 on."""
+    fleet = Fleet({"lab/cordoned": "7200", PLATFORM: "7200"})
+    fleet.dump(listed_node("n1", 2, ("True", 0), cordoned=3600), pod("cordoned", "c1", 0, None))
+    return fleet.gpu("GPU-21A", "n1", 0, 0, 7200, pod="cordoned", **POD).gpu("GPU-21B", "n1", 1, 0, 7200)
+
+
+def cordoned_and_never_measured() -> Fleet:
+    fleet = Fleet({"lab/dark": "7200", "lab/other": "7200", PLATFORM: "7200"})
+    pods = pod("dark", "c2", 0, None), pod("other", "c3", 0, 7200, "n2")
+    return fleet.dump(listed_node("n1", 2, ("True", 0), cordoned=3600), listed_node("n2", 1, ("True", 0)), *pods)
+
+
+def not_ready_under_a_pod() -> Fleet:
+    """n1 is silent and not ready from 3,600 on; the pod is still bound to it."""
+    fleet = Fleet({"lab/lost": "7200", PLATFORM: "14400"})
+    nodes = listed_node("n1", 2, ("Unknown", 3600)), listed_node("n2", 1, ("True", 0))
+    fleet.dump(*nodes, pod("lost", "c4", 0, None)).gpu("GPU-23A", "n1", 0, 0, 3600, pod="lost", **POD)
+    return fleet.gpu("GPU-23B", "n1", 1, 0, 3600).gpu("GPU-23C", "n2", 0, 0, 7200)
+
+
+def came_back_to_its_slot() -> Fleet:
+    """24A is out from 1,800 to 4,800; 24B is in its slot from 2,400 to 4,200."""
+    fleet = Fleet({"24": "6000", PLATFORM: "7200"}).job("24", 0, 7200).gpu("GPU-24A", "n1", 0, 0, 1800, hpc_job="24")
+    fleet.gpu("GPU-24B", "n1", 0, 2400, 4200, hpc_job="24").gpu("GPU-24A", "n1", 0, 4800, 7200, hpc_job="24")
+    return fleet.gpu("GPU-24C", "n1", 1, 0, 7200)
+
+
 FLEETS: dict[str, Callable[[], Fleet]] = {
     make.__name__.replace("_", "-"): make
     for make in (
@@ -362,7 +412,8 @@ FLEETS: dict[str, Callable[[], Fleet]] = {
         *(preempted_and_resumed, one_of_two_nodes_lost, moved_to_another_node, moved_without_labels),
         *(half_of_the_node_measured, swapped_under_jobs_that_samples_name, swapped_under_counted_jobs),
         *(odd_records_of_sacct, repartitioned_beside_a_job, over_the_start_of_daylight_saving, ray_loses_a_node),
-        ray_head_again_under_its_session,
+        *(ray_head_again_under_its_session, cordoned_under_a_pod, cordoned_and_never_measured, not_ready_under_a_pod),
+        came_back_to_its_slot,
     )
 }
 
@@ -418,6 +469,36 @@ def test_every_job_has_the_gpu_seconds_computed_by_hand_and_their_price(
     assert expected == {row["job"] or row["kind"]: Decimal(row["gpu_seconds"]) for row in mine}
     for row in mine:
         assert abs(Decimal(row["cost"]) - Decimal(row["gpu_seconds"]) / 1000) <= Decimal("0.01")
+
+
+@pytest.mark.parametrize("command", ["chargeback", "ledger"])
+def test_a_gpu_that_moved_counts_for_each_node_while_it_was_there(data: Path, command: str) -> None:
+    """Up to its first sample on the next node it counts for the one that it left."""
+    found: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for row in run(command, "--data", data, "--by", "cluster,node", "--window", WINDOW, "--format", "json")["items"]:
+        found[row["cluster"]][row["node"]] += Decimal(row["gpu_seconds"])
+
+    assert {"n1": 6600, "n2": 1800} == found["moved-to-another-node"]
+    assert {"n1": 9600, "n2": 12000} == found["moved-without-labels"]
+    assert {"n1": 7200, "n2": 7200} == found["swapped-under-jobs-that-samples-name"]
+    assert {"n1": 28800} == found["half-of-the-node-measured"]
+
+
+def test_free_gpus_of_a_node_that_takes_no_pods_are_out_of_service_and_its_pods_keep_their_time(data: Path) -> None:
+    found: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
+    rows = run("ledger", "--data", data, "--by", "cluster,job,bucket", "--window", WINDOW, "--format", "json")["items"]
+    for row in rows:
+        if Decimal(row["gpu_seconds"]):
+            found[row["cluster"]][row["job"] or PLATFORM, row["bucket"]] = int(Decimal(row["gpu_seconds"]))
+
+    free = {(PLATFORM, "schedulable"): 3600, (PLATFORM, "out_of_service"): 3600}
+    assert free == {key: seconds for key, seconds in found["cordoned-under-a-pod"].items() if key[0] == PLATFORM}
+    dark = {("lab/dark", "unobserved"): 7200, ("lab/other", "unobserved"): 7200}
+    assert free | dark == found["cordoned-and-never-measured"]
+    lost = found["not-ready-under-a-pod"]
+    assert (10800, 3600, 3600) == (
+        lost[PLATFORM, "schedulable"], lost[PLATFORM, "out_of_service"], lost["lab/lost", "unobserved"],
+    )  # fmt: skip
 
 
 def test_buckets_and_charges_add_up_to_the_capacity_exactly(data: Path, charges: list[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ drop table if exists charge_group;
 drop table if exists book;
 drop table if exists bucket_time;
 drop table if exists claimed_time;
+drop table if exists unit_stay;
 drop table if exists cut_span;
 drop table if exists cut_bucket;
 drop table if exists cut_segment;

@@ -30,7 +30,7 @@ def counts(path: Path, rejects: Rejects) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("pods", {"claim": 13, "pending": 1, "pod_list": 1}), ("nodes", {"node": 9}), ("events", {"event": 2})],
+    [("pods", {"claim": 14, "pending": 1, "pod_list": 1}), ("nodes", {"node": 9}), ("events", {"event": 2})],
 )
 def test_fixture_files(name: str, expected: dict[str, int]) -> None:
     rejects = Rejects()
