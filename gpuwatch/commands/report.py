@@ -69,7 +69,11 @@ def monthly(
     data: DataOption = DEFAULT_DATA,
     month: Annotated[
         str | None,
-        typer.Option("--month", metavar="2026-11", help="A calendar month; default: the last one that ended."),
+        typer.Option(
+            "--month",
+            metavar="2026-11",
+            help="A calendar month; default: the last with 24 full days of data, or the most.",
+        ),
     ] = None,
     team: TeamsOption = None,
     formats: FormatsOption = None,
@@ -78,10 +82,7 @@ def monthly(
     form: FormatOption = None,
 ) -> None:
     """Write the same files for a calendar month."""
-    from gpuwatch.core.clock import from_us, parse_window
-
-    begun = from_us(parse_window("lastmonth", now_us(context)).start_us)
-    _write(context, out, data, month or f"{begun:%Y-%m}", team, formats, paper, config, form)
+    _write(context, out, data, month, team, formats, paper, config, form, monthly=True)
 
 
 def _write(
@@ -94,10 +95,11 @@ def _write(
     paper: str | None,
     config: Path | None,
     form: str | None,
+    monthly: bool = False,
 ) -> None:
     from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.report.default_period import default_month, default_week
     from gpuwatch.report.files import write
-    from gpuwatch.report.week_facts import default_week
     from gpuwatch.report.weekly import weekly as make
     from gpuwatch.report.zip_file import unzipped
 
@@ -107,7 +109,12 @@ def _write(
         raise UsageError(f"--paper {paper}: use a4 or letter")
     at_us, teams = now_us(context), list(dict.fromkeys(team)) if team else None
     if (note := lockfile.find(data)) is not None:
-        question = {"week": period, "format": "zip", "formats": ",".join(wanted), "paper": paper}
+        question = {
+            "week": period or ("month" if monthly else None),
+            "format": "zip",
+            "formats": ",".join(wanted),
+            "paper": paper,
+        }
         each: list[str | None] = [None] if teams is None else [*teams]
         route = "/api/v1/reports/weekly"
         answers = [remote.get(note, route, {**question, "team": name}) for name in each]
@@ -118,7 +125,7 @@ def _write(
             files = make(
                 store,
                 state,
-                period or default_week(store, at_us),
+                period or (default_month if monthly else default_week)(store, at_us),
                 teams,
                 at_us,
                 formats=wanted,

@@ -23,7 +23,6 @@ from gpuwatch.quality.dumps import only_dumps
 from gpuwatch.report.bucket_costs import Buckets, bucket_amounts, user_buckets
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
-from gpuwatch.report.files import last_week
 from gpuwatch.report.history import Pasts, pasts
 from gpuwatch.report.idle_while_waiting import idle_while_waiting
 from gpuwatch.report.job_use import Job, Uses, job_uses
@@ -33,8 +32,6 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 WEEK_US = 7 * DAY_US
-FULL_DAYS_MIN = 6
-"""Full days of data that make a week the default of a report."""
 OWN = ("allocated", "platform")
 """Kinds of charges for GPU time itself, which buckets add up to. Others are passed on, or of another period."""
 JOBS_SHOWN = 20
@@ -187,19 +184,6 @@ def _earlier(window: Window, covered: Window) -> Window:
     before = parse_window("lastmonth", window.start_us).start_us
     shift_us = window.start_us - before if window.end_us - window.start_us > WEEK_US else WEEK_US
     return Window(covered.start_us - shift_us, min(covered.end_us - shift_us, window.start_us))
-
-
-def default_week(store: Store, now_us: int) -> str:
-    """The last ended week with at least FULL_DAYS_MIN full days of data, else the one that ended last."""
-    books, last = books_of(store), last_week(now_us)
-    week = last
-    while books is not None and week_window(week).end_us > books.start_us:
-        window = week_window(week)
-        covered = overlap(window, books)
-        if covered is not None and covered.end_us // DAY_US - -(-covered.start_us // DAY_US) >= FULL_DAYS_MIN:
-            return week
-        week = last_week(window.start_us)
-    return last
 
 
 def books_of(store: Store) -> Window | None:

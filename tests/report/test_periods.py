@@ -8,9 +8,10 @@ import pytest
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_rfc3339, parse_window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.report import week_facts
+from gpuwatch.report import default_period
+from gpuwatch.report.default_period import default_month, default_week
 from gpuwatch.report.files import mailed_files
-from gpuwatch.report.week_facts import _earlier, default_week, week_window
+from gpuwatch.report.week_facts import _earlier, week_window
 
 NOW_US = parse_rfc3339("2026-11-25T10:00:00Z")
 MONDAY_US = parse_rfc3339("2026-11-23T00:00:00Z")
@@ -57,10 +58,37 @@ def test_a_part_of_a_week_is_compared_with_the_same_part() -> None:
 def test_the_default_is_the_last_week_with_six_full_days(
     monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
 ) -> None:
-    monkeypatch.setattr(week_facts, "books_of", lambda store: Window(begun_us, ended_us))
+    monkeypatch.setattr(default_period, "books_of", lambda store: Window(begun_us, ended_us))
     store: Any = None
 
     assert expected == default_week(store, NOW_US)
+
+
+@pytest.mark.parametrize(
+    ("begun_us", "ended_us", "expected"),
+    [
+        pytest.param(NOW_US - 60 * DAY_US, NOW_US, "2026-10", id="the month that ended last"),
+        pytest.param(NOW_US - 28 * DAY_US, NOW_US, "2026-11", id="three days of it are known: the month that goes on"),
+        pytest.param(NOW_US - 45 * DAY_US, NOW_US, "2026-11", id="no ended month has 24 days, and this one has more"),
+        pytest.param(NOW_US - 45 * DAY_US, NOW_US - 23 * DAY_US, "2026-10", id="this month has least"),
+        pytest.param(NOW_US - 90 * DAY_US, NOW_US - 40 * DAY_US, "2026-09", id="data ended in October"),
+        pytest.param(NOW_US - 3 * HOUR_US, NOW_US, "2026-11", id="three hours of data"),
+    ],
+)
+def test_the_default_is_the_last_month_with_24_full_days_or_the_one_with_most(
+    monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
+) -> None:
+    monkeypatch.setattr(default_period, "books_of", lambda store: Window(begun_us, ended_us))
+    store: Any = None
+
+    assert expected == default_month(store, NOW_US)
+
+
+def test_without_data_the_default_is_the_month_that_ended_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(default_period, "books_of", lambda store: None)
+    store: Any = None
+
+    assert "2026-10" == default_month(store, NOW_US)
 
 
 def test_a_monthly_report_is_mailed_too(tmp_path: Any) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     FormatName = str
 else:
     FormatName = Literal[(*format_names(), "zip")]
-WEEK = r"^\d{4}-(W\d{2}|\d{2})$"
+WEEK = r"^(\d{4}-(W\d{2}|\d{2})|month)$"
 SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """What a browser may do with a report's page: show it."""
 
@@ -49,7 +49,10 @@ def weekly(
     service: Svc,
     week: Annotated[
         str | None,
-        Query(pattern=WEEK, description="An ISO week, or a month; default: the last week with 6 full days of data."),
+        Query(
+            pattern=WEEK,
+            description="An ISO week, or a month; default: the last week with 6 full days of data. `month`: the last month with 24, or the one with most data.",
+        ),
     ] = None,
     team: Name = None,
     format: Annotated[
@@ -67,14 +70,15 @@ def weekly(
     `team` is optional, and nothing is reported about the requests of other teams. 404: the week has no data, or the
     team has no charges in it.
     """
-    from gpuwatch.report.week_facts import default_week, week_window
+    from gpuwatch.report.default_period import default_month, default_week
+    from gpuwatch.report.week_facts import week_window
     from gpuwatch.report.weekly import report_files
     from gpuwatch.report.weekly import weekly as make
 
     now_us = service.now_us()
-    if week is None:
+    if week is None or week == "month":
         with service.reader() as store:
-            week = default_week(store, now_us)
+            week = (default_month if week else default_week)(store, now_us)
     asked = _formats(formats) if format == "zip" else [format]
     if formats is not None and format != "zip":
         raise ApiError(400, "formats: only of format=zip", field="formats")
