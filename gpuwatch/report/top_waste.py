@@ -9,6 +9,7 @@ from fractions import Fraction
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.read import Finding, lost_of
 from gpuwatch.findings.texts import is_waste
+from gpuwatch.ledger.month import MONTH_FROM_US
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import LOST_NOTE, subject_name
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
@@ -135,10 +136,10 @@ def _sum(facts: Facts, listed: Sequence[Finding]) -> str:
 
 
 def a_day(finding: Finding) -> Fraction | None:
-    """Cost a day while it lasted, over at least a day; None without a price."""
-    if finding.wasted_cost is None:
-        return None
+    """Cost a day of what goes on; None without a price, for what is over, and for what has not lasted long enough to say."""
     elapsed = parse_rfc3339(finding.last_seen_at) - parse_rfc3339(finding.started_at)
+    if finding.wasted_cost is None or finding.ended_at is not None or elapsed < MONTH_FROM_US:
+        return None
     return Fraction(Decimal(finding.wasted_cost)) * DAY_US / max(elapsed, DAY_US)
 
 
@@ -152,8 +153,9 @@ def owner(facts: Facts, finding: Finding) -> str:
 
 def _card(facts: Facts, finding: Finding) -> Card:
     begun, hours, daily, lost = parse_rfc3339(finding.started_at), *_amounts(finding)
+    ongoing = "ongoing since" if lost_of(finding) is None else "since"  # a run that failed is over
     over = (
-        f"ongoing since {report_text.instant(begun)} UTC"
+        f"{ongoing} {report_text.instant(begun)} UTC"
         if finding.ended_at is None
         else f"{report_text.span(begun, parse_rfc3339(finding.ended_at))} UTC"
     )

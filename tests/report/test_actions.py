@@ -16,6 +16,7 @@ from gpuwatch.ledger.month import MONTH_DAYS, Basis
 from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
 from gpuwatch.report.compose import document, lead
+from gpuwatch.report.document import Card
 from gpuwatch.report.facts import Amount, Facts, Past, Payer, Quality, Versions
 from gpuwatch.report.flat_table import rows
 from gpuwatch.report.headlines import headlines
@@ -244,6 +245,22 @@ def test_the_platform_is_called_so() -> None:
     (step,) = steps(facts(finding("7", "7.00", team="__platform__", user=None)))
 
     assert "Platform" == owner_of(facts(), step)
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        pytest.param(over("7", "7.00"), "2 Nov 00:00 to 3 Nov 00:00 UTC · 1 GPU-h", id="what is over costs nothing a day"),
+        pytest.param(finding("7", "7.00", **SIX_HOURS), "ongoing since 2 Nov 00:00 UTC · 1 GPU-h", id="six hours say nothing of a day"),
+        pytest.param(finding("7", "7.00"), "ongoing since 2 Nov 00:00 UTC · 1 GPU-h, $7.00 a day", id="a day of it"),
+        pytest.param(lost("7", "42.00"), "since 2 Nov 00:00 UTC", id="a run that failed does not go on"),
+    ],
+)  # fmt: skip
+def test_a_cost_a_day_is_only_of_what_goes_on(one: Finding, expected: str) -> None:
+    (shown,) = [block for block in wastes(facts(one)).blocks if isinstance(block, Card)]
+
+    assert expected in shown.about.replace("\u00a0", " ").split(" · ", 1)[1]
+    assert ("ongoing" in expected, "a day" in expected) == ("ongoing" in shown.about, "a day" in shown.about)
 
 
 def test_an_exempt_finding_explains_its_cost() -> None:
