@@ -34,15 +34,18 @@ LAYOUT: tuple[tuple[str, str], ...] = (
     (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", KUBERNETES),
     (r"(slurm/)?sacct\.txt(\.gz)?", "sacct"),
     (r"slurm/[^/]+\.json(\.gz)?", "slurm-json"),
-    (r"slurm/scontrol_node\.txt(\.gz)?", "scontrol"),
-    (r"slurm/scontrol_job\.txt(\.gz)?", "scontrol"),
-    (r"slurm/topology\.(conf|yaml|yml)", "slurm-topology"),
+    (r"(slurm/)?scontrol_nodes?\.txt(\.gz)?", "scontrol"),
+    (r"(slurm/)?scontrol_jobs?\.txt(\.gz)?", "scontrol"),
+    (r"slurm/topology\.(conf|yaml|yml)|topology\.conf", "slurm-topology"),
     (r"yunikorn/[^/]+\.json(\.gz)?", "yunikorn-json"),
     (r"ray/([^/]+/)*[^/]+\.json(\.gz)?", RAY),
     (r"topo/[^/]+\.txt(\.gz)?", "topo"),
     (r"(metrics/([^/]+/)*)?[^/]+\.prom(\.gz|\.zst)?", "openmetrics"),
 )
 """Path inside the bundle and its import kind, in the order in which parts are read."""
+
+SLURM = re.compile(r"slurm/|sacct\.|scontrol_")
+"""How the files of Slurm begin, in their folder or beside it."""
 
 SILENT = frozenset({"bundle.toml", "rates.csv", "teams.csv", "truth.json"})
 
@@ -60,11 +63,14 @@ WITHOUT: tuple[tuple[str, str], ...] = (
 WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
     (r"(slurm/)?sacct\.txt.*|slurm/.*\.json.*", "slurm/sacct.txt: finished Slurm jobs cannot be charged"),
     (
-        r"slurm/(scontrol_job\.txt|.*\.json).*",
+        r"(slurm/)?scontrol_jobs?\.txt.*|slurm/.*\.json.*",
         "slurm/scontrol_job.txt: the GPUs of a Slurm job on its node are estimated",
     ),
-    (r"slurm/(scontrol_node\.txt|.*\.json).*", "slurm/scontrol_node.txt: drained and down Slurm nodes are unknown"),
-    (r"slurm/topology\..*", "slurm/topology.conf: placement across switches cannot be graded"),
+    (
+        r"(slurm/)?scontrol_nodes?\.txt.*|slurm/.*\.json.*",
+        "slurm/scontrol_node.txt: drained and down Slurm nodes are unknown",
+    ),
+    (r"slurm/topology\..*|topology\.conf", "slurm/topology.conf: placement across switches cannot be graded"),
 )
 
 
@@ -155,7 +161,7 @@ def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> li
         missing.append(f"bundle.toml: the cluster is called {DEFAULT_CLUSTER!r}")
     elif "cluster" not in settings:
         missing.append(f"bundle.toml: key cluster: the cluster is called {DEFAULT_CLUSTER!r}")
-    wanted = WITHOUT + (WITHOUT_SLURM if any(name.startswith("slurm/") for name in taken) else ())
+    wanted = WITHOUT + (WITHOUT_SLURM if any(SLURM.match(name) for name in taken) else ())
     missing += [text for pattern, text in wanted if not any(re.fullmatch(pattern, name) for name in taken)]
     if "rates.csv" not in names:
         missing.append("rates.csv: GPU-hours have no price; costs are shown as missing until gpuwatch rates set FILE")

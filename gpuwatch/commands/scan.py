@@ -258,6 +258,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     from gpuwatch.scan.document import headline, loss_lines, team_lines, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
+    from gpuwatch.scan.lines import action_lines, unknown_lines
 
     written = [str(path) for path in write_files(files(card, source, paper), out)]
     rows = [
@@ -265,15 +266,14 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         | {name: one.get(name) for name in COLUMNS if name != "action"}
         for one in top_actions(card)
     ]
-    prices = [f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []
-    unknown = list(dict.fromkeys(f"Not judged: {one['what']} {one['fix']}" for one in card["unknown"]))[:3]
     foot = [
+        *action_lines(rows),
         headline(card).replace(report_text.GAP, " "),
         *(line.replace(report_text.GAP, " ") for line in (*team_lines(card), *loss_lines(card))),
         f"Source: {source.name}; what runs then counts up to it.",
-        *prices,
+        *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),
         *([MISSING] if card["only_dumps"] else []),
-        *unknown,
+        *unknown_lines(card["unknown"]),
         f"Written: {', '.join(written)}",
     ]
     foot += [f"{purpose}: {line}" for purpose, line in source.commands[:1]]

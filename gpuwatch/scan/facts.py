@@ -22,6 +22,7 @@ from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import PLATFORM, UNOWNED
 from gpuwatch.report.html.markup import owner_name
+from gpuwatch.scan.lines import no_team
 from gpuwatch.scan.losses import unnamed_losses
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -69,7 +70,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: -Fraction(one[field] or 0))
     card["losses"] = unnamed_losses(found.items, facts["findings"], found.currency)
-    return card | {"teams": teams, "unknown": [*_lacking_counters(store, facts["window"]), *card["unknown"]]}
+    unknown = [*_lacking_counters(store, facts["window"]), *no_team(teams), *card["unknown"]]
+    return card | {"teams": teams, "unknown": unknown}
 
 
 def _lacking_counters(store: Store, window: Window) -> list[Json]:

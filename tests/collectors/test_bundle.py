@@ -102,6 +102,20 @@ def test_one_scheduler_is_enough_and_nobody_is_told_of_the_others(tmp_path: Path
     assert [] == [text for text in found.missing if text.startswith(("k8s", "ray", "yunikorn"))]
 
 
+def test_the_files_of_slurm_are_found_beside_their_folder_too(tmp_path: Path) -> None:
+    root = bundle(tmp_path, "scontrol_nodes.txt", "scontrol_job.txt", "sacct.txt", "topology.conf", "topology.yaml")
+    found = plan(root)
+
+    assert [
+        ("sacct", "sacct.txt"),
+        ("scontrol", "scontrol_nodes.txt"),
+        ("scontrol", "scontrol_job.txt"),
+        ("slurm-topology", "topology.conf"),
+    ] == parts(found, root)
+    assert [] == [text for text in found.missing if text.startswith("slurm/")]
+    assert ("topology.yaml",) == found.unknown
+
+
 def test_a_slurm_bundle_names_the_slurm_files_that_are_missing(tmp_path: Path) -> None:
     found = plan(bundle(tmp_path, "slurm/sacct.txt", "metrics/a.prom", "topo/n.txt", "rates.csv", "teams.csv"))
 

@@ -250,8 +250,9 @@ def _sentence(text: str) -> str:
 
 
 def _mostly_unmeasured(card: Json) -> str:
-    part = report_text.percent(Fraction(str(card["waste"]["measured_ratio"] or 0)))
-    return f"only {part} of the held GPU time was measured"
+    measured = Fraction(str(card["waste"]["measured_ratio"] or 0))
+    part = f"only {report_text.percent(measured)}" if measured else "none"
+    return f"{part} of the held GPU time was measured"
 
 
 def _bucket_rows(parts: Sequence[_Part], costs: Sequence[str]) -> Iterator[Row]:

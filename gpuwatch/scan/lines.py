@@ -1,0 +1,58 @@
+"""What a scan prints below its table: what to do first, and what was not judged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuwatch.report.facts import PLATFORM, UNOWNED
+
+FIRST = 3
+"""Actions whose remedy is printed; the page has those of all."""
+JUDGED_SHOWN = 2
+"""Things that were not judged and are named."""
+
+Json = Mapping[str, Any]
+
+
+def action_lines(actions: Sequence[Json]) -> list[str]:
+    """`Actions 1 and 2: Look at the log …`: the remedies of the first actions, each once."""
+    ranks: dict[str, list[str]] = {}
+    for one in actions[:FIRST]:
+        if one["remedy"]:
+            ranks.setdefault(one["remedy"], []).append(str(one["rank"]))
+    return [f"{_ranked(ranked)}: {remedy}" for remedy, ranked in ranks.items()]
+
+
+def _ranked(ranks: Sequence[str]) -> str:
+    if len(ranks) == 1:
+        return f"Action {ranks[0]}"
+    return f"Actions {', '.join(ranks[:-1])} and {ranks[-1]}"
+
+
+def no_team(teams: Sequence[Json]) -> list[dict[str, str]]:
+    """Why a scan names no team, with the fix; empty where it names one."""
+    named = {one["team"] for one in teams}
+    if named - {PLATFORM, UNOWNED}:
+        return []
+    what = "No team is named: none of the held GPU time has a Slurm account or a Kubernetes namespace."
+    if UNOWNED not in named:
+        what = "No team is named: no record and no label of the samples shows a job that held a GPU."
+    fix = (
+        "Scrape kube-state-metrics with the same Prometheus, let dcgm-exporter add job labels, or scan a --bundle with the output of "
+        "sacct or kubectl."
+    )
+    return [{"layer": "", "what": what, "fix": fix}]
+
+
+def unknown_lines(unknown: Sequence[Json]) -> list[str]:
+    """Why no team is named, then what was not judged, in one line: the page has the fixes."""
+    listed = list(dict.fromkeys(one["what"].removeprefix("Not graded: ").split(": ")[0].rstrip(".") for one in unknown))
+    reasons = [f"{one['what']} {one['fix']}" for one in unknown if one["what"].startswith("No team is named")]
+    listed = [what for what in listed if what != "No team is named"]
+    if not listed:
+        return reasons
+    more = len(listed) - JUDGED_SHOWN
+    shown = ", ".join(f"“{what}”" for what in listed[:JUDGED_SHOWN])
+    end = f" and {more} more" if more > 0 else ""
+    return [*reasons, f"Not judged: {shown}{end}. The page has the fix of each."]

@@ -1,0 +1,57 @@
+"""What a scan prints below its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.scan.lines import action_lines, no_team, unknown_lines
+
+
+def test_a_remedy_of_several_actions_is_printed_once() -> None:
+    remedies = ["Look at the log.", "Release them.", "Look at the log.", "Not among the first."]
+    actions = [{"rank": rank, "remedy": remedy} for rank, remedy in enumerate(remedies, 1)]
+
+    assert ["Actions 1 and 3: Look at the log.", "Action 2: Release them."] == action_lines(actions)
+
+
+@pytest.mark.parametrize(
+    ("teams", "expected"),
+    [
+        pytest.param(["__platform__", "nlp"], [], id="a team is named"),
+        pytest.param(["__platform__"], ["no record and no label of the samples shows a job that held a GPU."], id="nobody held a GPU"),
+        pytest.param(
+            ["__platform__", "__unallocated__"],
+            ["none of the held GPU time has a Slurm account or a Kubernetes namespace."],
+            id="jobs without a team",
+        ),
+    ],
+)  # fmt: skip
+def test_a_scan_without_a_team_has_the_reason(teams: list[str], expected: list[str]) -> None:
+    assert [f"No team is named: {reason}" for reason in expected] == [
+        one["what"] for one in no_team([{"team": team} for team in teams])
+    ]
+
+
+def unknown(*whats: str) -> list[dict[str, Any]]:
+    return [{"layer": "", "what": what, "fix": "Do it."} for what in whats]
+
+
+@pytest.mark.parametrize(
+    ("whats", "expected"),
+    [
+        pytest.param([], [], id="all was judged"),
+        pytest.param(
+            ["Links are known: For none."], ["Not judged: “Links are known”. The page has the fix of each."], id="one"
+        ),
+        pytest.param(
+            ["A: x", "Not graded: B: y", "A: z", "C."],
+            ["Not judged: “A”, “B” and 1 more. The page has the fix of each."],
+            id="each once, and the rest counted",
+        ),
+        pytest.param(["No team is named: no job."], ["No team is named: no job. Do it."], id="the reason has its fix"),
+    ],
+)
+def test_what_was_not_judged_is_one_line(whats: list[str], expected: list[str]) -> None:
+    assert expected == unknown_lines(unknown(*whats))
