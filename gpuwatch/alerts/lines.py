@@ -24,7 +24,7 @@ Show = Callable[[object, int], str]
 ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze"}
 """What owners can do: each links to the page that asks for a reason first."""
 
-NO_MONEY = (alerts_text.NO_COST, "cost unknown")
+NO_MONEY = (alerts_text.NO_COST, alerts_text.NOT_A_DAY, "cost unknown")
 """A line leaves these out."""
 _EVENTS = ("opened", "worsened", "resolved")
 
@@ -48,7 +48,7 @@ def line_parts(alert: Alert, show: Show) -> tuple[str, str]:
     """What happened, and the rest of the line; `show` makes a value safe where it will appear, and cuts it."""
     finding = alert.finding
     what = show(alerts_text.what(alert.event, finding, alert.previous_severity, alert.earlier), MAX_PART)
-    amount = alerts_text.cost_so_far(finding) if alert.event == "resolved" else alerts_text.a_day(finding)
+    amount = alerts_text.cost_so_far(finding) if alert.event == "resolved" else alerts_text.amount(finding)
     parts = _about(finding, show)
     parts += [show(amount, MAX_PART)] if alerts_text.claims_waste(finding) and amount not in NO_MONEY else []
     return what, " · ".join(parts)
@@ -113,12 +113,14 @@ def _total(alerts: Sequence[Alert], closed: str = "nothing open") -> list[str]:
     wasteful = [finding for finding in opened if alerts_text.claims_waste(finding)]
     if not wasteful:
         return [] if opened or not closed else [closed]
-    amount = _money_a_day([(alerts_text.cost_a_day(finding), finding.get("currency")) for finding in wasteful])
+    young = {alerts_text.a_day(finding) for finding in wasteful} <= {*NO_MONEY}
+    amounts = [(alerts_text.cost_a_day(finding), finding.get("currency")) for finding in wasteful]
+    amount = _money(amounts, " so far" if young else "/day")
     return [] if amount in NO_MONEY else [amount]
 
 
-def _money_a_day(amounts: Sequence[tuple[Decimal | None, str | None]]) -> str:
-    """The sum of the (amount, currency) pairs, if they share a currency."""
+def _money(amounts: Sequence[tuple[Decimal | None, str | None]], unit: str) -> str:
+    """The sum of the (amount, currency) pairs, if they share a currency; ` so far` where none of them has lasted a day."""
     priced = [(amount, currency) for amount, currency in amounts if amount]
     unpriced = sum(amount is None for amount, _ in amounts)
     if not priced:
@@ -126,7 +128,7 @@ def _money_a_day(amounts: Sequence[tuple[Decimal | None, str | None]]) -> str:
     if len({currency for _, currency in priced}) > 1:
         return "several currencies"
     more = f" and {unpriced} without a price" if unpriced else ""
-    return f"{alerts_text.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"
+    return f"{alerts_text.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}{unit}{more}"
 
 
 def _rank(alert: Alert) -> tuple[bool, Decimal]:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
-from gpuwatch.findings.texts import ELAPSED_US_MIN
+from gpuwatch.ledger.month import MONTH_FROM_US
 
 MAX_EVIDENCE = 6
 """Evidence items in a message; the link shows all."""
@@ -20,6 +20,8 @@ RECLAIM = "reclaim-"
 
 NO_COST = "no cost claimed"
 """For findings such as blind-spot, about unknown use rather than waste."""
+NOT_A_DAY = "less than a day so far"
+"""The cost a day of what has not lasted long enough to say."""
 
 ENDED = "condition ended"
 """The usual reason, which says no more than `Resolved`."""
@@ -75,12 +77,14 @@ def report_url(base_url: str | None, week: str, team: str | None, form: str) -> 
 
 
 def cost_a_day(finding: Json) -> Decimal | None:
-    """Money a day while it lasted, at least an hour of it; None where there is no price or no time."""
-    cost = _decimal(finding.get("wasted_cost"))
+    """Money a day while it lasted, over at least a day as in the inbox; None where there is no price or no time."""
+    cost, lasted_us = _decimal(finding.get("wasted_cost")), _lasted_us(finding)
+    return None if cost is None or lasted_us is None else cost * DAY_US / max(lasted_us, DAY_US)
+
+
+def _lasted_us(finding: Json) -> int | None:
     started_us, seen_us = _us(finding.get("started_at")), _us(finding.get("last_seen_at"))
-    if cost is None or started_us is None or seen_us is None:
-        return None
-    return cost * DAY_US / max(seen_us - started_us, ELAPSED_US_MIN)
+    return None if started_us is None or seen_us is None else seen_us - started_us
 
 
 def claims_waste(finding: Json) -> bool:
@@ -103,11 +107,21 @@ def money(amount: Decimal | None, currency: object) -> str:
 
 
 def a_day(finding: Json) -> str:
-    """`$412/day`, `cost unknown`, or NO_COST."""
+    """`$412/day`, `cost unknown`, NO_COST, or NOT_A_DAY."""
     amount = cost_a_day(finding)
     if amount == 0:
         return NO_COST
+    if amount is not None and (_lasted_us(finding) or 0) < MONTH_FROM_US:
+        return NOT_A_DAY
     return money(amount, finding.get("currency")) + ("/day" if amount is not None else "")
+
+
+def amount(finding: Json) -> str:
+    """What an open finding costs a day, as a_day() has it, or `$17.20 so far` of one that has not lasted a day."""
+    daily = a_day(finding)
+    if daily != NOT_A_DAY:
+        return daily
+    return f"{money(_decimal(finding.get('wasted_cost')), finding.get('currency'))} so far"
 
 
 def cost_so_far(finding: Json) -> str:

@@ -17,7 +17,8 @@ from gpuwatch.alerts.channels import email, slack, webhook
 from gpuwatch.alerts.delivery.email_server import Mail
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import Template
-from tests.worlds.alerts import finding
+from gpuwatch.core.clock import HOUR_US, rfc3339
+from tests.worlds.alerts import T0_US, finding
 
 BASE = "https://gpuwatch.example/"
 KEY = "ops|f1|opened|1|high"
@@ -149,6 +150,11 @@ def test_a_message_says_what_who_dollars_since_remedy_and_where_to_look() -> Non
             alert(wasted_cost="7.5", currency="CHF", subject={"kind": "node", "id": "n1", "name": "n1"}),
             "High · GPUs held and idle: node n1 · team red, alice · CHF 7.50/day",
             id="another currency, and a name that repeats the id",
+        ),
+        pytest.param(
+            alert(wasted_cost="7.50", last_seen_at=rfc3339(T0_US + HOUR_US)),
+            "High · GPUs held and idle: job 4711 (train-llm) on n1 · team red, alice · $7.50 so far",
+            id="an hour says nothing of a day",
         ),
     ],
 )
@@ -329,6 +335,23 @@ def email_lines(told: list[Alert]) -> list[str]:
 def test_a_sum_is_not_made_up(told: list[Alert], expected: str) -> None:
     assert expected == slack.digest(told, BASE)["text"]
     assert expected == webhook.digest(told, BASE, key="k")["text"]
+
+
+def test_a_sum_of_what_has_not_lasted_a_day_is_so_far() -> None:
+    young = [alert(key=f"f{i}", wasted_cost="7.50", last_seen_at=rfc3339(T0_US + HOUR_US)) for i in range(2)]
+
+    assert "2 findings: 2 opened · $15.00 so far" == slack.digest(young, BASE)["text"]
+    assert "3 findings: 3 opened · $495/day" == slack.digest([*young, alert("opened", "old")], BASE)["text"]
+
+
+def test_what_has_not_lasted_a_day_has_no_rate() -> None:
+    young = finding(wasted_cost="7.50", last_seen_at=rfc3339(T0_US + HOUR_US)).as_dict()
+    fields = [
+        field["text"] for block in slack.payload("opened", young, BASE)["blocks"] for field in block.get("fields", [])
+    ]
+
+    assert "*Cost so far*\n$7.50 (192.0 GPU-h)" in fields
+    assert not [text for text in fields if text.startswith("*Rate*")]
 
 
 def test_what_claims_nothing_has_cost_nothing_so_far() -> None:
