@@ -13,7 +13,7 @@ from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
 from gpuwatch.report.facts import PLATFORM, Facts
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.report.steps import STRANDED, Step, lost_work, most, saving, steps
+from gpuwatch.report.steps import COST_MIN, STRANDED, Step, lost_work, most, saving, steps
 
 __all__ = ["LOST_NOTE", "actions", "card", "lost_work", "most", "owner_of", "saving", "steps", "subject_name"]
 
@@ -39,8 +39,11 @@ def actions(facts: Facts) -> Section | None:
         return None
     listed = found[:STEPS_SHOWN]
     worth, notes = _worths(facts, listed, lost_work(found))
-    if left := len(found) - len(listed):
-        notes.append(f"{left} smaller {'one is' if left == 1 else 'ones are'} not listed.")
+    if left := found[len(listed) :]:
+        rest = most(left)
+        value = f", worth up to {report_text.money(rest, facts.currency)} a month," if rest >= COST_MIN else ""
+        one = len(left) == 1
+        notes.append(f"{len(left)} more {'action' if one else 'actions'}{value} {'is' if one else 'are'} not listed.")
     note: list[Block] = [Text(" ".join(notes), "soft")] if notes else []
     blocks = [*note, *(card(facts, step) for step in listed)]
     title = "What to change" if facts.team is not None else "What to do"
