@@ -99,9 +99,8 @@ def _write(
 ) -> None:
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.report.default_period import default_month, default_week
-    from gpuwatch.report.files import write
+    from gpuwatch.report.files import unzipped, write
     from gpuwatch.report.weekly import weekly as make
-    from gpuwatch.report.zip_file import unzipped
 
     choose(form, True)
     wanted = [form.name for form in chosen_formats(names([formats]) if formats else None)]

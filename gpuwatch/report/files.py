@@ -1,9 +1,11 @@
-"""Report files: their names, writing them whole or not at all, and when the next are due."""
+"""Report files: their names, writing them whole or not at all, a set of them as one ZIP file, and when the next are due."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -22,6 +24,12 @@ SETTLE_US = 6 * HOUR_US
 SLUG_MAX = 40
 MAILED_MAX_BYTES = 20_000_000
 """Larger files are not attached to e-mails."""
+ZIP_TYPE = "application/zip"
+ZIP_FILES_MAX = 100_000
+ZIP_BYTES_MAX = 4_000_000_000
+"""A set that is larger unpacked is refused."""
+ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+_ZIPPED = re.compile(r"\d{4}-(?:W\d{2}|\d{2})/[a-z0-9-]+(?:\.[a-z0-9]+){1,2}")
 _STEM = re.compile(r"\d{4}-(?:W\d{2}|\d{2})/(?:fleet|team-[a-z0-9-]+)")
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -120,3 +128,27 @@ def last_week(now_us: int) -> str:
     """The ISO week before the one of this instant, e.g. 2026-W46."""
     year, week, _ = from_us(now_us - 7 * DAY_US).isocalendar()
     return f"{year}-W{week:02d}"
+
+
+def zipped(files: Sequence[ReportFile]) -> bytes:
+    """The files as a ZIP file: the same bytes for the same files."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(file.name, ZIP_DATE), file.content, zipfile.ZIP_DEFLATED)
+    return stream.getvalue()
+
+
+def unzipped(content: bytes) -> list[ReportFile]:
+    """The files of a ZIP file of `zipped`. Raises UnreadableInput for what is none: no other name leads anywhere."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            wrong = [entry.filename for entry in entries if not _ZIPPED.fullmatch(entry.filename)]
+            if wrong or len(entries) > ZIP_FILES_MAX or sum(entry.file_size for entry in entries) > ZIP_BYTES_MAX:
+                raise UnreadableInput("report: the answer of the server is no set of report files; is it a newer one?")
+            return [ReportFile(entry.filename, archive.read(entry)) for entry in entries]
+    except zipfile.BadZipFile as error:
+        raise UnreadableInput(
+            "report: the answer of the server is no set of report files; is it a newer one?"
+        ) from error

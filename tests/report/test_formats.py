@@ -18,7 +18,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Column, Document, Section, Table, Text, row
 from gpuwatch.report.facts import Amount, Budget, Facts, Payer, added
-from gpuwatch.report.files import ReportFile
+from gpuwatch.report.files import ReportFile, unzipped, zipped
 from gpuwatch.report.format_registry import format_names, report_format
 from gpuwatch.report.headlines import MOST, headlines
 from gpuwatch.report.pdf import fonts as pdf_fonts
@@ -26,7 +26,6 @@ from gpuwatch.report.pdf.pages import pdf
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.weekly import facts_of, report_files, weekly
-from gpuwatch.report.zip_file import unzipped, zipped
 from tests.report.test_weekly import LATER_US, WEEK, Fleet
 
 TEAMS = ("ants", "bees")
@@ -184,6 +183,12 @@ def test_a_report_has_the_same_bytes_again(fleet: Fleet, files: dict[str, bytes]
     assert [files[file.name.partition("/")[2]] for file in again] == [file.content for file in again]
     assert zipped(again) == zipped(again)
     assert list(again) == unzipped(zipped(again))
+
+
+def test_a_zip_may_hold_a_month() -> None:
+    files = [ReportFile("2026-11/fleet.focus.csv", b"x")]
+
+    assert files == unzipped(zipped(files))
 
 
 def test_a_zip_with_another_name_is_refused() -> None:

@@ -19,14 +19,14 @@ from gpuwatch.api.schema.billing.reports import FormatItems, RecipientItems, Rec
 from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
-from gpuwatch.report import zip_file
+from gpuwatch.report.files import ZIP_TYPE, zipped
 from gpuwatch.report.format_registry import chosen_formats, format_names, report_formats
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 FILES: dict[str, Any] = {
     form.media_type.partition(";")[0]: {"schema": {"type": "string"}} if form.is_text else BINARY
     for form in report_formats().values()
-} | {zip_file.MEDIA_TYPE: BINARY}
+} | {ZIP_TYPE: BINARY}
 if TYPE_CHECKING:
     FormatName = str
 else:
@@ -103,7 +103,7 @@ def weekly(
     except UsageError as error:
         raise ApiError(404, str(error)) from error
     if format == "zip":
-        return _file(zip_file.zipped(files), f"{week}.zip", zip_file.MEDIA_TYPE)
+        return _file(zipped(files), f"{week}.zip", ZIP_TYPE)
     form = report_formats()[format]
     return _file(files[0].content, files[0].name.replace("/", "-"), form.media_type, form.inline)
 
