@@ -15,8 +15,8 @@ from gpuwatch.dashboards.shell.query import Query
 XIDS_SHOWN = 4
 
 
-def table(items: list[Row], query: Query) -> Component:
-    """One row per GPU, those with faults first; the first cell opens its page."""
+def table(items: list[Row], query: Query, start: int, end: int) -> Component:
+    """One row per GPU, from `start` to `end` in the order of faults; the first cell opens its page."""
     columns = [
         parts.Column("Node"),
         parts.Column("GPU", "narrow-hide"),
@@ -49,7 +49,7 @@ def table(items: list[Row], query: Query) -> Component:
             age(item),
             html.Span(formats.clock(item.get("last_at")), className="num nowrap"),
         ]
-        for item in sorted(items, key=faults, reverse=True)
+        for item in sorted(items, key=faults, reverse=True)[start:end]
     ]
     return parts.table(columns, rows, label="GPUs")
 

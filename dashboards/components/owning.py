@@ -42,22 +42,25 @@ def owning(answer: Row, query: Query) -> Component:
         if rest
         else None
     )
-    return html.Div([table(shown), *(own_card(item) for item in shown[:OPEN_ITEMS]), more], className="stack")
+    known = [item for item in shown if formats.number(item.get("saved_by_owning_a_month")) is not None]
+    return html.Div(
+        [table(known) if known else None, *(own_card(item) for item in shown[:OPEN_ITEMS]), more], className="stack"
+    )
 
 
 def table(items: Sequence[Row]) -> Component:
-    """All of them, the most money first."""
+    """Those with a break-even, the most money first."""
     columns = [
         parts.Column("GPUs", "wide"),
         parts.Column("Number", "r narrow-hide"),
         parts.Column("Use", "r", hint="Measured: how much of the time they were held"),
         parts.Column("Break-even", "r", hint="The use above which keeping them is cheaper"),
-        parts.Column("Keeping them saves, per month", "r"),
+        parts.Column("Saves a month", "r", hint="Keeping them, against renting them in the cloud"),
     ]
     places = formats.money_places(item.get("saved_by_owning_a_month") for item in items)
     rows: list[list[parts.Node]] = [
         [
-            title_of(item),
+            place(item),
             parts.num(str(item.get("gpus") or formats.MISSING)),
             parts.percent(item.get("utilisation")),
             parts.percent(item.get("break_even_utilisation")),
@@ -66,6 +69,12 @@ def table(items: Sequence[Row]) -> Component:
         for item in items
     ]
     return parts.plain(parts.table(columns, rows, label="Own or rent"))
+
+
+def place(item: Row) -> Component:
+    """The model, with its cluster and pool below."""
+    model, _, where = title_of(item).partition(", ")
+    return html.Div([html.Div(model), html.Div(where, className="soft small")])
 
 
 def most_money(item: Row) -> tuple[bool, Decimal]:

@@ -70,15 +70,17 @@ def request(item: Row, query: Query) -> Component:
 
 
 def reason(item: Row, query: Query) -> Component:
-    """The scheduler's reason with a link to the map, then what would end the wait: three lines at most."""
+    """What would end the wait, with a link to the map; else the scheduler's reason: three lines at most."""
     text = str(item.get("why") or item.get("reason") or "no reason reported")
     why = formats.clip(text[:1].upper() + text[1:], MAX_WORDS)
     start: Row = item.get("start") or {}
-    first: list[Component] = [html.Span(why, className="soft small one-line", title=why)]
     best: Row = start.get("best") or {}
+    words = str(start.get("words") or "")
+    if not words:
+        other = "Free GPUs would not start it." if item.get("waits_for") == "other" else None
+        return html.Div([html.Div(why, className="two-lines", title=why), html.Div(other, className="soft small")])
+    link = None
     if best.get("shape"):
-        link = query.link(shape=str(best["shape"]), within=None, of_pool=best.get("pool"), model=best.get("gpu_model"))
-        first.append(html.Span(parts.link("Show on the map", link, "why"), className="small nowrap"))
-    words = str(start.get("words") or ("Free GPUs would not start it." if item.get("waits_for") == "other" else ""))
-    then = html.Div(formats.clip(words, MAX_WORDS), className="two-lines", title=words) if words else None
-    return html.Div([html.Div(first, className="waits"), then])
+        href = query.link(shape=str(best["shape"]), within=None, of_pool=best.get("pool"), model=best.get("gpu_model"))
+        link = html.Span(parts.link("Show on the map", href, "why"), className="small nowrap")
+    return html.Div([html.Div(formats.clip(words, MAX_WORDS), className="two-lines", title=f"{words}\n{why}"), link])

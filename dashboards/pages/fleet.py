@@ -16,6 +16,8 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import Scheme
 
 PAGE_SIZE = 200
+OPEN_ROWS = 20
+"""GPUs of the table that are not folded: those with faults are first."""
 DEFAULT = "gr_engine_ratio"
 
 
@@ -56,21 +58,35 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     note = f"{formats.span(window.get('start'), window.get('end'))}; {hint(chosen)}"
     return html.Div(
         [
-            parts.heading("Fleet", f"{len(items)}{'+' if data.get('next') or query.get('cursor') else ''} GPUs"),
+            parts.heading("Fleet", size(data, query)),
             parts.headlines(numbers(items)),
             parts.picks(choices, "Measure"),
             html.Div(
                 [
                     parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
-                    html.Div(
-                        parts.card("GPUs", gpu_facts.table(items, query), note="A row opens the GPU"), className="opens"
-                    ),
+                    html.Div(listed(items, query), className="opens"),
                 ],
                 className="column",
             ),
             parts.pager(data, query),
         ]
     )
+
+
+def size(data: Row, query: Query) -> str:
+    """How many GPUs the page shows; the numbers and the table are those of the page."""
+    shown = len(data.get("items") or [])
+    return f"{shown} GPUs on this page, of more" if data.get("next") or query.get("cursor") else f"{shown} GPUs"
+
+
+def listed(items: list[Row], query: Query) -> Component:
+    """The GPUs, those with faults first; the rest is folded."""
+    first, rest = gpu_facts.table(items, query, 0, OPEN_ROWS), len(items) - OPEN_ROWS
+    more = None
+    if rest > 0:
+        folded = gpu_facts.table(items, query, OPEN_ROWS, len(items))
+        more = html.Details([html.Summary(f"{rest} more GPUs"), folded])
+    return parts.card("GPUs", first, more, note="Those with faults first; a row opens the GPU")
 
 
 def hint(measure: str) -> str:

@@ -13,7 +13,7 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
 
-PAGE_SIZE = 100
+PAGE_SIZE = 50
 STATES = ("running", "completed", "failed")
 FILTERS = ("window", "cluster", "pool", "team", "q")
 
@@ -76,7 +76,13 @@ def listing(items: list[Row], query: Query) -> Component:
         ]
         for item in items
     ]
-    return parts.plain(parts.table(heads, rows, query, "Jobs", "cost"))
+    return parts.plain(legend(items), parts.table(heads, rows, query, "Jobs", "cost"))
+
+
+def legend(items: list[Row]) -> Component:
+    """What the colors of the strips mean."""
+    found = {name for item in items for name in buckets(item)}
+    return parts.legend(found)
 
 
 def title(item: Row, query: Query) -> Component:

@@ -46,15 +46,15 @@ def layout_page(data: Row, query: Query, scheme: Scheme) -> Component:
     items: list[Row] = data.get("items") or []
     at = limit_of(items, query)
     head = parts.heading("What if idle GPUs were taken back?", formats.span(*trials.ends(data)))
-    top = [head, trials.tabs(query), trials.days(query)]
+    top = [head, trials.tabs(query)]
     if at is None or not (formats.number((data.get("idle") or {}).get("returned_gpu_hours")) or 0):
-        return html.Div([*top, nothing(query)])
+        return html.Div([*top, trials.choices(("Replay", trials.days(query))), nothing(query)])
     currency = str(data.get("currency") or "")
-    choices = [(words(item), query.link(limit=str(item["limit_minutes"])), item is at) for item in items]
+    limits = [(words(item), query.link(limit=str(item["limit_minutes"])), item is at) for item in items]
     return html.Div(
         [
             *top,
-            parts.picks(choices, "Idle limit"),
+            trials.choices(("Replay", trials.days(query)), ("Idle limit", parts.picks(limits, "Idle limit"))),
             html.P(sentence(data, at, currency), className="lead"),
             numbers(data, at, currency),
             html.Div(

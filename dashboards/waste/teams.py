@@ -61,7 +61,9 @@ def line(row: Row, currency: str | None, top: Decimal, places: int, query: Query
     team = str(row.get("team"))
     known = not measures.measured_partly(row) and (row.get("avoidable") or {}).get("gpu_seconds") is not None
     lost, whole = lost_of(row, currency), size_of(row, currency)
-    name: Component = html.Span(formats.owner(team), className="soft", title=formats.owner(team))
+    word, mark, more = formats.owner(team).partition(" (")
+    rest = html.Span(f"{mark}{more}", className="narrow-hide") if mark else ""
+    name: Component = html.Span([word, rest], className="soft", title=formats.owner(team))
     if team not in NOT_TEAMS:
         name = parts.link(formats.clip(team, 40), team_home(query, team), "title", team)
     if not known:

@@ -63,19 +63,19 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     top = [
         parts.heading(title, formats.span(*trials.ends(data.answer)) if items else None),
         trials.tabs(query),
-        trials.days(query),
     ]
     teams = [(formats.clip(name, 24), query.link(team=name, gpus=None), name == data.team) for name in data.teams]
+    rows = [("Replay", trials.days(query))]
     if teams:
-        top.append(parts.picks(teams, "Team"))
+        rows.append(("Team", parts.picks(teams, "Team")))
     if not items:
-        return html.Div([*top, nothing()])
+        return html.Div([*top, trials.choices(*rows), nothing()])
     at = quota_parts.chosen(items, query)
     quotas = [(f"{quota_parts.gpus(item)} GPUs", query.link(gpus=quota_parts.gpus(item)), item is at) for item in items]
     return html.Div(
         [
             *top,
-            parts.picks(quotas, "Quota"),
+            trials.choices(*rows, ("Quota", parts.picks(quotas, "Quota"))),
             html.P(quota_parts.sentence(data.answer, at), className="lead"),
             quota_parts.numbers(data.answer, at),
             quota_parts.charts(items, at, scheme),

@@ -21,6 +21,14 @@ def days_of(query: Query) -> str:
     return query.get("days") if query.get("days") in DAYS else DAYS[0]
 
 
+def choices(*rows: tuple[str, Component]) -> Component:
+    """Rows of choices, each with its name before it."""
+    return html.Div(
+        [html.Div([html.Span(word, className="soft small"), row], className="versus") for word, row in rows],
+        className="trial-choices",
+    )
+
+
 def days(query: Query) -> Component:
     """The choice of days."""
     here = days_of(query)

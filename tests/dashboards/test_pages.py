@@ -178,7 +178,7 @@ def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
 def test_unknown_is_missing_and_never_zero() -> None:
     """A pending job knows neither its GPUs nor its cost."""
     layout = jobs.listing([fake_api.job(1)], Query("/jobs"))
-    row = layout.children[0].children.children[-1].children[0]
+    row = layout.children[1].children.children[-1].children[0]
     said = [text(cell) for cell in row.children]
 
     assert [formats.MISSING] * 4 == said[4:8]
