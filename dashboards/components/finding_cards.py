@@ -90,7 +90,7 @@ def placement(evidence: Row) -> Component | None:
     facts = placement_facts(evidence)
     when = None
     if at := evidence.get("at"):
-        free = f"Free there when the job started ({formats.clip(at, 40)}): {evidence.get('free_gpus')} GPUs"
+        free = f"Free there when the job started ({formats.when(at)}): {evidence.get('free_gpus')} GPUs"
         when = html.P(free, className="soft small")
     note = (
         "Low end: the measured share of a step spent waiting on the network; high end: published figures"

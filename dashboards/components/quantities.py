@@ -9,7 +9,7 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import figures, formats, parts
+from gpuwatch.dashboards.components import evidence_words, figures, formats, parts
 
 _TIME = re.compile(r"_us(?=_|$)")
 """Microseconds: `idle_us_min`, `warn_us`; not `fb_used_ratio_max`."""
@@ -56,6 +56,8 @@ def ends_with(name: str, unit: str) -> bool:
 
 def label(name: str) -> str:
     """The label of a name, without its unit, which goes with the value."""
+    if name in evidence_words.NAMES:
+        return evidence_words.NAMES[name]
     stem = _TIME.sub("", name).replace("_ratio", "")
     if f"{stem}{figures.RATIO}" in figures.LINES:
         return figures.LINES[f"{stem}{figures.RATIO}"]

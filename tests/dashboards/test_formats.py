@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.dashboards.components import formats
+from gpuwatch.dashboards.components import evidence_words, formats, quantities
 from gpuwatch.report import text as report_text
 
 
@@ -180,3 +180,24 @@ def test_money_in_sentences_is_that_of_the_reports(value: Decimal) -> None:
     printed = report_text.money(value, "USD").replace(report_text.GAP, " ").replace(report_text.MINUS, "-")
 
     assert printed == formats.rounded(value, "USD")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("free at 2026-11-14T11:37:44Z; a step waits", "free at 14 Nov 11:37 UTC; a step waits"),
+        ("2026-11-14T11:37:44.123456Z and 2026-11-15T00:00:00Z", "14 Nov 11:37 UTC and 15 Nov 00:00 UTC"),
+        ("job-2026-11-14T11 stays", "job-2026-11-14T11 stays"),
+        (None, ""),
+    ],
+    ids=["in a sentence", "two of them", "a name is no instant", "no text"],
+)
+def test_instants_in_a_text_are_written_as_a_person_does(written: str | None, expected: str) -> None:
+    assert expected == evidence_words.readable(written)
+
+
+def test_evidence_has_a_name_that_says_what_it_is() -> None:
+    assert ("GPUs with idle SMs", "Communicating", "Uncorrected memory errors", "Tensor cores") == tuple(
+        quantities.label(name)
+        for name in ("hollow_devices", "talking_gpu_hours", "ecc_dbe_count", "tensor_active_ratio")
+    )
