@@ -7,7 +7,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import evidence_words, formats, parts
+from gpuwatch.dashboards.components import formats, parts, quantities
 from gpuwatch.dashboards.components.findings_list import amount, day_currency, per_day, subject, taken_back
 from gpuwatch.dashboards.components.proposals import counted
 from gpuwatch.dashboards.shell.query import Query, finding_link
@@ -50,7 +50,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
 
 def what(item: Row, query: Query) -> Component:
     """The title, which opens the finding, the summary, and what a phone hides in columns."""
-    taken, summary = taken_back(item), evidence_words.readable(item.get("summary"))
+    taken, summary = taken_back(item), quantities.readable(item.get("summary"))
     return html.Div(
         [
             html.Div(

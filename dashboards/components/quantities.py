@@ -1,4 +1,4 @@
-"""Labels and values of a rule's thresholds and evidence; the end of a name gives the unit."""
+"""Labels and values of a rule's thresholds and evidence; the end of a name gives the unit. Instants as a person writes them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,97 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import evidence_words, figures, formats, parts
+from gpuwatch.dashboards.components import figures, formats, parts
 
 _TIME = re.compile(r"_us(?=_|$)")
 """Microseconds: `idle_us_min`, `warn_us`; not `fb_used_ratio_max`."""
+
+_INSTANT = re.compile(r"\b\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?Z", re.ASCII)
+
+NAMES = {
+    "at": "Placed at",
+    "authorities": "Schedulers that place work",
+    "autocorrelation": "How alike the pauses are",
+    "bandwidth_ratio": "The best place has times the bandwidth",
+    "baseline_hours": "Time compared with",
+    "best": "Best place that was free",
+    "best_gb_per_s": "Slowest link there",
+    "best_gpus": "GPUs there",
+    "best_kind": "Kind of the slowest link there",
+    "best_level": "Slowest link there",
+    "best_nodes": "Nodes there",
+    "blind_devices": "GPUs not measured",
+    "blockers": "Jobs in the way",
+    "break_even_ratio": "Break-even use",
+    "by_reason": "Lost, by reason",
+    "busy_ratio": "Busy: the slow GPU",
+    "cheaper": "Cheaper way",
+    "continued": "Continued by a later run",
+    "doubly_given_gpu_hours": "GPUs given to two jobs",
+    "duty_ratio": "Share of the time paused",
+    "ecc_dbe_count": "Uncorrected memory errors",
+    "ended_gpu_hours": "Runs that were ended",
+    "exposed_ratio_high": "Time waiting on links, at most",
+    "exposed_ratio_low": "Time waiting on links, at least",
+    "fall_ratio": "Less traffic than usual",
+    "fallen_gangs": "Gangs with less traffic",
+    "fit": "Profile that is enough",
+    "fits": "GPU that is enough",
+    "full_ratio": "Time at full load",
+    "gang_busy_ratio": "Busy: the rest of the gang",
+    "gang_sm_clock_mhz": "SM clock of the rest",
+    "gang_temp_celsius": "Temperature of the rest",
+    "gb_per_s": "Slowest link",
+    "gpu_hours": "GPU time",
+    "growth_gib_per_hour": "Growth, GiB an hour",
+    "growth_ratio_per_hour": "Growth an hour",
+    "held_devices": "GPUs held",
+    "hollow_devices": "GPUs with idle SMs",
+    "idle_devices": "Idle GPUs",
+    "kind": "Kind of the slowest link",
+    "leaking_devices": "GPUs with leaked memory",
+    "least_share_ratio": "Smallest share of a scheduler",
+    "leaves": "Leaf switches",
+    "levels": "Traffic by kind of link",
+    "loss_ratio": "Time the others wait",
+    "loud_ratio": "Its speed while the neighbour works",
+    "measure": "Compared by",
+    "measured_exposed_ratio": "Time waiting on links, measured",
+    "missing_devices": "GPUs missing",
+    "odd": "Nodes that differ",
+    "odd_nodes": "Nodes that differ",
+    "orphan_hours": "Since its last job",
+    "peak_hours_ratio": "Hours at the limit of the slice",
+    "points": "Minutes compared",
+    "quiet_ratio": "Its speed while the neighbour rests",
+    "r2": "Fit of the growth (R²)",
+    "remapped_uncorrectable_rows": "Memory rows remapped",
+    "rise_ratio": "More waiting than usual",
+    "roof_ratio": "Of the roofline",
+    "score": "Distance from the rest, in deviations",
+    "silent_hours": "Without a reading for",
+    "slowdown_high": "Step takes times as long, at most",
+    "slowdown_low": "Step takes times as long, at least",
+    "sm_clock_mhz": "SM clock of the slow GPU",
+    "small_devices": "GPUs with small batches",
+    "spans": "Where it runs",
+    "spearman": "Rank correlation with the neighbour",
+    "spread": "Spread over",
+    "starved_devices": "GPUs that nobody can use",
+    "starved_requests": "Requests that waited",
+    "talking_gpu_hours": "Communicating",
+    "temp_celsius": "Temperature of the slow GPU",
+    "tier": "Idle limit reached",
+    "unmet_gpu_hours": "GPU time missed",
+    "unmet_jobs": "Jobs that waited",
+    "unobserved_device_hours": "Not measured",
+    "unobserved_gpu_hours": "Not measured",
+    "verdict": "Size of the slice",
+    "windows": "Five-minute windows",
+    "worst_level": "Slowest kind of link",
+    "writers": "Placed by",
+}
+"""By the name of the evidence."""
 
 SHORT = {
     "sm": "SMs",
@@ -56,8 +143,8 @@ def ends_with(name: str, unit: str) -> bool:
 
 def label(name: str) -> str:
     """The label of a name, without its unit, which goes with the value."""
-    if name in evidence_words.NAMES:
-        return evidence_words.NAMES[name]
+    if name in NAMES:
+        return NAMES[name]
     stem = _TIME.sub("", name).replace("_ratio", "")
     if f"{stem}{figures.RATIO}" in figures.LINES:
         return figures.LINES[f"{stem}{figures.RATIO}"]
@@ -115,3 +202,8 @@ def rows(entries: Mapping[str, object], most: int) -> list[list[Component | str]
         if entry not in (None, "") and not isinstance(entry, dict | list)
     ]
     return [[label(name), value(name, entry)] for name, entry in fit[:most]]
+
+
+def readable(text: object) -> str:
+    """Text of the API with its instants as a person writes them, in the zone of the page."""
+    return _INSTANT.sub(lambda found: formats.when(found[0]), str(text or ""))

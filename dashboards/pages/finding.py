@@ -12,12 +12,12 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import (
     evidence_charts,
-    evidence_words,
     finding_actions,
     finding_cards,
     formats,
     ledger_math,
     parts,
+    quantities,
 )
 from gpuwatch.dashboards.components.findings_list import (
     KINDS,
@@ -116,7 +116,7 @@ def summary(data: Data, query: Query) -> Component:
                 className="facts",
             ),
             html.H1(formats.clip(headline or finding.get("title"), 200)),
-            html.P(formats.clip(evidence_words.readable(finding.get("summary")), 600), className="lead"),
+            html.P(formats.clip(quantities.readable(finding.get("summary")), 600), className="lead"),
             html.Div(
                 [
                     *money(finding),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.dashboards.components import evidence_words, formats, quantities
+from gpuwatch.dashboards.components import formats, quantities
 from gpuwatch.report import text as report_text
 
 
@@ -193,7 +193,7 @@ def test_money_in_sentences_is_that_of_the_reports(value: Decimal) -> None:
     ids=["in a sentence", "two of them", "a name is no instant", "no text"],
 )
 def test_instants_in_a_text_are_written_as_a_person_does(written: str | None, expected: str) -> None:
-    assert expected == evidence_words.readable(written)
+    assert expected == quantities.readable(written)
 
 
 def test_evidence_has_a_name_that_says_what_it_is() -> None:

@@ -106,9 +106,8 @@ def quota(gpus: str, delayed: int = 0, never: int = 0, **more: Any) -> Row:
     }
 
 
-def quota_page(path: str = "/what-if/quotas", charges: list[Row] | None = None, **more: Any) -> Any:
-    teams = [{"team": "__platform__"}, {"team": NASTY}, {"team": "b"}] if charges is None else charges
-    found = {
+def quotas(**more: Any) -> Row:
+    return {
         "window": {"start": "2026-10-01T00:00:00Z", "end": "2026-10-31T00:00:00Z"},
         "team": NASTY,
         "peak_gpus": "8.000000",
@@ -118,7 +117,11 @@ def quota_page(path: str = "/what-if/quotas", charges: list[Row] | None = None, 
         "waited_for_quota": {"requests": 5, "waiting_hours": "6.0"},
         **more,
     }
-    return shown(path, source=answering({"chargeback": {"items": teams}, "what-if/quotas": found}))
+
+
+def quota_page(path: str = "/what-if/quotas", charges: list[Row] | None = None, **more: Any) -> Any:
+    teams = [{"team": "__platform__"}, {"team": NASTY}, {"team": "b"}] if charges is None else charges
+    return shown(path, source=answering({"chargeback": {"items": teams}, "what-if/quotas": quotas(**more)}))
 
 
 def test_a_quota_says_whose_runs_wait() -> None:
