@@ -44,7 +44,7 @@ BINARY_FORMATS = ("parquet", "xlsx")
 OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
 """Exit code for a negative result."""
-FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "key", "summary")
+FINDING_SHOWN = ("severity", "state", "detector", "team", "started_at", "wasted_cost", "key", "what")
 NOT_CLAIMED = "-"
 """Shown in a table for findings such as blind-spot, which report missing data rather than waste."""
 
@@ -92,13 +92,17 @@ def findings(
     if choose(form, sys.stdout.isatty()) == "table":
         items = [
             item
-            | {"subject": item["subject"]["id"], "wasted_cost": _wasted(item)}
+            | {
+                "what": item.get("headline") or f"{item['subject']['id']}: {item['summary']}",
+                "wasted_cost": _wasted(item),
+            }
             | {"team": f"{item['team']} (inferred)" if item["inferred"] else item["team"]}
             for item in items
         ]
         if any(item["bucket"] is None and item["wasted_cost"] not in (NOT_CLAIMED, None) for item in items):
             foot.append("Lost work has its own cost here. It is not added to waste, which may have the same time.")
-    show(Listing(FIELDS, items, shown=FINDING_SHOWN, foot=foot, spare=["key"]), form)
+    shown = [name for name in FINDING_SHOWN if not (open_ and name == "state")]
+    show(Listing(FIELDS, items, shown=shown, foot=foot, spare=["key", "detector"]), form)
 
 
 def _wasted(item: Mapping[str, Any]) -> str | None:

@@ -145,6 +145,18 @@ def test_a_table_of_findings_has_their_keys_or_says_where_they_are(
     assert "Columns not shown: key; --format json has all." in narrow
 
 
+def test_a_table_of_findings_says_what_happens_to_whom(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site's own rules have no such sentence: the subject and the summary stand for it."""
+    told = [finding("a", headline="train-llm (job 4711) of team red holds 8 idle GPUs"), finding("b")]
+    monkeypatch.setattr(findings_read, "read", lambda *_, **__: told)
+
+    every, opened = command("findings", "--format", "table")[1], command("findings", "--open", "--format", "table")[1]
+    text = " ".join(every.split())
+    assert "train-llm (job 4711) of team red holds 8 idle GPUs" in text
+    assert "4711: 8 of 8 devices idle: 192 device-hours in 1 idle run." in text
+    assert (True, False) == (" state " in every, " state " in opened)
+
+
 def test_no_line_to_paste_is_said(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reclaim_state, "proposals", lambda *_, **__: [])
 
