@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from gpuwatch.report.facts import PLATFORM, UNOWNED
+from gpuwatch.report.text import GAP, percent
 
 FIRST = 3
 """Actions whose remedy is printed; the page has those of all."""
+UNNAMED_SHARE = Fraction(1, 10)
+"""Of the held GPU time: for less without a team, nobody needs to do anything."""
+NO_TEAM = "No team is named"
 JUDGED_SHOWN = 2
 """Things that were not judged and are named."""
 
@@ -31,13 +36,18 @@ def _ranked(ranks: Sequence[str]) -> str:
 
 
 def no_team(teams: Sequence[Json]) -> list[dict[str, str]]:
-    """Why a scan names no team, with the fix; empty where it names one."""
-    named = {one["team"] for one in teams}
-    if named - {PLATFORM, UNOWNED}:
+    """Why a scan names no team for GPUs that were held, with the fix; empty where it names one for most of that time."""
+    hours = {one["team"]: Fraction(one["gpu_hours"]) for one in teams if one["team"] != PLATFORM}
+    lacking, held = hours.get(UNOWNED, Fraction(0)), sum(hours.values(), Fraction(0))
+    if not hours:
+        what = f"{NO_TEAM}: no record and no label of the samples shows a job that held a GPU."
+    elif lacking == held:
+        what = f"{NO_TEAM}: none of the held GPU time has a Slurm account or a Kubernetes namespace."
+    elif lacking >= UNNAMED_SHARE * held:
+        part = percent(lacking / held)
+        what = f"{NO_TEAM} for {part} of the held GPU time: its jobs have no Slurm account and no Kubernetes namespace."
+    else:
         return []
-    what = "No team is named: none of the held GPU time has a Slurm account or a Kubernetes namespace."
-    if UNOWNED not in named:
-        what = "No team is named: no record and no label of the samples shows a job that held a GPU."
     fix = (
         "Scrape kube-state-metrics with the same Prometheus, let dcgm-exporter add job labels, or scan a --bundle with the output of "
         "sacct or kubectl."
@@ -48,8 +58,8 @@ def no_team(teams: Sequence[Json]) -> list[dict[str, str]]:
 def unknown_lines(unknown: Sequence[Json]) -> list[str]:
     """Why no team is named, then what was not judged, in one line: the page has the fixes."""
     listed = list(dict.fromkeys(one["what"].removeprefix("Not graded: ").split(": ")[0].rstrip(".") for one in unknown))
-    reasons = [f"{one['what']} {one['fix']}" for one in unknown if one["what"].startswith("No team is named")]
-    listed = [what for what in listed if what != "No team is named"]
+    reasons = [f"{one['what']} {one['fix']}".replace(GAP, " ") for one in unknown if one["what"].startswith(NO_TEAM)]
+    listed = [what for what in listed if not what.startswith(NO_TEAM)]
     if not listed:
         return reasons
     more = len(listed) - JUDGED_SHOWN

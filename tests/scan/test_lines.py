@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.report.text import GAP
 from gpuwatch.scan.lines import action_lines, no_team, unknown_lines
 
 
@@ -17,20 +18,28 @@ def test_a_remedy_of_several_actions_is_printed_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("teams", "expected"),
+    ("hours", "expected"),
     [
-        pytest.param(["__platform__", "nlp"], [], id="a team is named"),
-        pytest.param(["__platform__"], ["no record and no label of the samples shows a job that held a GPU."], id="nobody held a GPU"),
+        pytest.param({"__platform__": 50, "nlp": 10}, [], id="a team is named"),
+        pytest.param({"nlp": 91, "__unallocated__": 9}, [], id="nine in a hundred have none"),
+        pytest.param({"__platform__": 1}, [": no record and no label of the samples shows a job that held a GPU."], id="nobody held a GPU"),
         pytest.param(
-            ["__platform__", "__unallocated__"],
-            ["none of the held GPU time has a Slurm account or a Kubernetes namespace."],
+            {"__platform__": 1, "__unallocated__": 3},
+            [": none of the held GPU time has a Slurm account or a Kubernetes namespace."],
             id="jobs without a team",
+        ),
+        pytest.param(
+            {"__platform__": 900, "nlp": 60, "__unallocated__": 40},
+            [" for 40 % of the held GPU time: its jobs have no Slurm account and no Kubernetes namespace."],
+            id="some jobs without a team",
         ),
     ],
 )  # fmt: skip
-def test_a_scan_without_a_team_has_the_reason(teams: list[str], expected: list[str]) -> None:
-    assert [f"No team is named: {reason}" for reason in expected] == [
-        one["what"] for one in no_team([{"team": team} for team in teams])
+def test_a_scan_without_a_team_has_the_reason(hours: dict[str, int], expected: list[str]) -> None:
+    teams = [{"team": team, "gpu_hours": f"{many}.000"} for team, many in hours.items()]
+
+    assert [f"No team is named{reason}" for reason in expected] == [
+        one["what"].replace(GAP, " ") for one in no_team(teams)
     ]
 
 
