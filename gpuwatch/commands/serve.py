@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,7 +82,8 @@ def serve(
         from gpuwatch.store.private_files import private_umask
 
         part = role_of(role)
-        with private_umask():
+        # Before the store is opened, which takes seconds: a port in use is named at once.
+        with closing(bind(host, port)) as bound, private_umask():
             clock = context.find_root().obj
             service = Service.open(
                 data,
@@ -94,7 +96,7 @@ def serve(
                 role=part,
             )
             again.call = lambda: service.reload(lambda: read_again(config, environment()))
-            run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
+            run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), bound, reloader=again)
     finally:
         # While shutting down, ignore SIGHUP: there is nothing to reload.
         signal.signal(signal.SIGHUP, signal.SIG_IGN if before == signal.SIG_DFL else before)

@@ -185,10 +185,11 @@ def test_the_demo_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert [(0,)] == store.sql("select count(*) from dirty_hour")
 
 
-def test_a_demo_on_a_taken_port_says_so_before_any_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["demo", "serve"])
+def test_a_taken_port_is_named_before_any_work(tmp_path: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        result = RUNNER.invoke(app, ["demo", "--port", port, "--data", str(tmp_path / "demo")])
+        result = RUNNER.invoke(app, [command, "--port", port, "--data", str(tmp_path / "demo")])
 
     assert isinstance(result.exception, SystemExit) and 3 == result.exit_code
     assert "cannot listen" in result.output
