@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +30,8 @@ CLUSTER = "sim"
 DEFAULT_START = datetime(2026, 11, 9, tzinfo=UTC)
 CHUNK_STEPS = 720
 """Instants of a file: six hours of samples each 30 s."""
+FILE_SAMPLES = 900_000
+"""Samples of a packed file. An import reads more at once, so that all samples of an instant are in one of its batches."""
 STEP_S_MIN, STEP_S_MAX = 1, 300
 DAYS_MIN, DAYS_MAX = 0.25, 400.0
 DROP_MAX = 0.9
@@ -135,6 +137,22 @@ def write_texts(
         write_file(out / name, text.encode(), epoch)
 
 
+@dataclass
+class Packed:
+    """Puts several chunks of a node into one file, which saves an import most of its commits."""
+
+    _sizes: dict[str, list[int]] = field(default_factory=dict)
+
+    def file_of(self, node: str, samples: int) -> tuple[str, bool]:
+        """The file of the node's next chunk, and whether it has others already."""
+        sizes = self._sizes.setdefault(node, [])
+        more = bool(sizes) and sizes[-1] + samples <= FILE_SAMPLES
+        if not more:
+            sizes.append(0)
+        sizes[-1] += samples
+        return f"{node}-{len(sizes) - 1:04d}.prom.gz", more
+
+
 def write_history(
     out: Path,
     fleet: Fleet,
@@ -144,9 +162,9 @@ def write_history(
     seeds: tuple[int, ...],
     progress: Progress | None,
     lack: Lack,
-    part: str = "",
+    packed: Packed | None = None,
 ) -> int:
-    """The metrics: one file per node and CHUNK_STEPS; returns the number of samples."""
+    """The metrics: one file per node and CHUNK_STEPS, or `packed`; returns the number of samples."""
     on_node: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         for name in run.nodes:
@@ -164,7 +182,10 @@ def write_history(
                 last = min(first + CHUNK_STEPS, steps)
                 content, count = chunk_gzip(node, readings, first, last, millis, epoch, lack.without)
                 samples += count
-                write_file(out / "metrics" / f"{node.name}-{part}{file:04d}.prom.gz", content, epoch)
+                name, more = f"{node.name}-{file:04d}.prom.gz", False
+                if packed is not None:
+                    name, more = packed.file_of(node.name, count)
+                write_file(out / "metrics" / name, content, epoch, more)
         if progress is not None:
             progress(number + 1, len(fleet.nodes))
     return samples
@@ -207,9 +228,10 @@ def _millis(epoch: Epoch, first: int, last: int, step_s: int) -> NDArray[np.int6
     return (epoch.start_us + (2 * steps + 1) * (step_s * SECOND_US // 2)) // 1000
 
 
-def write_file(path: Path, content: bytes, epoch: Epoch) -> None:
-    """Writes a file whose time is the end of the window."""
+def write_file(path: Path, content: bytes, epoch: Epoch, more: bool = False) -> None:
+    """Writes a file whose time is the end of the window; with `more` at the end of what it has."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    with path.open("ab" if more else "wb") as stream:
+        stream.write(content)
     dumped = epoch.us(epoch.window_s) / SECOND_US
     os.utime(path, (dumped, dumped))

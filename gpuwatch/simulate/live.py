@@ -11,7 +11,16 @@ from pathlib import Path
 
 from gpuwatch.core.clock import SECOND_US, Window
 from gpuwatch.simulate import kubernetes, slurm, tables
-from gpuwatch.simulate.bundle import CLUSTER, Lack, Progress, write_file, write_history, write_metrics, write_texts
+from gpuwatch.simulate.bundle import (
+    CLUSTER,
+    Lack,
+    Packed,
+    Progress,
+    write_file,
+    write_history,
+    write_metrics,
+    write_texts,
+)
 from gpuwatch.simulate.demo.fleet import DemoFleet, demo_fleet
 from gpuwatch.simulate.demo.plan import Part, complete_weeks, parts
 from gpuwatch.simulate.exposition import page
@@ -64,6 +73,7 @@ class LiveFleet:
         runs = self.known(at.window_s)
         late = self.late_run()
         listed = parts(at.start_us, at.window_s) if self._shows else (Part(0, at.window_s, self.step_s),)
+        packed = Packed() if self._shows else None
         for number, part in enumerate(listed):
             nodes = tuple(replace(n, from_s=max(n.from_s, part.start_s)) for n in self.fleet.nodes)
             until, lack = Epoch(at.start_us, part.end_s), Lack(part.without)
@@ -74,9 +84,7 @@ class LiveFleet:
                     progress(base * total + count, len(listed) * total)
 
             seeds = (self.seed, 3, *([number] if number else []))
-            write_history(
-                out, Fleet(nodes), within, until, part.step_s, seeds, done, lack, f"{number}-" if number else ""
-            )
+            write_history(out, Fleet(nodes), within, until, part.step_s, seeds, done, lack, packed)
         models = {node.model for node in self.fleet.nodes} - {H100, A100}
         known = [run for run in runs if late is None or run.number != late.number]
         write_texts(out, self.fleet, known, at, self.step_s, tables.rates(at, models), self._objects)

@@ -14,8 +14,11 @@ from gpuwatch.audit.summary import whole_window
 from gpuwatch.billing import budgets, chargeback
 from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.cli import app
+from gpuwatch.collectors.dcgm.openmetrics import BATCH_POINTS
 from gpuwatch.core.clock import SECOND_US, parse_rfc3339
 from gpuwatch.core.errors import UsageError
+from gpuwatch.ledger.attribution import INTERVAL_US_MAX
+from gpuwatch.simulate.bundle import FILE_SAMPLES, Packed
 from gpuwatch.simulate.demo.fleet import DemoFleet, _chosen, demo_fleet
 from gpuwatch.simulate.demo.plan import COARSE_S, SIZES, complete_weeks, parts, scene_ends
 from gpuwatch.simulate.moments import DAY_S, Epoch
@@ -53,8 +56,28 @@ def test_the_parts_follow_each_other_and_cover_the_history(weekday: int) -> None
     assert all(part.start_s % COARSE_S == 0 for part in found)
 
 
+def test_chunks_of_a_node_share_a_file_that_an_import_reads_at_once() -> None:
+    packed = Packed()
+    found = [
+        packed.file_of(node, samples) for node, samples in (("n1", 500_000), ("n1", 400_000), ("n2", 5), ("n1", 1))
+    ]
+
+    assert FILE_SAMPLES < BATCH_POINTS
+    assert [
+        ("n1-0000.prom.gz", False),
+        ("n1-0000.prom.gz", True),
+        ("n2-0000.prom.gz", False),
+        ("n1-0001.prom.gz", False),
+    ] == found
+
+
+def test_the_ledger_holds_the_values_of_the_coarsest_part() -> None:
+    assert COARSE_S * SECOND_US <= INTERVAL_US_MAX
+    assert 4 <= 3600 / COARSE_S, "the ledger needs four readings an hour to see how far apart they are"
+
+
 def test_a_history_of_hours_has_one_fine_part() -> None:
-    assert [(0, 6 * 3600, 60)] == [(p.start_s, p.end_s, p.step_s) for p in parts(START_US, 6 * 3600)]
+    assert [(0, 6 * 3600, 120)] == [(p.start_s, p.end_s, p.step_s) for p in parts(START_US, 6 * 3600)]
 
 
 def test_scenes_of_earlier_weeks_end_on_their_saturdays() -> None:

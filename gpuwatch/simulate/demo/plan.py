@@ -10,9 +10,9 @@ from gpuwatch.core.clock import DAY_US, SECOND_US, Window, from_us, parse_window
 from gpuwatch.simulate.moments import DAY_S
 
 HOUR_S = 3600
-COARSE_S, LATE_S, MIDDLE_S, FINE_S = 600, 300, 120, 60
-"""Seconds between two samples: of most of the history, of its last days, around the scenes of the last complete week, and
-of the last hours."""
+COARSE_S, LATE_S, FINE_S = 900, 300, 120
+"""Seconds between two samples: of most of the history, of its last days, and of its last hours and around the scenes of the
+last complete week. The ledger holds a value for INTERVAL_US_MAX at most, which is COARSE_S."""
 LATE_HOURS, FINE_HOURS = 42, 14
 """Hours before the end from which there is a sample each LATE_S, and each FINE_S."""
 SCENE_DAY_H = 30
@@ -21,6 +21,7 @@ MIDDLE_HOURS = 24
 WEEKS_STAGED = 2
 """Complete weeks that have scenes of their own."""
 PLAIN = (
+    "FB_FREE",
     "FP64",
     "FP32",
     "FP16",
@@ -75,10 +76,8 @@ def parts(start_us: int, past_s: int) -> tuple[Part, ...]:
     found = []
     for start_s, end_s in pairwise(edges):
         step_s = LATE_S if start_s >= late else COARSE_S
-        if start_s >= fine:
+        if start_s >= fine or any(low <= start_s < high for low, high in middle):
             step_s = FINE_S
-        elif any(low <= start_s < high for low, high in middle):
-            step_s = MIDDLE_S
         found.append(Part(start_s, end_s, step_s, PLAIN if step_s == COARSE_S else ()))
     return tuple(found)
 
@@ -99,6 +98,6 @@ def sampling_text(start_us: int, past_s: int) -> str:
     """How finely the history was simulated, in one sentence."""
     fine = min(FINE_HOURS, past_s // HOUR_S)
     return (
-        f"Samples: one a minute in the last {fine} hours, every {MIDDLE_S // 60} to {LATE_S // 60} minutes around last week's"
-        f" incidents, every {COARSE_S // 60} minutes before; {past_s / DAY_S:g} days in all."
+        f"Samples: every {FINE_S // 60} minutes in the last {fine} hours and around last week's incidents, every {LATE_S // 60} minutes"
+        f" in the last {LATE_HOURS} hours, every {COARSE_S // 60} minutes before; {past_s / DAY_S:g} days in all."
     )
