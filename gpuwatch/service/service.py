@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -34,6 +34,7 @@ from gpuwatch.service.group_commit import Batches, GroupCommit, Proof
 from gpuwatch.service.imports import Imports
 from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.priority import threads, yield_to_others
+from gpuwatch.service.publishing import Publishing
 from gpuwatch.service.pushed import Pushed, Received
 from gpuwatch.service.read_pool import Probe, Readers
 from gpuwatch.service.roles import ALL, API, Role, check_directory, check_work, left_undone, part_of
@@ -106,16 +107,9 @@ class Service:
         self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
         self._telemetry.clock_doubted.set_function(lambda: self.times.clock.doubt() is not None)
         self.times.on_steps = self._telemetry.clock_stepped
-        self._analyzer = Analyzer(
-            store.cursor(),
-            state,
-            settings,
-            self.times,
-            self._after_pass,
-            self._analysed,
-            lambda: self._commits,
-            role.analyses,
-        )
+        parts = (self.times, self._after_pass, self._analysed, lambda: self._commits, role.analyses)
+        self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
+        self.publishing = Publishing(store.cursor(), plan.lake, now_us)
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
@@ -206,6 +200,7 @@ class Service:
             self._alerting.start()
         if self._live and self.role.analyses:
             self._collectors.start()
+            self.publishing.start()
 
     def stop(self) -> None:
         """Stops the sources, writes accepted data, then closes the store."""
@@ -215,6 +210,7 @@ class Service:
         self._pushed.stop()
         self._writer.stop()
         self._analyzer.stop()
+        self.publishing.stop()
         self._alerting.stop()
         self._readers.close()
         self._probe.close()
@@ -239,6 +235,7 @@ class Service:
             try:
                 plan = part_of(self.role, read())
                 settings, now, later = taken_over(self.settings, plan.settings)
+                later += ["lake"] if plan.lake != self.plan.lake else []
                 self._alerting.reload(plan.alerts, settings)
                 self.settings = settings
                 set_ownership_default(self.state, settings.ownership_default, CONFIGURATION, self._now_us())
@@ -249,7 +246,7 @@ class Service:
                 log.error("configuration not reloaded", extra={"error": words})
                 self._sources.failed(CONFIGURATION, self.now_us(), f"not reloaded: {words}", CONFIGURATION)
                 return False
-            self.plan = plan
+            self.plan = replace(plan, lake=self.plan.lake)
             self._sources.forget(CONFIGURATION)
             log.info("configuration reloaded", extra={"settings": now, **asdict(done)})
             if later:
@@ -301,6 +298,7 @@ class Service:
         """Why the service works, but its results are not to be relied on; empty if they are."""
         failed, doubt = self.analysis().last_error, self.times.clock.doubt()
         found = [] if failed is None else [f"the last analysis failed: {failed}"]
+        found += self.publishing.concerns()
         with suppress(StoreError):  # a state that is away is one of the problems
             found += left_undone(self.role, self.state, self.settings)
         return found if doubt is None else [*found, doubt]
@@ -379,6 +377,7 @@ class Service:
 
     def _after_pass(self, store: Store) -> None:
         self._telemetry.fleet.refresh(store, self.state, self._analyzer.passes)
+        self.publishing.wake()
         if self.role.leads:
             self._alerting.after_pass(store)
 

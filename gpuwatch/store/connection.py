@@ -204,6 +204,11 @@ class Connection:
         made = f"insert into {identifier(table)} by name\n{statement.text}"
         return _changed(self._do(sqlfile.Statement(made, statement.names, table, inserts=True), parameters))
 
+    def reader(self, text: str) -> pa.RecordBatchReader:
+        """The rows of a query in batches, for a copy of any size. Read it to its end before the next statement."""
+        self._note(text, changing=False)
+        return self._connection.execute(text).to_arrow_reader()
+
     def sql(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
         """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
         return self._execute(text, parameters or None).fetchall()

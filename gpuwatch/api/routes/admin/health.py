@@ -43,7 +43,7 @@ async def healthz() -> Response:
 )
 async def readyz(request: Request, service: Svc) -> Response:
     """503 with reasons while the store does not respond or cannot be written. 200 with status `degraded` and the reasons
-    while the last analysis failed, or the server's clock is in doubt. Failing sources and a late analyzer are listed,
+    while the last analysis failed, the lake is late, or the server's clock is in doubt. Failing sources and a late analyzer are listed,
     but do not make the service unready. Needs no token; the names of sources are shown only to loopback and to
     tokens for the whole fleet.
     """

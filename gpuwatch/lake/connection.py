@@ -1,0 +1,261 @@
+"""A connection to the lake: an in-memory DuckDB of its own with the lake attached, apart from the one that has the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import duckdb
+import pyarrow as pa
+
+from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.lake import extensions
+from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.store.private_files import private_umask
+
+MEMORY_LIMIT = "1GB"
+THREADS = 2
+CONNECT_S = 10
+SILENT_S = 60
+"""A catalogue or bucket that says nothing for so long is given up."""
+CATALOGUE_SCHEMA = "lake"
+"""The schema of the PostgreSQL database that has DuckLake's own tables."""
+_CONFLICT = ("conflict", "attempting to")
+_SERVER_OPTIONS = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "hostaddr", "passfile", "service")
+
+
+class LakeError(StoreError):
+    """The lake cannot be reached, read or written."""
+
+
+class LakeConflict(LakeError):
+    """Another process has committed to the same tables first."""
+
+
+class Lake:
+    """One connection. Not for use by two threads at once."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, settings: LakeSettings) -> None:
+        self._connection = connection
+        self.settings = settings
+        self._secrets: tuple[str, ...] = ()
+        """What no message may show."""
+        self._details = ""
+        """How the catalogue is connected to, which DuckDB's messages repeat."""
+
+    @classmethod
+    def open(cls, settings: LakeSettings, *, create: bool = False) -> Self:
+        """Attaches the lake to a DuckDB of its own; with `create`, one that does not exist yet is made.
+
+        Raises UsageError without the extensions or for data that belong to another place, LakeError for a lake that does not
+        respond, UnreadableInput for a secret that cannot be read.
+        """
+        needed_extensions(settings)
+        connection = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "memory_limit": MEMORY_LIMIT,
+                "threads": THREADS,
+            }
+        )
+        try:
+            return cls.attached(connection, settings, create=create)
+        except BaseException:
+            connection.close()
+            raise
+
+    @classmethod
+    def attached(cls, connection: duckdb.DuckDBPyConnection, settings: LakeSettings, *, create: bool = False) -> Self:
+        """The same on a DuckDB that is there already: its other tables can be joined with those of the lake."""
+        lake = cls(connection, settings)
+        if not settings.on_server:
+            _folders(settings, create)
+        for path in needed_extensions(settings):
+            lake._do(f"load {text(str(path))}")
+        lake._keys()
+        with private_umask():
+            lake._do(_attach(settings, lake._catalogue(), create))
+        return lake
+
+    def close(self) -> None:
+        """Ends the connection. What was not committed is not in the lake."""
+        with suppress(duckdb.Error):
+            self._connection.close()
+
+    def cell(self, name: str) -> Lake:
+        """The same connection for another cell."""
+        return Lake(self._connection, replace(self.settings, cell=name))
+
+    @property
+    def metadata(self) -> str:
+        """The schema with DuckLake's own tables, for SQL."""
+        return f"__ducklake_metadata_lake.{CATALOGUE_SCHEMA if self.settings.on_server else 'main'}"
+
+    def interrupt(self) -> None:
+        """Ends the running statement, from another thread."""
+        with suppress(duckdb.Error):
+            self._connection.interrupt()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sql(self, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of one statement; a change returns the number of rows."""
+        return self._do(statement, parameters or None)
+
+    def reader(self, statement: str) -> pa.RecordBatchReader:
+        """The rows of one statement in batches."""
+        try:
+            return self._connection.execute(statement).to_arrow_reader()
+        except duckdb.Error as error:
+            raise self._explained(error) from error
+
+    @contextmanager
+    def incoming(self, name: str, rows: pa.RecordBatchReader | pa.Table) -> Iterator[None]:
+        """Makes rows of another connection readable as `name` within the block."""
+        self._connection.register(name, rows)
+        try:
+            yield
+        finally:
+            with suppress(duckdb.Error):
+                self._connection.unregister(name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, over one snapshot of the lake. Raises LakeConflict if another process was faster."""
+        self._do("begin transaction")
+        try:
+            yield
+        except BaseException:
+            with suppress(duckdb.Error):
+                self._connection.execute("rollback")
+            raise
+        self._do("commit")
+
+    def restart(self) -> None:
+        """Begins the transaction again that an error has ended, over the newest snapshot."""
+        with suppress(duckdb.Error):
+            self._connection.execute("rollback")
+        self._do("begin transaction")
+
+    def _do(self, statement: str, parameters: object = None) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(statement, parameters).fetchall()
+        except duckdb.Error as error:
+            raise self._explained(error) from error
+
+    def _keys(self) -> None:
+        """The secret that reads and writes the bucket."""
+        if not self.settings.in_bucket:
+            return
+        options = {"region": text(self.settings.s3_region)}
+        if (keys := self.settings.keys()) is not None:
+            access, secret, token = keys
+            self._secrets += tuple(each for each in (secret, token) if each)
+            options |= {"key_id": text(access), "secret": text(secret)}
+            options |= {"session_token": text(token)} if token else {}
+        if self.settings.s3_endpoint is not None:
+            parts = urlsplit(self.settings.s3_endpoint)
+            options |= {"endpoint": text(parts.netloc), "use_ssl": str(parts.scheme == "https").lower()}
+        if self.settings.s3_path_style:
+            options["url_style"] = "'path'"
+        named = ", ".join(f"{name} {value}" for name, value in options.items())
+        self._do(f"create temporary secret bucket (type s3, {named})")
+        self._do(f"set http_timeout = {SILENT_S}")
+
+    def _catalogue(self) -> str:
+        """The catalogue as DuckLake names it. What is secret is in a secret, which no error shows."""
+        settings = self.settings
+        if not settings.on_server:
+            return f"sqlite:{settings.catalogue}" if settings.catalogue.endswith(".sqlite") else settings.catalogue
+        parts = urlsplit(settings.catalogue)
+        options = {name: value for name, value in parse_qsl(parts.query) if name in _SERVER_OPTIONS}
+        given = {"host": parts.hostname, "port": parts.port, "user": parts.username, "database": parts.path.strip("/")}
+        secret = {name: unquote(str(value)) for name, value in given.items() if value}
+        secret |= {name: options.pop(name) for name in ("host", "port") if name in options}
+        if (password := settings.password()) is not None:
+            secret["password"] = password
+            self._secrets += (password,)
+        named = ", ".join(f"{name} {text(value)}" for name, value in secret.items())
+        self._do(f"create temporary secret catalogue (type postgres, {named})")
+        options |= {
+            "connect_timeout": str(CONNECT_S),
+            "keepalives_idle": str(CONNECT_S),
+            "keepalives_count": "3",
+            "tcp_user_timeout": str(SILENT_S * 1000),
+            "application_name": "gpuwatch",
+            "options": f"-c statement_timeout={SILENT_S}s -c lock_timeout={SILENT_S}s",
+        }
+        self._details = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        return f"postgres:{self._details}"
+
+    def _explained(self, error: duckdb.Error) -> Exception:
+        """What went wrong, where, and the fix, without secrets."""
+        words = str(error).replace(self._details, "") if self._details else str(error)
+        words = " ".join(words.split())[:500]
+        settings = self.settings
+        for secret in self._secrets:
+            words = words.replace(secret, "...")
+        where = f"the lake {settings.shown()} with data in {settings.data}"
+        lower = words.lower()
+        if isinstance(error, duckdb.TransactionException) or any(word in lower for word in _CONFLICT):
+            return LakeConflict(f"{where}: another process committed first: {words}")
+        if "data_path" in lower or "data path" in lower:
+            return UsageError(
+                f"{where}: its data are elsewhere: {words}; set [lake] data to that place, or use another catalogue"
+            )
+        if "could not set lock" in lower:
+            return LakeError(
+                f"{where}: another process has it open, and a catalogue in a file serves one at a time; retry, or use PostgreSQL"
+            )
+        if "creating a new ducklake is explicitly disabled" in lower:
+            return LakeError(f"{where}: there is none yet; gpuwatch lake publish makes it")
+        return LakeError(f"{where}: {words}; check that it is there, and retry")
+
+
+def needed_extensions(settings: LakeSettings) -> list[Path]:
+    """The files of the extensions for a lake. Raises UsageError if one is absent or does not fit the installed DuckDB."""
+    wanted = ["ducklake"]
+    wanted += ["httpfs"] if settings.in_bucket else []
+    wanted += ["postgres_scanner"] if settings.on_server else []
+    wanted += ["sqlite_scanner"] if not settings.on_server and settings.catalogue.endswith(".sqlite") else []
+    return [extensions.path_of(name, duckdb.__version__) for name in wanted]
+
+
+def _folders(settings: LakeSettings, create: bool) -> None:
+    """The folder of a catalogue in a file. DuckDB would make an empty catalogue where there is none."""
+    path = Path(settings.catalogue)
+    if not create and not path.exists():
+        raise LakeError(f"there is no lake {path} yet; gpuwatch lake publish makes it")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"the lake {path}: {error.strerror or error}; set [lake] catalogue to another place") from error
+
+
+def _attach(settings: LakeSettings, catalogue: str, create: bool) -> str:
+    """Every row is in Parquet files, none in the catalogue: an export of the bucket is whole."""
+    data = settings.data if settings.in_bucket else str(Path(settings.data).absolute())
+    options = ["data_inlining_row_limit 0", f"create_if_not_exists {str(create).lower()}"]
+    options.append(f"data_path {text(data.rstrip('/') + '/')}")
+    if settings.on_server:
+        options += ["meta_secret 'catalogue'", f"metadata_schema {text(CATALOGUE_SCHEMA)}"]
+    return f"attach {text('ducklake:' + catalogue)} as lake ({', '.join(options)})"
+
+
+def text(value: str) -> str:
+    """A literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _quoted(value: str) -> str:
+    """A value in libpq's connection string."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,279 @@
+"""Publishes a store to its cell of the lake: what has changed, in one transaction with the guard's row."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from gpuwatch.lake import guard
+from gpuwatch.lake.connection import Lake, LakeConflict, LakeError
+from gpuwatch.lake.guard import NOTES, Guard
+from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.lake.tables import DAY, SAMPLES, Table, lake_tables, published_tables
+from gpuwatch.lake.units import Content, Key, Stamps, Units, day_of, exactly, of_lake, of_store, place, within
+from gpuwatch.store.connection import Connection, identifier
+
+TRIES = 3
+"""How often a publish is begun again that another process's commit has overtaken."""
+_NOTES = pa.schema(
+    [("table_name", pa.string()), ("cluster", pa.string()), ("day", pa.date32()), ("rows", pa.int64())]
+    + [("digest", pa.string()), ("stamp", pa.string())]
+)
+_KEYS = pa.schema([("cluster", pa.string()), ("day", pa.date32())])
+
+
+@dataclass
+class TableChange:
+    """What a publish does to one table of the lake."""
+
+    table: Table
+    units: Units
+    """All units that the table has after it."""
+    write: list[Key]
+    delete: list[Key]
+    """Units to remove first: those that are written again, and those that the store no longer has."""
+    make: bool = False
+    """The table is new in the lake, or has other columns there."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publish has written."""
+
+    tables: int = 0
+    units: int = 0
+    rows: int = 0
+    removed: int = 0
+
+
+@dataclass
+class Publisher:
+    """Publishes one store again and again; remembers what the lake has as long as nobody else publishes the cell."""
+
+    settings: LakeSettings
+    now_us: Callable[[], int]
+    take_over: bool = False
+    whole: bool = False
+    """Compares with what the lake has, read in full, instead of with what was noted; repairs what is not the same."""
+    _epoch: int | None = None
+    """The epoch in which this process publishes; None before its first publish."""
+    _found: Guard | None = None
+    """The guard's row as it must still be; None: to be read."""
+    _known: dict[str, Units] = field(default_factory=dict)
+    _columns: dict[str, list[str]] = field(default_factory=dict)
+    _counts: Counter[str] | None = None
+    """How often the store's tables had changed at the last publish."""
+
+    def publish(self, lake: Lake, store: Connection) -> Published:
+        """Writes what has changed since the last publish; nothing if nothing has.
+
+        Raises Fenced if another process has taken over the cell, UsageError if it belongs to another store, LakeError if the
+        lake does not respond. After an error the lake is as before, or, where only the answer was lost, as after.
+        """
+        store_id = str(store.sql("select id from store_identity")[0][0])
+        for attempt in range(1, TRIES + 1):
+            try:
+                if self._found is None:
+                    self._read(lake, store_id)
+                return self._once(lake, store, store_id)
+            except LakeConflict:
+                self._found = None
+                if attempt == TRIES:
+                    raise
+            except BaseException:
+                self._found = None  # what the lake has is read again
+                raise
+        raise AssertionError("unreachable")
+
+    def _read(self, lake: Lake, store_id: str) -> None:
+        """Reads what the lake has: after the start, an error, or a commit of another process."""
+        if not guard.exists(lake):
+            guard.create(lake, store_id, _holder(), self.now_us())
+        with lake.transaction():
+            found = guard.read(lake)
+            guard.check(found, self.settings, store_id, self._epoch, self.take_over)
+            self._known, self._columns = guard.notes(lake), _columns(lake)
+            if self.whole:
+                self._reread(lake)
+        self._found, self._counts = found, None
+
+    def _reread(self, lake: Lake) -> None:
+        """Takes what is in the lake for what was published. A table whose files cannot be read is made again.
+
+        Raises LakeError for such samples: the store may no longer have all that the lake had.
+        """
+        for table in lake_tables(lake):
+            try:
+                there = of_lake(lake, table)
+            except LakeError:
+                if table.name == SAMPLES:
+                    raise
+                lake.restart()
+                del self._columns[table.name]
+                continue
+            noted = self._known.get(table.name, {})
+            self._known[table.name] = {
+                key: noted[key] if key in noted and _same(noted[key], content) else content
+                for key, content in there.items()
+            }
+
+    def _once(self, lake: Lake, store: Connection, store_id: str) -> Published:
+        counts = store.changes.counts()
+        with store.workspace() as work, work.transaction():
+            changes = list(self._changes(work, counts))
+            done = self._write(lake, work, store_id, [each for each in changes if _changes_lake(each)])
+        for each in changes:
+            self._known[each.table.name] = each.units
+            self._columns[each.table.name] = _kept(each.table)
+        self._counts = counts
+        return done
+
+    def _changes(self, store: Connection, counts: Counter[str]) -> Iterable[TableChange]:
+        stamps, now_us = Stamps(store), self.now_us()
+        for table in published_tables(store, self.settings.samples):
+            make = self._columns.get(table.name) != _kept(table)
+            if not make and self._unchanged(table, counts):
+                continue
+            known = {} if make else self._known.get(table.name, {})
+            units = of_store(store, table, known, stamps, now_us)
+            if table.name == SAMPLES:
+                retired = {day_of(row["day_us"]) for row in store.rows("lake/retired_days")}
+                units = {key: content for key, content in known.items() if key.day in retired} | units
+            same = {key for key, content in units.items() if key in known and _same(known[key], content)}
+            write = [key for key in units if key not in same]
+            delete = [key for key in known if key not in same]
+            yield TableChange(table, units, write, delete, make)
+
+    def _unchanged(self, table: Table, counts: Counter[str]) -> bool:
+        """Whether no connection of this process has changed the table since the last publish. Days of samples settle with time."""
+        return table.name != SAMPLES and self._counts is not None and self._counts[table.name] == counts[table.name]
+
+    def _write(self, lake: Lake, store: Connection, store_id: str, changes: list[TableChange]) -> Published:
+        found = self._found
+        if not changes or found is None:
+            return Published()
+        epoch = found.epoch + 1 if self._epoch is None else self._epoch
+        rows = 0
+        with lake.transaction():
+            guard.step(lake, found, epoch, store_id, _holder(), self.now_us())
+            for change in changes:
+                if change.make:
+                    _make(lake, change.table)
+                elif change.delete:
+                    lake.sql(
+                        f"delete from {place(lake, change.table.name)} where {exactly(change.delete, change.table)}"
+                    )
+                rows += _copy(lake, store, change) if change.write else 0
+            _note(lake, changes)
+        self._epoch = epoch
+        self._found = replace(found, epoch=epoch, n=found.n + 1, store_id=store_id)
+        removed = sum(len(set(each.delete) - set(each.write)) for each in changes)
+        return Published(len(changes), sum(len(each.write) for each in changes), rows, removed)
+
+
+def _changes_lake(change: TableChange) -> bool:
+    return bool(change.make or change.write or change.delete)
+
+
+def _same(known: Content, new: Content) -> bool:
+    return (known.rows, known.digest) == (new.rows, new.digest)
+
+
+def _columns(lake: Lake) -> dict[str, list[str]]:
+    """The columns of the cell's tables as they are in the lake."""
+    query = (
+        "select table_name, list(column_name || ' ' || data_type order by column_index) from duckdb_columns()"
+        " where database_name = 'lake' and schema_name = $schema group by table_name"
+    )
+    return dict(lake.sql(query, schema=lake.settings.schema))
+
+
+def _kept(table: Table) -> list[str]:
+    return [f"{name} {kind}" for name, kind in table.kept_columns]
+
+
+def _make(lake: Lake, table: Table) -> None:
+    """An empty table in the lake, in place of one with other columns. Files are by cluster and day."""
+    where = place(lake, table.name)
+    columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in table.kept_columns)
+    lake.sql(f"drop table if exists {where}")
+    lake.sql(f"create table {where} ({columns})")
+    parts = ["cluster"] * table.cluster + [DAY] * (table.day_column is not None)
+    if parts:
+        lake.sql(f"alter table {where} set partitioned by ({', '.join(parts)})")
+
+
+def _copy(lake: Lake, store: Connection, change: TableChange) -> int:
+    """Copies the rows of the units to write."""
+    table = change.table
+    day = f", {table.day} as {DAY}" if table.day_column else ""
+    cluster = "t.cluster" if table.cluster else "null::varchar"
+    keys = pa.Table.from_pylist([{"cluster": key.cluster, "day": key.day} for key in change.write], schema=_KEYS)
+    whole = set(change.write) == set(change.units) and table.name != SAMPLES
+    among = (
+        "true"
+        if whole
+        else f'exists (from wanted_unit w where w.cluster is not distinct from {cluster} and w."day" is not distinct from {table.day})'
+    )
+    query = (
+        f"select {table.values}{day} from {identifier(table.name)} t where {within(table, change.write)} and {among}"
+    )
+    with store.view("wanted_unit", keys), lake.incoming("incoming", store.reader(query)):
+        return int(lake.sql(f"insert into {place(lake, table.name)} by name from incoming")[0][0])
+
+
+def _note(lake: Lake, changes: list[TableChange]) -> None:
+    """Notes what the changed units have now."""
+    gone = [
+        {"table_name": each.table.name, "cluster": key.cluster, "day": key.day}
+        for each in changes
+        for key in {*each.delete, *each.write}
+    ]
+    notes = place(lake, NOTES)
+    for each in changes:
+        if each.make:
+            lake.sql(f"delete from {notes} where table_name = $table", table=each.table.name)
+    if gone:
+        with lake.incoming("gone", pa.Table.from_pylist(gone, schema=pa.schema(list(_NOTES)[:3]))):
+            lake.sql(
+                f"delete from {notes} n where exists (from gone g where g.table_name = n.table_name"
+                ' and g.cluster is not distinct from n.cluster and g."day" is not distinct from n."day")'
+            )
+    rows = [
+        {
+            "table_name": each.table.name,
+            "cluster": key.cluster,
+            "day": key.day,
+            "rows": each.units[key].rows,
+            "digest": each.units[key].digest,
+            "stamp": each.units[key].stamp,
+        }
+        for each in changes
+        for key in each.write
+    ]
+    if rows:
+        with lake.incoming("noted", pa.Table.from_pylist(rows, schema=_NOTES)):
+            lake.sql(f"insert into {notes} by name from noted")
+
+
+def _holder() -> str:
+    """This process, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def publish_once(
+    settings: LakeSettings,
+    store: Connection,
+    now_us: Callable[[], int],
+    *,
+    take_over: bool = False,
+    whole: bool = False,
+) -> Published:
+    """Publishes a store over a connection of its own."""
+    with Lake.open(settings, create=True) as lake:
+        return Publisher(settings, now_us, take_over, whole).publish(lake, store)
