@@ -116,6 +116,7 @@ class _Evaluation:
         if self._store.run("findings/relinked", **words):
             self._store.run("findings/relink", **words)
         self._store.run("findings/claim_hour")
+        self._store.run("findings/lost", cluster=self._scope.cluster)
 
     def evaluate(self, rule: Rule, version: str) -> None:
         """Runs one rule unless it has nothing to find; a failure is recorded, and its window becomes its backlog."""

@@ -120,7 +120,7 @@ def attribute(
             work.run("ledger/attribution/40_holder", **times)
             if processes:
                 work.run("ledger/attribution/41_process", **times)
-            work.run("ledger/attribution/46_word", **times)
+            work.run("ledger/attribution/46_word", nested=nested, **times)
             for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
                 work.run("ledger/attribution/42_inner", level=level)
                 work.run("ledger/attribution/48_inherit", scheduler=scheduler)

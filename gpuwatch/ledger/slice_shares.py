@@ -78,16 +78,14 @@ def method_spans(
 def _retired_us(store: Store, cluster: str) -> int | None:
     """The end of the last day whose samples have been deleted; None if there is none."""
     row = store.sql(
-        """with unsealed as (
-            select distinct hour_us // 86400000000 * 86400000000 as day_us
+        """select max(s.day_us)
+        from (
+            select distinct context_id, hour_us // 86400000000 * 86400000000 as day_us
             from context_span
             where hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
-        )
-        select max(s.hour_us // 86400000000 * 86400000000)
-        from context_span s
+        ) s
         join context c using (context_id)
-        where c.cluster = $cluster
-            and s.hour_us // 86400000000 * 86400000000 in (select day_us from unsealed)""",
+        where c.cluster = $cluster""",
         cluster=cluster,
     )[0][0]
     return None if row is None else int(row) + DAY_US

@@ -8,10 +8,13 @@ from (
 ) h
 left join asked_day a on a.cluster = $cluster and a.day_us = h.day_us
 where h.day_us not in (
-    select s.hour_us // 86400000000 * 86400000000
-    from context_span s
+    select s.day_us
+    from (
+        select distinct context_id, hour_us // 86400000000 * 86400000000 as day_us
+        from context_span
+        where hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
+    ) s
     join context c using (context_id)
     where c.cluster = $cluster
-        and s.hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
 )
 order by h.day_us;

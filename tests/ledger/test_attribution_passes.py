@@ -110,6 +110,14 @@ def run(made: History) -> None:
     whole.attribute()
     final = rows(whole.world.store)
     assert [] == [name for name in TABLES if got[name] != final[name]]
+    assert final == with_each_record_twice(whole)
+
+
+def with_each_record_twice(parts: Passes) -> dict[str, list[Any]]:
+    """The rows after another attribution: then no run has a single record, so none is read without grouping its records."""
+    parts.world.store.sql("insert into claim select * from claim")
+    parts.attribute()
+    return rows(parts.world.store)
 
 
 def copy_table(source: Store, target: Store, table: str, into: str | None = None) -> None:
@@ -159,6 +167,33 @@ def test_late_samples_of_a_gpu_that_was_silent_change_the_days_of_its_silence() 
     first = [*samples(a, minutes(0, 4 * DAY, 600)), *samples(b, minutes(0, DAY, 600))]
 
     run(History([first, [*samples(b, minutes(2 * DAY, 3 * DAY, 600))]]))
+
+
+def test_a_run_with_one_record_has_the_rows_of_one_that_has_it_twice() -> None:
+    gpus = [Gpu(f"GPU-{name}", "n1", place) for place, name in enumerate("abcd")]
+    passes = Passes(History([], settings={}, methods={}))
+    passes.world.add(
+        *(sample for gpu in gpus for sample in samples(gpu, minutes(0, DAY, 600))),
+        *samples(gpus[3], minutes(DAY, 2 * DAY, 600), job="labelled"),
+        node("n1", {"": 4}, at=0),
+        claim("ended", 0, HOUR, "n1", gpus="GPU-a", account="lab", state="COMPLETED"),
+        claim("runs", HOUR, None, "n1", gpus="GPU-a", evidence=3 * HOUR, state="RUNNING", queue="q"),
+        claim("silent", HOUR, None, "n1", gpus="GPU-b", state="PENDING"),
+        claim("no-length", 2 * HOUR, 2 * HOUR, "n1", gpus="GPU-c", state="COMPLETED"),
+        claim("still-running", 2 * HOUR, 3 * HOUR, "n1", gpus="GPU-c", state="RUNNING"),
+        claim("year-9999", 4 * HOUR, 250_000_000_000, "n1", gpus="GPU-c", state="FAILED"),
+        claim("by-count", 4 * HOUR, 6 * HOUR, "n1", 2),
+        claim("no-node", 4 * HOUR, 6 * HOUR, None),
+        claim("labelled", DAY, 2 * DAY, "n1"),
+        pod("w", "u1", 5 * HOUR, 7 * HOUR, "n1", gpus="GPU-b", labels='{"team": "a"}'),
+        pod("open", "u2", 8 * HOUR, None, "n1", gpus="GPU-b"),
+    )
+    passes.world.seal()
+    passes.attribute()
+    once = rows(passes.world.store)
+
+    assert 10 == len(once["run"])
+    assert once == with_each_record_twice(passes)
 
 
 def two_owners() -> list[Any]:

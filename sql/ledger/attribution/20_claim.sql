@@ -53,6 +53,23 @@ select node, replicas, sharing from pod_node
 union all
 select node, replicas, sharing from site where node not in (select node from pod_node);
 
+-- A row of lone_claim is a record that is the only one of its run, where nothing else decides what the run held.
+create or replace temp table lone_claim as
+select run_id, min(number) as number
+from (
+    select
+        ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
+        rowid as number,
+        scheduler in ('slurm', 'kubernetes') and kind not in ('ksm', 'yunikorn')
+        and job_id is not null and run_key is not null
+        and profile is distinct from 'aws.amazon.com/neuroncore'
+        and not coalesce(contains(labels, '"gpuwatch.io/shares"'), false) as plain
+    from claim
+    where cluster = $cluster
+)
+group by run_id
+having count(*) = 1 and bool_and(coalesce(plain, false));
+
 -- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged. Where it held
 -- shares of devices only (Slurm's shards, MPS), these are as many devices as have so many shares.
 create or replace temp table wanted as
@@ -69,7 +86,7 @@ claimed as (
         )
     from claim c
     left join core_count n on n.node = c.node and c.profile = 'aws.amazon.com/neuroncore'
-    where c.cluster = $cluster
+    where c.cluster = $cluster and c.rowid not in (select number from lone_claim)
 ),
 typed as (
     select
@@ -180,7 +197,7 @@ timed as (
         end as end_us,
         max(greatest(start_us, evidence_us)) as last_us
     from claim
-    where cluster = $cluster
+    where cluster = $cluster and rowid not in (select number from lone_claim)
     group by all
 ),
 raylet as (
@@ -277,7 +294,37 @@ left join left_behind b
     on k.scheduler = 'ray' and b.job_id = k.job_id and b.run_key = k.run_key and b.pod_uid is not distinct from k.pod_uid
     and b.node = k.node
 where t.start_us is not null
-group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
+group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile
+union all
+select
+    l.run_id,
+    c.scheduler,
+    c.job_id,
+    c.run_key,
+    c.pod_uid,
+    c.pod,
+    c.namespace,
+    c.node,
+    c.profile,
+    c.gpu_type,
+    c.device_count,
+    null,
+    null,
+    least(10000, greatest(1, round(10000 * coalesce(c.fraction, c.device_count) / c.device_count)))::bigint,
+    c.kind = 'dra',
+    false,
+    c.device_indexes,
+    c.gpus,
+    c.start_us,
+    coalesce(
+        least(c.end_us, case when c.end_us is not null then c.start_us + $run_us_max end),
+        greatest(s.last_us, c.start_us, case when c.scheduler <> 'slurm' then (select last_us from sampled) end)
+    ),
+    c.end_us is not null
+from lone_claim l
+join claim c on c.rowid = l.number
+join last_report s on s.scheduler = c.scheduler and s.session is null
+where c.start_us is not null;
 
 -- A name is unique in its namespace: a pod whose end nobody recorded was gone when another pod of its name started.
 update wanted

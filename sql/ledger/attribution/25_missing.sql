@@ -13,17 +13,23 @@ with held_place as (
         on t.gpu = n.gpu
         and (not t.moved or (t.node = h.node and t.slot = h.slot))
 ),
-found as (
-    select run_id, pod_uid, node, count(distinct place) as devices
-    from held_place
-    where node is not null
-    group by all
-),
 found_run as (
     select run_id, count(distinct place) as devices from held_place group by run_id
 ),
 declared_run as (
     select run_id, sum(device_count) as devices from wanted where not nested group by run_id
+),
+short_run as (
+    select d.run_id, (d.devices - coalesce(r.devices, 0))::bigint as devices
+    from declared_run d
+    left join found_run r using (run_id)
+    where coalesce(r.devices, 0) < d.devices
+),
+found as (
+    select run_id, pod_uid, node, count(distinct place) as devices
+    from held_place
+    where node is not null and run_id in (select run_id from short_run)
+    group by all
 )
 select
     w.run_id,
@@ -37,11 +43,10 @@ select
     w.gpus,
     w.units,
     w.device_count - coalesce(f.devices, 0) as device_count,
-    (d.devices - coalesce(r.devices, 0))::bigint as run_short
+    s.devices as run_short
 from wanted w
+join short_run s using (run_id)
 left join found f
     on f.run_id = w.run_id and f.pod_uid is not distinct from w.pod_uid and f.node = w.node
-left join found_run r on r.run_id = w.run_id
-join declared_run d on d.run_id = w.run_id
-where not w.nested and w.device_count > coalesce(f.devices, 0) and coalesce(r.devices, 0) < d.devices
+where not w.nested and w.device_count > coalesce(f.devices, 0)
 order by w.node, w.start_us, w.run_id;

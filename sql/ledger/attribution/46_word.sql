@@ -1,5 +1,5 @@
--- A row of run_word is a declared run and the labels its scheduler gives it. Without a queue in the run's records, the queue
--- is that of the newest workload of its job.
+-- A row of run_word is a declared run and the labels its scheduler gives it: one with several records, or any if runs are inside
+-- others. Without a queue in the run's records, the queue is that of the newest workload of its job.
 create or replace temp table run_word as
 with words as (
     select
@@ -16,7 +16,7 @@ with words as (
         arg_max(state, coalesce(evidence_us, end_us, start_us)) filter (where end_us is not null) as end_state,
         min(submit_us) as submit_us
     from claim
-    where cluster = $cluster
+    where cluster = $cluster and ($nested or rowid not in (select number from lone_claim))
     group by 1
 ),
 queued as (

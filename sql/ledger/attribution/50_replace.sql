@@ -134,8 +134,36 @@ union all
 select $cluster, device_id, start_us, end_us, share_num, share_den
 from unseen_device;
 
-create or replace temp table new_run as
-with declared as (
+-- A row of come_run is a run that is new or reads otherwise than the stored one.
+create or replace temp table come_run as
+with queued as (
+    select job_id, arg_max(queue, (coalesce(observed_us, admitted_us, submit_us, 0), queue)) as queue
+    from workload
+    where cluster = $cluster and queue is not null and job_id is not null
+    group by job_id
+),
+word as (
+    select * from run_word
+    union all by name
+    select
+        l.run_id,
+        c.user_name,
+        c.account,
+        coalesce(c.queue, q.queue) as queue,
+        c.namespace,
+        c.qos,
+        c.name,
+        c.labels,
+        c.state as last_state,
+        c.state as ended_state,
+        c.submit_us,
+        null::varchar as own
+    from lone_claim l
+    join claim c on c.rowid = l.number
+    left join queued q on q.job_id = c.job_id
+    where l.run_id not in (select run_id from run_word)
+),
+declared as (
     select
         w.run_id,
         any_value(w.scheduler) as scheduler,
@@ -146,80 +174,93 @@ with declared as (
         bool_and(w.ended) as ended,
         arg_max(w.pod_uid in (select pod_uid from guessed), w.end_us) as end_estimated
     from wanted w
+    where w.run_id not in (select run_id from lone_claim)
     group by w.run_id
+    union all
+    select
+        run_id,
+        scheduler,
+        job_id,
+        run_key,
+        start_us,
+        end_us,
+        ended,
+        pod_uid in (select pod_uid from guessed)
+    from wanted
+    where run_id in (select run_id from lone_claim)
+),
+every as (
+    select
+        $cluster as cluster,
+        d.*,
+        true as declared,
+        w.* exclude (run_id, last_state, ended_state),
+        -- A record of the end that still reads "running" shows that the run ended, and not how.
+        case
+            when not d.ended then w.last_state
+            when lower(w.ended_state) not in (
+                'running', 'suspended', 'stopped', 'configuring', 'signaling', 'pending',
+                'running_in_ray_get', 'running_in_ray_wait', 'alive', 'created'
+            )
+                then w.ended_state
+        end as state
+    from declared d
+    join word w using (run_id)
+    union all by name
+    select
+        $cluster as cluster,
+        run_id,
+        any_value(scheduler) as scheduler,
+        any_value(job_id) as job_id,
+        any_value(run_key) as run_key,
+        min(start_us) as start_us,
+        max(end_us) as end_us,
+        max(end_us) + $label_lag_us < (select max(last_us) from seen) as ended,
+        false as declared,
+        null::varchar as user_name,
+        null::varchar as account,
+        null::varchar as queue,
+        max(namespace) as namespace,
+        null::varchar as qos,
+        max(coalesce(pod, job)) as name,
+        null::varchar as labels,
+        null::varchar as state,
+        null::bigint as submit_us
+    from observed_hold
+    where run_id not in (select run_id from wanted)
+    group by run_id
 )
-select
-    $cluster as cluster,
-    d.*,
-    true as declared,
-    w.* exclude (run_id, last_state, ended_state),
-    -- A record of the end that still reads "running" shows that the run ended, and not how.
-    case
-        when not d.ended then w.last_state
-        when lower(w.ended_state) not in (
-            'running', 'suspended', 'stopped', 'configuring', 'signaling', 'pending',
-            'running_in_ray_get', 'running_in_ray_wait', 'alive', 'created'
-        )
-            then w.ended_state
-    end as state
-from declared d
-join run_word w using (run_id)
-union all by name
-select
-    $cluster as cluster,
-    run_id,
-    any_value(scheduler) as scheduler,
-    any_value(job_id) as job_id,
-    any_value(run_key) as run_key,
-    min(start_us) as start_us,
-    max(end_us) as end_us,
-    max(end_us) + $label_lag_us < (select max(last_us) from seen) as ended,
-    false as declared,
-    null::varchar as user_name,
-    null::varchar as account,
-    null::varchar as queue,
-    max(namespace) as namespace,
-    null::varchar as qos,
-    max(coalesce(pod, job)) as name,
-    null::varchar as labels,
-    null::varchar as state,
-    null::bigint as submit_us
-from observed_hold
-where run_id not in (select run_id from wanted)
-group by run_id;
+select n.*
+from every n
+left join run r on r.run_id = n.run_id and r.cluster = $cluster
+where r.run_id is null
+    or n.scheduler is distinct from r.scheduler
+    or n.job_id is distinct from r.job_id
+    or n.run_key is distinct from r.run_key
+    or n.declared is distinct from r.declared
+    or n.user_name is distinct from r.user_name
+    or n.account is distinct from r.account
+    or n.queue is distinct from r.queue
+    or n.namespace is distinct from r.namespace
+    or n.qos is distinct from r.qos
+    or n.name is distinct from r.name
+    or n.labels is distinct from r.labels
+    or n.state is distinct from r.state
+    or n.submit_us is distinct from r.submit_us
+    or n.start_us is distinct from r.start_us
+    or n.end_us is distinct from r.end_us
+    or n.ended is distinct from r.ended
+    or n.own is distinct from r.own
+    or n.end_estimated is distinct from r.end_estimated;
 
 create or replace temp table gone_run as
-select r.rowid as number, r.*
+select rowid as number, r.*
 from run r
-left join new_run n on n.run_id = r.run_id
-where r.cluster = $cluster
+where cluster = $cluster
     and (
-        n.run_id is null
-        or n.scheduler is distinct from r.scheduler
-        or n.job_id is distinct from r.job_id
-        or n.run_key is distinct from r.run_key
-        or n.declared is distinct from r.declared
-        or n.user_name is distinct from r.user_name
-        or n.account is distinct from r.account
-        or n.queue is distinct from r.queue
-        or n.namespace is distinct from r.namespace
-        or n.qos is distinct from r.qos
-        or n.name is distinct from r.name
-        or n.labels is distinct from r.labels
-        or n.state is distinct from r.state
-        or n.submit_us is distinct from r.submit_us
-        or n.start_us is distinct from r.start_us
-        or n.end_us is distinct from r.end_us
-        or n.ended is distinct from r.ended
-        or n.own is distinct from r.own
-        or n.end_estimated is distinct from r.end_estimated
+        run_id in (select run_id from come_run)
+        or run_id not in (select run_id from wanted union all select run_id from observed_hold)
     );
-
-create or replace temp table come_run as
-select n.*
-from new_run n
-where n.run_id not in (select run_id from run where cluster = $cluster)
-    or n.run_id in (select run_id from gone_run);
 
 -- The teams of runs whose words changed are decided again.
 delete from run_team

@@ -5,10 +5,13 @@ where cluster = $cluster
     and (
         hour_us in (select hour_us from lost_hour where cluster = $cluster)
         or hour_us // 86400000000 in (
-            select s.hour_us // 86400000000
-            from context_span s
+            select s.day
+            from (
+                select distinct context_id, hour_us // 86400000000 as day
+                from context_span
+                where hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
+            ) s
             join context c using (context_id)
             where c.cluster = $cluster
-                and s.hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
         )
     );
