@@ -134,9 +134,10 @@ def clocks(wrong_clocks: Sequence[WrongClock]) -> Check:
 
 
 def _analysed(store: Store, advice: Advice) -> Check:
-    files, hours, devices, stored = store.sql(
+    files, hours, devices, stored = remembered.sql(
+        store,
         "select (select count(*) from import_file), (select count(distinct hour_us) from dirty_hour),"
-        " (select count(*) from device), exists(from context) or exists(from claim) or exists(from node)"
+        " (select count(*) from device), exists(from context) or exists(from claim) or exists(from node)",
     )[0]
     if not devices and (files or stored):
         if _not_checked(store) == NO_TIME:
@@ -161,10 +162,11 @@ def _analysed(store: Store, advice: Advice) -> Check:
 
 def _not_checked(store: Store) -> str | None:
     """Why the checks in AFTER_ANALYSIS have nothing to read; None if they have."""
-    devices, stored, analysed, held = store.sql(
+    devices, stored, analysed, held = remembered.sql(
+        store,
         "select exists(from device),"
         " exists(from import_file) or exists(from context) or exists(from claim) or exists(from node),"
-        " exists(from run) or exists(from topology_state), exists(from claim where device_count > 0)"
+        " exists(from run) or exists(from topology_state), exists(from claim where device_count > 0)",
     )[0]
     if devices:
         return None
@@ -177,7 +179,7 @@ def _not_checked(store: Store) -> str | None:
 
 def _evidence(store: Store, since_us: int, advice: Advice) -> Evidence:
     """What the checks can read, and how to add the rest."""
-    (row,) = store.rows("quality/doctor_evidence", since_us=since_us)
+    (row,) = remembered.rows(store, "quality/doctor_evidence", since_us=since_us)
     then = "name its targets in [[dcgm]], or let its sender push here" if advice.live else "import its metrics"
     return Evidence(
         **row,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.quality.check import WARN, Check
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 DUMP = "k8s-json"
@@ -12,7 +13,8 @@ MISSING = "A dump lists only pods that still exist: pods that ended and were del
 
 def only_dumps(store: Store) -> bool:
     """Whether every record of a job comes from a kubectl dump."""
-    ((claims, dumped),) = store.sql(
+    ((claims, dumped),) = remembered.sql(
+        store,
         "select count(*), count(*) filter (where f.kind = $kind) from claim c left join import_file f using (file_id)",
         kind=DUMP,
     )

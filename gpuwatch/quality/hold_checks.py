@@ -150,7 +150,8 @@ def conflicts(holds: Sequence[Row], evidence: Evidence) -> Check:
 
 def books(store: Store, since_us: int, advice: Advice) -> Check:
     """Whether every GPU-microsecond is in exactly one bucket."""
-    clusters = store.sql("select cluster, min(start_us), max(end_us) from segment group by 1 order by 1")
+    query = "select cluster, min(start_us), max(end_us) from segment group by 1 order by 1"
+    clusters = remembered.sql(store, query)
     if not clusters:
         return unjudged("books", "the ledger is empty", advice.book())
     for cluster, start_us, end_us in clusters:

@@ -153,9 +153,10 @@ def gaps(store: Store, holds: list[dict[str, Any]], evidence: Evidence) -> Check
         return Check("telemetry", OK, f"at least {share:.0f} % of held time is measured on every node")
     shares = (f"{place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
     fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
-    first_us, last_us, held_us = store.sql(
+    first_us, last_us, held_us = remembered.sql(
+        store,
         "select min(d.first_us), max(d.last_us), (select min(start_us) from segment where run_id is not null)"
-        " from device d where d.measured"
+        " from device d where d.measured",
     )[0]
     what = f"held time that was not measured: {named(shares)}"
     if first_us is not None and held_us is not None and first_us - held_us > HOUR_US:

@@ -196,7 +196,7 @@ def _currencies(store: Store, fx: Fx) -> Check:
 def _spot_prices(store: Store, state: State) -> list[Check]:
     """Whether spot prices reach to the end of the ledger: the last one applies until the next is imported."""
     prices = in_force.spot_prices(state)
-    ends_us = store.sql("select max(end_us) from capacity")[0][0]
+    ends_us = remembered.sql(store, "select max(end_us) from capacity")[0][0]
     if not prices or ends_us is None:
         return []
     last: dict[tuple[str, str, str], int] = {}

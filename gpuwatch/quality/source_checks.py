@@ -24,7 +24,7 @@ def rejects(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
     """Input of files and live sources that could not be used, the most frequent reason first."""
     found = [
         (row["times"], row["reason"], f"{row['path']}:{row['line']}", row["example"])
-        for row in store.rows("quality/doctor_rejects")
+        for row in remembered.rows(store, "quality/doctor_rejects")
     ]
     for source in sources:
         for reason, times in source.rejects.faults.items():

@@ -78,7 +78,7 @@ def quality(
 
 def _since(store: Store) -> int:
     """The start of the last SPAN_US of the ledger."""
-    newest = store.sql("select max(hour_us) from ledger_hour")[0][0]
+    newest = remembered.sql(store, "select max(hour_us) from ledger_hour")[0][0]
     return 0 if newest is None else int(newest) + HOUR_US - SPAN_US
 
 
@@ -113,7 +113,7 @@ def _live(source: SourceStatus, everywhere: dict[str, set[str]], now_us: int) ->
 def _imports(store: Store, everywhere: dict[str, set[str]], now_us: int) -> list[Row]:
     """Imported files by kind and cluster: never late, and failing if nothing could be used."""
     refused: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in store.rows("quality/reject"):
+    for row in remembered.rows(store, "quality/reject"):
         refused[row["kind"], row["cluster"]].append(
             {
                 "reason": row["reason"],
@@ -122,7 +122,7 @@ def _imports(store: Store, everywhere: dict[str, set[str]], now_us: int) -> list
             }
         )
     items = []
-    for row in store.rows("quality/import"):
+    for row in remembered.rows(store, "quality/import"):
         rejects = refused[row["kind"], row["cluster"]]
         missing = sorted(everywhere.get(row["cluster"], ())) if row["kind"] in METRIC_KINDS else []
         empty = bool(rejects) and not row["records"]
@@ -151,7 +151,7 @@ def _imports(store: Store, everywhere: dict[str, set[str]], now_us: int) -> list
 def _nodes(store: Store, lacking: dict[tuple[str, str], list[str]], now_us: int) -> list[Row]:
     """Nodes that are silent while their cluster is not, or that lack fields; the longest silent first."""
     items = []
-    for row in store.rows("quality/node"):
+    for row in remembered.rows(store, "quality/node"):
         missing = lacking.get((row["cluster"], row["node"]), [])
         patience_us = max(LATE_US_MIN, LATE_INTERVALS * row["interval_us"])
         late = row["newest_us"] < row["cluster_newest_us"] - patience_us

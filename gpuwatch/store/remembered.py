@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Kept:
-    rows: Rows
+    rows: list[Any]
     counts: Counter[str]
     """How often each table had changed before the statement ran."""
 
@@ -34,7 +34,7 @@ class _Memory:
         self._rows = 0
         self._lock = Lock()
 
-    def find(self, key: str, tables: frozenset[str], counts: Counter[str]) -> Rows | None:
+    def find(self, key: str, tables: frozenset[str], counts: Counter[str]) -> list[Any] | None:
         with self._lock:
             kept = self._kept.get(key)
             if kept is None or any(kept.counts[name] != counts[name] for name in tables):
@@ -66,18 +66,28 @@ def rows(store: Connection, name: str, /, **parameters: object) -> Rows:
     is known, as in a store that has not learned its tables.
     """
     (statement,) = sqlfile.load(name)
-    tables, counts = store.changes.read_by(statement.text), store.changes.counts()
-    if store.within or not tables:  # no known table: nothing would show that the answer has changed
-        return store.rows(name, **parameters)
-    memory = _memories.setdefault(store.changes, _Memory())
     key = f"{name} {_words(statement.pick(parameters))}"
+    found = _remembered(store, key, statement.text, lambda: store.rows(name, **parameters))
+    return [dict(row) for row in found]
+
+
+def sql(store: Connection, text: str, /, **parameters: object) -> list[tuple[Any, ...]]:
+    """As `store.sql`, under the same conditions as `rows`."""
+    return list(_remembered(store, f"{text} {_words(parameters)}", text, lambda: store.sql(text, **parameters)))
+
+
+def _remembered(store: Connection, key: str, text: str, ask: Callable[[], list[Any]]) -> list[Any]:
+    tables, counts = store.changes.read_by(text), store.changes.counts()
+    if store.within or not tables:  # no known table: nothing would show that the answer has changed
+        return ask()
+    memory = _memories.setdefault(store.changes, _Memory())
     found = memory.find(key, tables, counts)
     if found is None:
-        found = store.rows(name, **parameters)
+        found = ask()
         memory.keep(key, _Kept(found, counts))
     else:
         store.has_read(tables)
-    return [dict(row) for row in found]
+    return found
 
 
 def _words(parameters: Mapping[str, object]) -> str:

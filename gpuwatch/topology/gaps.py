@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from gpuwatch.output.fix_hints import LOCAL, Advice
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 SERVED = Advice(url=LOCAL)
@@ -16,7 +17,7 @@ def conflicts(store: Store, cluster: str | None = None) -> list[dict[str, Any]]:
     """Nodes that two sources group differently: child, parent_kind, parent and source as in the graph; `told` and
     `told_source` are the parent and source of the other. Empty if sources agree, whatever names they use.
     """
-    return store.rows("topology/conflict", cluster=cluster)
+    return remembered.rows(store, "topology/conflict", cluster=cluster)
 
 
 def missing(store: Store, cluster: str | None = None, advice: Advice = SERVED) -> list[dict[str, Any]]:
@@ -26,7 +27,7 @@ def missing(store: Store, cluster: str | None = None, advice: Advice = SERVED) -
     `advice` says who will apply the fixes.
     """
     rows = []
-    for row in store.rows("topology/missing", cluster=cluster):
+    for row in remembered.rows(store, "topology/missing", cluster=cluster):
         name, where = row["node"], row["cluster"]
         if row["lacks_links"]:
             fix = links_fix(where, name, advice)

@@ -51,6 +51,26 @@ def test_a_statement_runs_again_only_after_a_change_of_its_tables(store: Store, 
     assert [NAME, NAME] == ran
 
 
+def test_a_short_query_runs_again_only_after_a_change_of_its_tables(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, asked = "select count(*) from device where cluster = $c", []
+    plain = Connection.sql
+
+    def sql(self: Connection, text: str, **parameters: object) -> list[tuple[object, ...]]:
+        asked.append(text)
+        return plain(self, text, **parameters)
+
+    adds(store, 1)
+    monkeypatch.setattr(Connection, "sql", sql)
+    assert [(1,)] == remembered.sql(store, query, c="c") == remembered.sql(store, query, c="c")
+    assert [(0,)] == remembered.sql(store, query, c="other")
+    assert [query, query] == asked
+
+    adds(store, 2)
+    assert [(2,)] == remembered.sql(store, query, c="c")
+
+
 def test_other_connections_share_it_and_see_committed_changes(store: Store, ran: list[str]) -> None:
     with store.cursor() as other:
         empty = remembered.rows(store, NAME)
