@@ -200,3 +200,47 @@ def test_a_gpu_that_is_measured_all_the_time_did_not_leave_its_slot() -> None:
     assert [("GPU-new", 2400, 4200, FREE), ("GPU-new", 4200, 7200, OUT), ("GPU-old", 0, 7200, FREE)] == sorted(
         spans(world)
     )
+
+
+def test_slices_of_a_gpu_that_came_back_are_held_twice() -> None:
+    first, second = (Gpu("GPU-old", gi=gi, profile="3g.40gb", pci=PCI) for gi in (1, 2))
+    world = World().add(
+        *(seen(first, a, b, job="7") for a, b in ((0, 1800), (7260, 3 * HOUR))),
+        *(seen(second, a, b) for a, b in ((0, 1800), (7260, 3 * HOUR))),
+        seen(NEW, 3660, 5400),
+        claim("7", 0, 3 * HOUR),
+    )
+    world.book()
+
+    assert [
+        ("GPU-new", 3660, 5400, FREE),
+        ("GPU-old/GI-1", 0, 1800, "7"),
+        ("GPU-old/GI-1", 7260, 10800, "7"),
+        ("GPU-old/GI-2", 0, 1800, FREE),
+        ("GPU-old/GI-2", 7260, 10800, FREE),
+    ] == sorted(spans(world))
+
+
+def test_a_gpu_whose_slot_another_one_took_may_come_into_another_slot() -> None:
+    """Its job went on with the other one."""
+    elsewhere = Gpu("GPU-old", index=1, pci=OTHER.pci)
+    world = World().add(
+        seen(OLD, 0, 1800, job="7"), seen(NEW, 2400, 3 * HOUR, job="7"), seen(elsewhere, 7260, 3 * HOUR), claim("7", 0, 3 * HOUR)
+    )  # fmt: skip
+    world.book()
+
+    assert [
+        ("GPU-new", 2400, 10800, "7"),
+        ("GPU-old", 0, 1800, "7"),
+        ("GPU-old", 1800, 10800, FREE),
+    ] == sorted(spans(world))
+
+
+def test_another_spelling_of_all_addresses_moves_nothing() -> None:
+    short = [Gpu("GPU-old", pci="0000:1b:00.0"), Gpu("GPU-other", index=1, pci="0000:43:00.0")]
+    world = World().add(
+        *(seen(gpu, 0, HOUR) for gpu in (OLD, OTHER)), *(seen(gpu, HOUR, 2 * HOUR) for gpu in short), claim("7", 0, 2 * HOUR, count=2)
+    )  # fmt: skip
+    world.book()
+
+    assert [("GPU-old", 0, 7200, "7 estimated"), ("GPU-other", 0, 7200, "7 estimated")] == sorted(spans(world))

@@ -1,7 +1,7 @@
 -- Finds the GPUs that were moved. Their nodes are known to the scheduler and follow one another: an exporter that names another node
 -- now and then, or two that read one GPU, move nothing. A GPU may come back only if samples of each of its stays name a job
--- that was on that node, or if another GPU was in its slot meanwhile. Within a node it moved if every slot that it was in is one that
--- two GPUs were in.
+-- that was on that node, or if another GPU was in its slot meanwhile. Within a node it moved if one of its slots is one that
+-- two GPUs were in: another spelling of addresses makes no such slot.
 insert into stay
 with place as (
     select c.context_id, c.device_id, c.gpu, coalesce(a.scheduler_node, c.node) as node, c.pci_bus_id, c.gpu_index
@@ -19,13 +19,22 @@ contested as (
 placed as (
     select
         p.*,
-        case when bool_and(c.node is not null) over (partition by p.gpu, p.node) then c.pci_bus_id else '' end as turned_slot
+        case
+            when bool_or(c.node is not null) over (partition by p.gpu, p.node)
+                and bool_and(p.pci_bus_id is not null) over (partition by p.gpu, p.node)
+                then p.pci_bus_id
+            else ''
+        end as turned_slot
     from place p
     left join contested c on c.node = p.node and c.pci_bus_id = p.pci_bus_id
     where p.gpu in (select gpu from restless)
 ),
 span as (
-    select p.*, s.first_us, s.last_us
+    select
+        p.*,
+        s.first_us,
+        s.last_us,
+        row_number() over (order by p.gpu, s.first_us, s.last_us, p.node, p.turned_slot, p.context_id) as place
     from placed p
     join context_span s on s.device_id = p.device_id and s.context_id = p.context_id
 ),
@@ -41,10 +50,10 @@ edge as (
         max(last_us) over (in_time rows between unbounded preceding and 1 preceding) as before_us,
         (node, turned_slot) is distinct from lag((node, turned_slot)) over in_time as changed
     from span
-    window in_time as (partition by gpu order by first_us, last_us, node, turned_slot)
+    window in_time as (partition by gpu order by place)
 ),
 returned as (
-    select distinct e.gpu, e.first_us, e.last_us, e.node, e.turned_slot
+    select distinct e.place
     from edge e
     join other_span o
         on o.node = e.node and o.pci_bus_id = e.turned_slot and o.gpu <> e.gpu
@@ -52,15 +61,15 @@ returned as (
     where not e.changed
 ),
 turn_edge as (
-    select e.*, r.gpu is not null as returns, e.changed or r.gpu is not null as begins
+    select e.*, r.place is not null as returns, e.changed or r.place is not null as begins
     from edge e
-    left join returned r using (gpu, first_us, last_us, node, turned_slot)
+    left join returned r on r.place = e.place
 ),
 numbered as (
     select
         *,
         count(*) filter (where begins) over (
-            partition by gpu order by first_us, last_us, node, turned_slot rows unbounded preceding
+            partition by gpu order by place rows unbounded preceding
         ) as number
     from turn_edge
 ),
