@@ -137,9 +137,16 @@ def _status(pod: Pod, facts: Facts) -> Object:
     ended_at = _time(facts, "kube_pod_completion_time", last=True) if phase in ENDED else None
     started = _by_container(facts, "kube_pod_container_state_started")
     restarts = _by_container(facts, "kube_pod_container_status_restarts_total")
+    waits = {
+        series.get("container", ""): series.get("reason")
+        for series, value in facts.get("kube_pod_container_status_waiting_reason", ())
+        if value == 1
+    }
     containers = []
-    for name in sorted({*started, *restarts, *([""] if ended_at and not started else [])}):
+    for name in sorted({*started, *restarts, *waits, *([""] if ended_at and not started else [])}):
         state = _container_state(started.get(name, math.nan), phase in ENDED, ended_at)
+        if not state and name in waits:
+            state = {"waiting": {"reason": waits[name]}}
         count = restarts.get(name, 0.0)
         containers.append({"name": name, "state": state, "restartCount": int(count) if _whole(count) else 0})
     status: Object = {"containerStatuses": containers}

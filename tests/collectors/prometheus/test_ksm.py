@@ -112,6 +112,15 @@ def test_labels_that_a_scrape_moved_are_moved_back() -> None:
     ("seen", "told"),
     [
         pytest.param([asks(node="n1")], facts(status_phase={"phase": "Pending"}), id="a pod that pulls its image"),
+        pytest.param(
+            [asks(node="n1")],
+            facts(
+                status_phase={"phase": "Pending"},
+                start_time=T0,
+                container_status_waiting_reason={"container": "c", "reason": "ContainerCreating"},
+            ),
+            id="a pod whose container is being created",
+        ),
         pytest.param([asks(0, node="n1")], facts(container_state_started=T0), id="a pod that asks for none"),
         pytest.param([asks(node="n1", pod="")], facts(container_state_started=T0), id="a series without a pod"),
         pytest.param([asks(float("nan"), node="n1")], facts(container_state_started=T0), id="a count that is none"),
@@ -119,6 +128,25 @@ def test_labels_that_a_scrape_moved_are_moved_back() -> None:
 )
 def test_what_is_no_claim(seen: list[SeriesSpan], told: Facts) -> None:
     assert [] == rows(seen, told)["claim"]
+
+
+def test_a_pod_whose_image_cannot_be_pulled_holds_its_gpus_since_it_was_admitted() -> None:
+    why = {"container": "c", "reason": "ImagePullBackOff"}
+    (row,) = rows(
+        [asks(node="n1")],
+        facts(status_phase={"phase": "Pending"}, start_time=T0 + 5, container_status_waiting_reason=why),
+    )["claim"]
+    assert (T0 * S + 5 * S, None, "ImagePullBackOff") == (row["start_us"], row["end_us"], row["state"])
+
+    told = facts(
+        status_phase={"phase": "Running"},
+        start_time=T0 + 5,
+        container_state_started=T0 + 90,
+        container_status_waiting_reason=why,
+    )
+    assert [("Running", (T0 + 90) * S)] == [
+        (row["state"], row["start_us"]) for row in rows([asks(node="n1")], told)["claim"]
+    ]
 
 
 def test_a_claim_by_what_was_told() -> None:
