@@ -14,6 +14,13 @@ from gpuwatch.ledger.measures import UNHELD
 from gpuwatch.output.listing import Listing
 
 OWNERS = {"__platform__": "Platform", "__unallocated__": "No team assigned"}
+MEANINGS = {
+    OWNERS["__platform__"]: "Platform: GPU time that no job held.",
+    OWNERS[
+        "__unallocated__"
+    ]: "No team assigned: jobs that no account, namespace or rule gives a team (gpuwatch doctor has the fix).",
+}
+"""Below a table that has such a row."""
 NO_PRICE_MAX = 3
 """Missing rates that are named below a table."""
 RATES_FIX = "Set prices with gpuwatch rates set FILE; gpuwatch doctor prints the lines of the file."
@@ -73,6 +80,7 @@ def for_people(listing: Listing, by: Sequence[str]) -> Listing:
     if len(table) > 1 and len(currencies) < 2:
         table.append(line({word: "Total" if n == 0 else "" for n, word in enumerate(words)}, whole))
     foot = [*_no_price(listing, unpriced), *[line for line in listing.foot if not line.startswith(REPLACED)]]
+    foot += [text for name, text in MEANINGS.items() if any(name in row.values() for row in table)]
     return replace(
         listing, shown=names, people=table, right=(cost, "share"), foot=[*foot, _window(listing.extra["window"])]
     )

@@ -38,6 +38,7 @@ def test_charges_are_sorted_by_cost_with_shares_and_a_total() -> None:
         "vision 1.0 4.00 0.3%",
         "Total 10,003.0 1,500.00 100.0%",
         "Inferred from accounts and namespaces, without an ownership rule: nlp",
+        "Platform: GPU time that no job held.",
         "Window: Mon 2026-11-16 00:00 to Mon 2026-11-23 00:00 UTC (7 days)",
     ] == lines
 
@@ -81,7 +82,15 @@ def test_beside_the_team_the_platform_is_named_once() -> None:
         ["team", "label:team"], item("__platform__", "3600", "2.00", kind="platform") | {"label:team": None}
     )
 
-    assert ["Platform 1.0 2.00 100.0%"] == lines
+    assert ["Platform 1.0 2.00 100.0%", "Platform: GPU time that no job held."] == lines
+
+
+def test_jobs_without_a_team_are_explained_where_there_are_some() -> None:
+    lines = table(item("a", "3600", "2.00"), item("__unallocated__", "3600", "1.00"))
+
+    assert [
+        "No team assigned: jobs that no account, namespace or rule gives a team (gpuwatch doctor has the fix)."
+    ] == [line for line in lines if ": " in line and not line.startswith("Window")]
 
 
 def test_two_currencies_have_rows_of_their_own_and_no_total() -> None:
