@@ -18,51 +18,15 @@ SHOWN = 5
 ASKED = 2
 """Owners named in a line."""
 
-LOSSES = {
-    "stranded": (
-        "Free GPUs that no usual job can use",
-        "Move or pack small jobs, so that whole nodes are free.",
-        "/capacity",
-        "Show moves",
-    ),
-    "hoarded": (
-        "GPUs held and idle",
-        "Ask the owners to release them, or reclaim them after a notice.",
-        "/reclaim",
-        "Reclaim",
-    ),
-    "gap": (
-        "Jobs pause on host, data or checkpoints",
-        "Look at the jobs with the longest gaps: data loading, checkpoints, evaluation on the CPU.",
-        "/jobs",
-        "Show jobs",
-    ),
-    "communication": (
-        "Jobs wait on the network",
-        "Look at where these jobs were placed: fewer nodes, one leaf switch, one NVLink island.",
-        "/jobs",
-        "Show jobs",
-    ),
-    "stalled": (
-        "GPUs report busy while their SMs idle",
-        "Look at these jobs: larger batches, fused kernels, or a MIG slice of the right size.",
-        "/jobs",
-        "Show jobs",
-    ),
-    "below_roof": (
-        "Jobs run far below peak where findings give the cause",
-        "Follow the findings: placement and slow members are the usual causes.",
-        "/findings",
-        "Show findings",
-    ),
-    "unobserved": (
-        "Held GPUs that are not measured",
-        "Export SM activity from these GPUs. Without it, waste on them is unknown.",
-        "/quality",
-        "Show the fix",
-    ),
+PLACES = {
+    "stranded": ("/capacity", "Show moves"),
+    "hoarded": ("/reclaim", "Reclaim"),
+    "below_roof": ("/findings", "Show findings"),
+    "unobserved": ("/quality", "Show the fix"),
 }
-"""Of a bucket: what is wrong, what to do, the page to do it on, and the label of the link."""
+"""Of a bucket: the page to act on it, and the label of the link."""
+JOBS = ("/jobs", "Show jobs")
+"""Of the other buckets."""
 
 
 def card(actions: Sequence[Row], query: Query, title: str = "Do first") -> Component:
@@ -85,9 +49,6 @@ def chosen(actions: Sequence[Row]) -> list[Row]:
 def line(action: Row, query: Query) -> Component:
     """One action."""
     loss: Row = action.get("loss") or {}
-    known = LOSSES.get(str(loss.get("bucket")))
-    title = known[0] if known and loss else str(action.get("title") or "")
-    remedy = action.get("remedy") or (known[1] if known else "")
     label, href = target(action, query)
     many = int(action.get("findings") or 0)
     facts: list[Any] = [parts.severity(action.get("severity")), *asked(action, query)]
@@ -101,8 +62,10 @@ def line(action: Row, query: Query) -> Component:
         [
             html.Div(
                 [
-                    parts.link(formats.clip(title, 90), href, "title"),
-                    html.Div(formats.clip(remedy, 220), className="two-lines", title=action.get("summary")),
+                    parts.link(formats.clip(action.get("title"), 90), href, "title"),
+                    html.Div(
+                        formats.clip(action.get("remedy"), 220), className="two-lines", title=action.get("summary")
+                    ),
                     html.Div(facts, className="facts"),
                 ],
                 className="what",
@@ -120,8 +83,10 @@ def target(action: Row, query: Query) -> tuple[str, str]:
         return "Open", finding_link(query, str(keys[0]))
     if len(rules) == 1:
         return "Open all", query.link("/findings", detector=str(rules[0]))
-    known = LOSSES.get(str((action.get("loss") or {}).get("bucket")))
-    return (known[3], query.link(known[2])) if known else ("Open all", query.link("/findings"))
+    if not (loss := action.get("loss")):
+        return "Open all", query.link("/findings")
+    page, label = PLACES.get(str(loss.get("bucket")), JOBS)
+    return label, query.link(page)
 
 
 def loss_words(loss: Row, action: Row, query: Query) -> str:

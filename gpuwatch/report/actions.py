@@ -27,8 +27,10 @@ REMEDIES = {
     "communication": "Keep the GPUs of a job on one node or one switch.",
     "stalled": "Enlarge batches or fuse kernels; a MIG slice is enough for work this small.",
     "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
+    "below_roof": "Follow the findings: placement and slow members are the usual causes.",
+    "unobserved": "Export SM activity from these GPUs: until then, the waste on them is unknown.",
 }
-"""What to do about avoidable time of a bucket that no finding explains."""
+"""What to do about time of a bucket that no finding explains: in reports, scans, the API and on pages."""
 LOST_NOTE = "Lost work is the cost of runs that failed, since each finding began. It is not added to waste, which may have the same time."
 
 

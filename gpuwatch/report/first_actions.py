@@ -13,6 +13,8 @@ from gpuwatch.findings.priority import HOUR_S, Rate, cost_a_day, priority, size
 from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report.actions import REMEDIES
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
 LOSS = "loss:"
@@ -103,9 +105,9 @@ def _of_loss(
     owners = _owners([((team, None), held) for team, held in loss.teams], currency)
     action = {
         "id": f"{LOSS}{loss.bucket}",
-        "title": first.title if first else None,
+        "title": BUCKET_WORDS[loss.bucket],
         "summary": first.summary if first else None,
-        "remedy": first.remedy if first else None,
+        "remedy": first.remedy if first else REMEDIES[loss.bucket],
         "severity": worst,
         "loss": {
             "bucket": loss.bucket,

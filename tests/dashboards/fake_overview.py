@@ -78,9 +78,9 @@ def action(place: int, **changed: Any) -> Json:
 
 LOSS: Json = {
     "id": "loss:stranded",
-    "title": None,
+    "title": "Free but stranded",
     "summary": None,
-    "remedy": None,
+    "remedy": "Move small jobs onto fewer nodes.",
     "loss": {"bucket": "stranded", "gpu_seconds": "3600000.000000", "cost": "2764.00"},
     "findings": 0,
     "keys": [],

@@ -270,7 +270,7 @@ def test_the_first_actions_lead_somewhere_and_name_whom_to_ask() -> None:
     assert 5 == len(card.children[1].children)
     assert "Work lost with failed runs" in said
     assert "19 findings" in said
-    assert "Free GPUs that no usual job can use" in said
+    assert "Free but stranded" in said
     assert "Largest loss: $2.76 k in the last 7 days" in said
     assert "Ask  the platform team" in said
     assert "/ui/findings?detector=failed-work" in found

@@ -10,6 +10,9 @@ import pytest
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.priority import Rate, cost_a_day
 from gpuwatch.findings.read import Finding, facts_of
+from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report.actions import REMEDIES
 from gpuwatch.report.first_actions import ACTIONS_MAX, Loss, first_actions
 from gpuwatch.report.overview import earlier
 from tests.worlds.alerts import finding
@@ -93,6 +96,13 @@ def test_the_largest_loss_is_there_without_a_finding() -> None:
     assert ("loss:stranded", "100.00", 0, []) == (only["id"], only["cost_a_day"], only["findings"], only["keys"])
     assert {"bucket": "stranded", "gpu_seconds": "604800.000000", "cost": "700.00"} == only["loss"]
     assert "__platform__" == only["owners"]["items"][0]["team"]
+
+
+@pytest.mark.parametrize("bucket", [*AVOIDABLE, CLAIMABLE, "unobserved"])
+def test_a_loss_without_a_finding_has_words_of_its_own(bucket: str) -> None:
+    (action,) = first_actions([], Loss(bucket, Fraction(10), Fraction(3600), DAY_US), NOW_US, "USD")
+
+    assert (BUCKET_WORDS[bucket], REMEDIES[bucket], None) == (action["title"], action["remedy"], action["summary"])
 
 
 def test_findings_of_the_largest_loss_are_part_of_it() -> None:

@@ -68,9 +68,9 @@ class FirstAction(Shape):
 
     rank: int
     id: str = Field(examples=["idle-hoarding", "loss:stranded"])
-    title: str | None
+    title: str
     summary: str | None
-    remedy: str | None
+    remedy: str
     severity: Severity
     certainty: Ratio
     cost_a_day: Money | None
