@@ -44,12 +44,14 @@ def card(entries: list[Row] | None, query: Query, what: str) -> Component | None
 
 
 def table(entries: list[Row]) -> Component:
-    """Changes, one a row."""
+    """Changes, one a row. Where nothing was there before any of them, that side is left out."""
+    both = [(entry, *sides(entry)) for entry in entries]
+    first = any(before.children for _, before, _ in both)
     columns = [
         parts.Column(f"When ({formats.zone_word()})", "nowrap"),
         parts.Column("Who", "narrow-hide"),
         parts.Column("What"),
-        parts.Column("Before", "wide narrow-hide"),
+        *([parts.Column("Before", "wide narrow-hide")] if first else []),
         parts.Column("After", "wide narrow-hide"),
     ]
     rows = [
@@ -57,9 +59,10 @@ def table(entries: list[Row]) -> Component:
             html.Span(formats.clock(entry.get("at")), className="num nowrap"),
             formats.clip(entry.get("actor"), 60),
             what(entry),
-            *sides(entry),
+            *([before] if first else []),
+            after,
         ]
-        for entry in entries
+        for entry, before, after in both
     ]
     return parts.table(columns, rows, label="Changes")
 

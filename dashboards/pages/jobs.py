@@ -20,7 +20,7 @@ FILTERS = ("window", "cluster", "pool", "team", "q")
 
 async def load(api: Api, query: Query) -> Row:
     """One page of jobs in the window, most expensive first."""
-    filters = {name: query.get(name) for name in ("user", "state", "q", "cursor") if query.get(name)}
+    filters = {name: query.get(name) for name in ("user", "queue", "state", "q", "cursor") if query.get(name)}
     return await api.jobs(
         query.window, PAGE_SIZE, sort=query.get("sort", "cost"), pool=query.get("pool"), **filters, **query.scope
     )
@@ -36,6 +36,8 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     note = f"{len(items)}{'+' if data.get('next') else ''} {query.window_words}"
     if query.get("user"):
         note += f", user {formats.clip(query.get('user'), 40)}"
+    if query.get("queue"):
+        note += f", queue {formats.clip(query.get('queue'), 60)}"
     body = listing(items, query) if items else nothing(query)
     return html.Div([parts.heading("Jobs", note), parts.picks(choices, "State"), body, parts.pager(data, query)])
 
@@ -130,7 +132,7 @@ def buckets(item: Row) -> Mapping[str, object]:
 
 def nothing(query: Query) -> Component:
     """No jobs."""
-    if any(query.get(name) for name in ("team", "user", "state", "q", "cluster")):
+    if any(query.get(name) for name in ("team", "user", "queue", "state", "q", "cluster")):
         return states.empty(
             "No jobs match these filters",
             "Choose a longer window or remove a filter.",

@@ -39,6 +39,7 @@ asked as (
         and ($cluster is null or r.cluster = $cluster)
         and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
         and ($user is null or r.user_name = $user)
+        and ($queues::varchar[] is null or list_contains($queues, r.queue))
         and ($pool is null or r.run_id in (select run_id from pool_run))
 ),
 -- The time outside the days that book_day covers (jobs/day.sql).

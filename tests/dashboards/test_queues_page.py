@@ -134,3 +134,10 @@ def test_more_than_one_answer_holds_says_so() -> None:
 
 def test_hostile_names_stay_text() -> None:
     check_layout(drawn([queue(HOSTILE, parent=HOSTILE)], [gang(HOSTILE, why=HOSTILE, queue=HOSTILE, job=HOSTILE)]))
+
+
+def test_a_queue_leads_to_its_jobs_and_to_those_of_the_queues_below_it() -> None:
+    queued = [queue("train"), queue("lab", "local_queue", parent="train"), queue("other")]
+
+    assert "/ui/jobs?queue=lab%2Ctrain" in links(drawn(queued, [], "/queues?queue=train"))
+    assert [] == [href for href in links(drawn(queued, [])) if href.startswith("/ui/jobs?queue")]

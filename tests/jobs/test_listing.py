@@ -307,3 +307,20 @@ def test_a_device_chosen_by_count_says_so() -> None:
 
         assert found is not None
         assert [("GPU-0", True)] == [(d["id"], d["estimated"]) for d in found["devices"]]
+
+
+def test_a_queue_is_found_by_its_whole_name() -> None:
+    world = World().add(
+        node("n1", {"": 3}),
+        claim("1", 0, HOUR, queue="night", device_indexes="0"),
+        claim("2", 0, HOUR, queue="nights", device_indexes="1"),
+        claim("3", 0, HOUR, device_indexes="2"),
+    )
+    world.book()
+    found = {
+        name: sorted(ids(jobs(world.store, None, ALL, queues=queues)))
+        for name, queues in (("one", ["night"]), ("two", ["night", "nights"]), ("part", ["nigh"]), ("all", None))
+    }
+    world.store.close()
+
+    assert {"one": ["1"], "two": ["1", "2"], "part": [], "all": ["1", "2", "3"]} == found

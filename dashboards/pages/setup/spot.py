@@ -23,9 +23,9 @@ from gpuwatch.dashboards.shell.query import Query
 PAGE_SIZE = 50
 SERIES = ("instance_type", "zone", "product", "currency", "cluster", "pool")
 FIELDS = (
-    Field("prices", "Prices", "area", hint="What `aws ec2 describe-spot-price-history` prints, as JSON."),
-    Field("instance", "GPUs of the instance types", hint="Apart by commas.", placeholder="p5.48xlarge=H100:8"),
-    Field("zone", "Zone", hint="Where the prices are of several.", placeholder="us-east-1a"),
+    Field("prices", "Prices", "area", hint="The JSON that aws ec2 describe-spot-price-history prints."),
+    Field("instance", "GPUs of the instance types", hint="Separated by commas.", placeholder="p5.48xlarge=H100:8"),
+    Field("zone", "Zone", hint="Needed where the file has several.", placeholder="us-east-1a"),
     Field("product", "Product", placeholder="Linux/UNIX"),
     Field("currency", "Currency", placeholder="USD"),
     Field("cluster", "Cluster", placeholder="All"),

@@ -73,6 +73,10 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     waiting = [row for row in data.workloads if row.get("state") in queue_requests.WAITING]
     back = parts.link("← All queues", query.link(queue=None, page=None, **{"in": None}), "back") if name else None
     place = parts.link("What would let them start", query.link("/capacity"), "button") if waiting else None
+    jobs = None
+    if name:
+        found = ",".join(sorted(below(data.queues, name)))
+        jobs = parts.link("Jobs of this queue", query.link("/jobs", queue=found, page=None, **{"in": None}), "button")
     about = [
         states.advice("Only the first 1,000 queues and the 1,000 requests that wait longest are shown.")
         if data.more
@@ -83,7 +87,10 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         [
             back,
             parts.heading(
-                f"Queue {formats.clip(name, 60)}" if name else "Queues", "As last reported by the schedulers", place
+                f"Queue {formats.clip(name, 60)}" if name else "Queues",
+                "As last reported by the schedulers",
+                jobs,
+                place,
             ),
             headlines(waiting, data.more),
             html.Div([*about, queue_requests.listing(data.workloads if name else waiting, query)], className="stack"),
