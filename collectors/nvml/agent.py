@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpuwatch.collectors.nvml.node import NodeReader, host_name, open_library
 from gpuwatch.collectors.nvml.page import page
@@ -93,6 +92,6 @@ class Agent:
             self._ended.wait(max(0.0, self._interval_s - (time.monotonic() - start_s)))
 
 
-def create_agent(interval_s: float, jobs: Path | None, log: Callable[[str], None], library: Any = None) -> Agent:
+def create_agent(interval_s: float, jobs: Path | None, log: Callable[[str], None]) -> Agent:
     """The agent of this node. Raises SourceUnreachable with what is missing if there is no driver or no GPU."""
-    return Agent(NodeReader(open_library(library), host_name(), jobs), interval_s, log)
+    return Agent(NodeReader(open_library(), host_name(), jobs), interval_s, log)

@@ -44,23 +44,23 @@ def known(text: str | None) -> str | None:
     return None if text is None or text.strip().lower() in _UNSET else text.strip()
 
 
-def expand_hostlist(text: str, limit: int = MAX_HOSTS) -> tuple[str, ...]:
+def expand_hostlist(text: str) -> tuple[str, ...]:
     """Host names of `gpu[01-03,07],bad01`; several brackets in one name multiply, steps (`[0-8:2]`) are supported.
 
-    Raises ValueError for brackets that do not match, for a range that runs backwards, or for more than `limit` hosts.
+    Raises ValueError for brackets that do not match, for a range that runs backwards, or for more than MAX_HOSTS hosts.
     """
     hosts: list[str] = []
     for part in split_outside(text, "[]"):
         segments = re.split(r"\[([^\[\]]*)\]", part)
         if any("[" in segment or "]" in segment for segment in segments):
             raise ValueError("host list: brackets do not match")
-        remaining = limit - len(hosts)
+        remaining = MAX_HOSTS - len(hosts)
         choices = [_numbers(segment, remaining) if i % 2 else [segment] for i, segment in enumerate(segments)]
         size = 1
         for choice in choices:
             size *= len(choice)
         if size > remaining:
-            raise ValueError(f"host list: more than {limit} hosts")
+            raise ValueError(f"host list: more than {MAX_HOSTS} hosts")
         hosts.extend("".join(combination) for combination in product(*choices))
     return tuple(hosts)
 

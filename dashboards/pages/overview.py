@@ -146,7 +146,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
     cost = parts.Headline(
         "GPU cost",
         parts.money(whole.cost, currency),
-        formats.change(*per_hour(now, before, "cost")),
+        formats.change(*per_second(now, before, "cost")),
         series=trend.sums(list(trend.hours)),
         note=parts.gpu_time(whole.seconds),
         href=query.link("/teams"),
@@ -161,13 +161,9 @@ def of_all(side: Row, name: str) -> Decimal | None:
     return ledger_math.ratio(measures.measure(side, name).get("gpu_seconds"), side.get("capacity_gpu_seconds"))
 
 
-def per_hour(now: Row, before: Row | None, name: str, of: str = "") -> tuple[object, object]:
+def per_second(now: Row, before: Row | None, name: str) -> list[Decimal | None]:
     """An amount of both windows for each second with data; None where it is unknown."""
-    sides = [measures.measure(side, of) if of else side for side in (now, before or {})]
-    return (
-        ledger_math.ratio(sides[0].get(name), now.get("covered_seconds")),
-        ledger_math.ratio(sides[1].get(name), (before or {}).get("covered_seconds")),
-    )
+    return [ledger_math.ratio(side.get(name), side.get("covered_seconds")) for side in (now, before or {})]
 
 
 def avoidable(data: Data, trend: ledger_math.Trend, currency: str, query: Query) -> parts.Headline:

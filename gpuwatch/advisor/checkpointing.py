@@ -16,7 +16,6 @@ OPTIMIZERS = {"adamw": 8.0, "adamw-8bit": 2.0, "lion": 4.0, "sgd-momentum": 4.0,
 INTERRUPTIONS_PER_GPU_HOUR = 419 / (54 * 24 * 16384)
 """Unplanned interruptions of the Llama 3 405B training: 419 in 54 days on 16,384 H100. Used where a fleet has no measured
 rate; another fleet's rate is a guess."""
-WRITE_MAX_S = 1e9
 
 
 def bytes_per_parameter(precision: str, optimizer: str) -> float:

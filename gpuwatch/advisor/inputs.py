@@ -93,13 +93,12 @@ def priced_time(
     *,
     by_job: bool = False,
     teams: Collection[str] | None = None,
-    cluster: str | None = None,
 ) -> dict[Group, PricedTime]:
     """Rates x time of each group of `by` (columns of advisor/priced.sql). Raises UsageError: see ledger.totals.scale_of."""
     scale = scale_of(store, window)
     more = {"scale": scale.shares, "places": scale.places, "by_job": by_job}
     groups: dict[Group, PricedTime] = {}
-    for row in store.rows("advisor/priced", **query_parameters(window, teams, cluster), **more):
+    for row in store.rows("advisor/priced", **query_parameters(window, teams, None), **more):
         one = groups.setdefault(tuple(row[name] for name in by), PricedTime())
         hours = Fraction(int(row["units"]), scale.shares * HOUR_US)
         one.there += hours

@@ -103,7 +103,7 @@ class Channels:
                 raise UsageError("; ".join(problems))
             return _exchange(connection, known, wanted, actor, at_us)
 
-    def adopt(self, channels: Sequence[Channel], at_us: int, actor: str = "gpuwatch.toml") -> bool:
+    def adopt(self, channels: Sequence[Channel], at_us: int) -> bool:
         """Makes `channels` (from_config) those of gpuwatch.toml; channels made elsewhere stay. True if that changed any.
 
         A name that both have belongs to the file from then on.
@@ -112,7 +112,7 @@ class Channels:
             known = _read(connection)
             wanted = {n: c for n, c in known.items() if c.origin != "file"}
             wanted |= {channel.name: replace(channel, origin="file") for channel in channels}
-            return _exchange(connection, known, wanted, actor, at_us)
+            return _exchange(connection, known, wanted, "gpuwatch.toml", at_us)
 
     def _parsed(self, item: Mapping[str, Any], known: Mapping[str, Channel]) -> Channel:
         """A channel that people set; one of the file may be named if nothing of it changes."""

@@ -65,9 +65,9 @@ def zone(name: str) -> ZoneInfo:
         raise UsageError(f"unknown time zone {name!r}: use an IANA name such as Europe/Berlin") from error
 
 
-def local_us(text: str, tz: ZoneInfo, fold: int = 0) -> int:
-    """A naive local time such as Slurm's (`2026-11-21T02:08:28`) in microseconds."""
-    return to_us(datetime.fromisoformat(text).replace(tzinfo=tz, fold=fold))
+def local_us(text: str, tz: ZoneInfo) -> int:
+    """A naive local time such as Slurm's (`2026-11-21T02:08:28`) in microseconds; the first of two where clocks go back."""
+    return to_us(datetime.fromisoformat(text).replace(tzinfo=tz))
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,13 @@ class PlainText(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def set_up(level: int = logging.INFO) -> None:
+def set_up() -> None:
     """Sends all logs of the process to stderr, in one of the two formats."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PlainText() if sys.stderr.isatty() else JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(logging.INFO)
     for noisy in ("uvicorn.error", "uvicorn.access", "aiohttp", "httpx", "httpcore", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

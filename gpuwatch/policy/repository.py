@@ -32,9 +32,9 @@ def replace_team_rules(
     return VersionedLists(state).replace(TEAMS, rows, actor, source, at_us, expected)
 
 
-def load_team_rules(state: State, version: int | None = None) -> tuple[TeamRule, ...]:
-    """The current ownership rules in order, or an older version of them; () where there are none."""
-    return tuple(TeamRule(**row) for row in VersionedLists(state).rows(TEAMS, version))
+def load_team_rules(state: State) -> tuple[TeamRule, ...]:
+    """The current ownership rules in order; () where there are none."""
+    return tuple(TeamRule(**row) for row in VersionedLists(state).rows(TEAMS))
 
 
 def ownership_default(state: State) -> str:

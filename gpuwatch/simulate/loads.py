@@ -54,21 +54,21 @@ def hoarded_intervals(stretches: Course) -> list[tuple[int, int]]:
     return runs
 
 
-def _steady(level: str, warm_min: tuple[int, int] = (40, 200)) -> Shape:
-    """A level held to the end after a short start."""
+def _steady(level: str) -> Shape:
+    """A level held to the end after a start of 40 to 200 seconds."""
 
     def shape(duration: int, rng: np.random.Generator) -> Course:
-        warm = min(int(rng.integers(*warm_min)), duration // 10)
+        warm = min(int(rng.integers(40, 200)), duration // 10)
         return [Stretch(0, warm, "loading"), Stretch(warm, duration, level)]
 
     return shape
 
 
-def _cycle(*parts: tuple[str, int, int], warm_s: int = 90) -> Shape:
-    """Levels in turn, each for a random time between its two bounds in seconds."""
+def _cycle(*parts: tuple[str, int, int]) -> Shape:
+    """Levels in turn after a start of 90 seconds, each for a random time between its two bounds in seconds."""
 
     def shape(duration: int, rng: np.random.Generator) -> Course:
-        stretches = [Stretch(0, min(warm_s, duration // 10), "loading")]
+        stretches = [Stretch(0, min(90, duration // 10), "loading")]
         while stretches[-1].end < duration and len(stretches) < STEPS_MAX:
             for level, low, high in parts:
                 start = stretches[-1].end

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
+DIRECTORY_MODE = 0o700
 PRIVATE_UMASK = 0o077
 _OTHERS = 0o077
 PREFIXES = ("gpuwatch.duckdb", "state.sqlite", "serve.json", "restoring-")

@@ -7,16 +7,15 @@ from typing import Any
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.hardware.links import KINDS
-from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
-from gpuwatch.topology.gaps import SERVED, missing
+from gpuwatch.topology.gaps import missing
 
 INNER = ("nvlink", "pcie", "numa")
 
 Row = dict[str, Any]
 
 
-def node_view(store: Store, cluster: str, node: str, at_us: int, advice: Advice = SERVED) -> Row | None:
+def node_view(store: Store, cluster: str, node: str, at_us: int) -> Row | None:
     """The answer of GET /topology/node: GPUs with their containers in the node, the containers of the node, the level and
     GB/s of each pair of GPUs, and what no source reports, with the fix. None for an unknown node.
     """
@@ -43,7 +42,7 @@ def node_view(store: Store, cluster: str, node: str, at_us: int, advice: Advice 
     if not gpus and not outer:
         return None
     order = {kind: n for n, kind in enumerate(KINDS)}
-    lacking = [row for row in missing(store, cluster, advice) if row["node"] == node]
+    lacking = [row for row in missing(store, cluster) if row["node"] == node]
     return {
         "cluster": cluster,
         "node": node,

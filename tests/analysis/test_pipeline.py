@@ -21,9 +21,6 @@ from tests.worlds.templates import computed_once
 DERIVED = ("device", "run", "segment", "capacity", "device_minute", "device_window", "idle_span", "ledger_hour")
 VERDICTS = ("finding", "unjudged")
 PRICES = ("run_team", "device_price", "priced")
-HELD_US = (
-    "unobserved_us + hoarded_us + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us"
-)
 
 
 def planted(where: Path | str) -> World:

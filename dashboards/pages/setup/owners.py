@@ -40,7 +40,6 @@ TEST = (
 SAME = "*"
 """As the team of a rule: the value that matched names the team."""
 ASK = "ask"
-MOVES = {"up": -1, "down": 1}
 
 
 @dataclass(frozen=True)

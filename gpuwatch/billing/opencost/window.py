@@ -94,10 +94,10 @@ def _pair(text: str) -> tuple[int, int] | None:
     return (parse_rfc3339(start), parse_rfc3339(end)) if comma else None
 
 
-def parse_duration(text: str, name: str = "step") -> int:
+def parse_duration(text: str) -> int:
     """Microseconds of `1d`, `90m` or `1h30m`. Raises UsageError."""
     if not _DURATION.fullmatch(text):
-        raise UsageError(f"{name} {text[:50]!r}: use a duration such as 10m, 1h, 1d or 1w")
+        raise UsageError(f"step {text[:50]!r}: use a duration such as 10m, 1h, 1d or 1w")
     return sum(int(number) * UNITS_US[unit] for number, unit in _PIECE.findall(text))
 
 

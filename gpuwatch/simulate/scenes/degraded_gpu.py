@@ -8,7 +8,7 @@ from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "degraded-gpu"
-WIDTH_NOW, WIDTH_IDLE = 8, 8
+WIDTH_NOW = 8
 
 
 @scene(DETECTOR, "hardware-errors", rank=1, gpus=8, hours=8)

@@ -10,11 +10,10 @@ from starlette.responses import Response
 
 from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Svc, WindowText, errors, window_of
-from gpuwatch.api.errors import ApiError, TeamScope
-from gpuwatch.api.routes.findings.idle_limits import Requests
+from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Svc, WindowText, errors
+from gpuwatch.api.errors import TeamScope
 from gpuwatch.api.schema.findings.quotas import Quotas
-from gpuwatch.core.clock import HOUR_US, Window
+from gpuwatch.api.trials import Requests, past_window, replays_queue
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 Team = Annotated[str, Query(min_length=1, max_length=NAME_MAX, description="The team that gets the quota.")]
@@ -39,24 +38,16 @@ def quotas(
     quota stays unused, and the requests of other teams that the GPUs would have served (`sooner`). Tokens bound to teams: only their
     own teams, without `sooner`; otherwise 403 `team_scope`.
     """
-    from gpuwatch.reclaim.limits import WINDOW_US_MAX
     from gpuwatch.reclaim.quotas import try_quotas
 
     if access.teams is not None and team not in access.teams:
         raise TeamScope(f"team {team}: the token is not for this team", "team")
-    if requests and access.teams is not None:
-        raise TeamScope("requests: the queue has requests of other teams, and the token is bound to teams", "requests")
-    span = window_of(window, service.now_us() // HOUR_US * HOUR_US)
-    if span.end_us - span.start_us > WINDOW_US_MAX:
-        raise ApiError(400, f"window {window!r}: at most 31 days", "choose a shorter window, such as 30d", "window")
-    replayed = access.teams is None and requests is not False
-    reached = Window(span.start_us, max(span.start_us + 1, min(span.end_us, service.now_us())))
+    replayed = replays_queue(access, requests)
+    span, past = past_window(window, service.now_us())
     return kept(
         request,
         access,
         service,
-        lambda store: try_quotas(
-            store, service.state, reached, team, gpus=gpus, cluster=cluster, with_requests=replayed
-        ),
+        lambda store: try_quotas(store, service.state, past, team, gpus=gpus, cluster=cluster, with_requests=replayed),
         span,
     )
