@@ -8,13 +8,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.audit import summary as audit_summary
 from gpuwatch.billing import chargeback, records
 from gpuwatch.capacity import queues
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.repository import Actions
 from gpuwatch.ledger.month import basis_of
+from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import conflicts, missing
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 def last_of(store: Store, span_us: int) -> Window | None:
     """The last `span_us` microseconds of the ledger, less where it is younger; None if it is empty."""
-    known = audit_summary.whole_window(store)
+    known = ledger_window(store)
     return None if known is None else Window(max(known.start_us, known.end_us - span_us), known.end_us)
 
 
@@ -44,7 +44,7 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
     Without a window, the last 7 days of the ledger; `window` is None in the result if the ledger is empty. Only whole
     hours count. Money is exact: Decimal or Fraction.
     """
-    known = audit_summary.whole_window(store)
+    known = ledger_window(store)
     span = _within(window or last_of(store, DEFAULT_US), known)
     facts: Row = {"window": span, "known": known, "asked": window}
     if span is None:

@@ -8,14 +8,13 @@ from decimal import Decimal
 
 from gpuwatch.billing.listings import measures_dict, measures_lines
 from gpuwatch.billing.records import Amount, Ledger
-from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
+from gpuwatch.core.clock import HOUR_US, SECOND_US
 from gpuwatch.core.money import format_quantity
 from gpuwatch.findings.read import Finding, lost_of
 from gpuwatch.findings.texts import is_waste
 from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
 from gpuwatch.output.terminal import as_table
 from gpuwatch.rules.rule import price_text
-from gpuwatch.store.database import Store
 
 LARGEST = 3
 """Findings shown."""
@@ -28,12 +27,6 @@ STEP_WORDS = {
     "effective": "Effective",
 }
 """Names of the funnel's steps. Held time that was not measured is not in `allocated`."""
-
-
-def whole_window(store: Store) -> Window | None:
-    """From the first to the last whole hour of the ledger; None if it is empty."""
-    low, high = store.sql("select min(hour_us), max(hour_us) from ledger_hour")[0]
-    return None if low is None else Window(low, high + HOUR_US)
 
 
 def funnel(ledger: Ledger) -> Listing:

@@ -21,11 +21,11 @@ Claimed = Mapping[tuple[object, ...], Decimal]
 def read(
     store: Store, scale: Scale, asked: Mapping[str, object], by: Sequence[str], limit: int | None
 ) -> tuple[Measures, tuple[GroupMeasures, ...], Claimed]:
-    """The measures of the temporary table `book`, those of its groups, and what findings claim of its groups and steps.
+    """The measures of the temporary table `ledger_group`, those of its groups, and what findings claim of its groups and steps.
 
     Groups are the `limit` with the most avoidable time; none with steps.
     """
-    if not by and not asked["steps"]:  # the book is one group
+    if not by and not asked["steps"]:  # ledger_group is one group
         rows = store.rows("billing/measure", **asked, whole=False, groups=1, claimed_only=False)
         return (
             Measures.of(rows, scale),

@@ -59,8 +59,8 @@ def backtest(
         result = remote.post(note, f"/api/v1/detectors/{rule}/backtest", body)
         hint = None
         if not result["items"]:
-            books = json.loads(remote.get(note, "/api/v1/ledger", {"window": body["window"]}))
-            hint = hints.empty_served(note, books["capacity_gpu_seconds"])
+            ledger = json.loads(remote.get(note, "/api/v1/ledger", {"window": body["window"]}))
+            hint = hints.empty_served(note, ledger["capacity_gpu_seconds"])
     else:
         from gpuwatch.analysis.backtest import as_dict
         from gpuwatch.analysis.backtest import backtest as tried

@@ -114,6 +114,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
     from gpuwatch.billing.periods.close import find_corrections
     from gpuwatch.findings import read as findings_read
     from gpuwatch.imports.files import import_paths
+    from gpuwatch.ledger.totals import ledger_window
     from gpuwatch.simulate.demo.records import decide
 
     with opened(data, create=True, embedded=True) as (store, state, settings), progress("demo") as step:
@@ -148,17 +149,17 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
                 compute()
                 chargeback.price_all(store, state)
                 find_corrections(store, state, now_us(context))
-        window = audit_summary.whole_window(store)
+        window = ledger_window(store)
         if window is None:
             raise StoreError(f"the ledger in {data} is empty after the analysis; run gpuwatch doctor --data {data}")
         chargeback.price_all(store, state)
         bill = for_people(chargeback_listing(chargeback.chargeback(store, state, window)), ["team"])
         found = findings_read.read(store)
-        books = chargeback.ledger(store, state, window)
+        ledger = chargeback.ledger(store, state, window)
     width = terminal_width(sys.stdout)
     where, name = shlex.quote(str(data)), program()
     return (
-        f"{audit_summary.story(books, found, bill, width)}\n"
+        f"{audit_summary.story(ledger, found, bill, width)}\n"
         "Try these commands on the same data:\n"
         f"  {name} findings --data {where} --open\n"
         f"  {name} chargeback --data {where} --window 7d --by team,user\n"

@@ -26,16 +26,16 @@ BACK_US = 7 * DAY_US
 
 def empty_stored(store: Store, gpu_seconds: str) -> str | None:
     """The hint for a result with this many GPU-seconds; None if there are any."""
-    from gpuwatch.audit.summary import whole_window
+    from gpuwatch.ledger.totals import ledger_window
 
-    return None if Decimal(gpu_seconds) else empty_words(whole_window(store))
+    return None if Decimal(gpu_seconds) else empty_words(ledger_window(store))
 
 
 def empty_outside(store: Store, span: Window) -> str | None:
     """The hint for a window that the ledger does not cover at all; None otherwise."""
-    from gpuwatch.audit.summary import whole_window
+    from gpuwatch.ledger.totals import ledger_window
 
-    known = whole_window(store)
+    known = ledger_window(store)
     touched = known is not None and known.start_us < span.end_us and span.start_us < known.end_us
     return None if touched else empty_words(known)
 
@@ -77,9 +77,9 @@ def absent_labels(store: Store, by: Iterable[str], items: Collection[Mapping[str
 
 def partial(store: Store, span: Window) -> list[str]:
     """A line that says where the ledger begins or ends within a window; none if the window is covered or has no data."""
-    from gpuwatch.audit.summary import whole_window
+    from gpuwatch.ledger.totals import ledger_window
 
-    known = whole_window(store)
+    known = ledger_window(store)
     if known is None or known.end_us <= span.start_us or span.end_us <= known.start_us:
         return []
     ends = [f"begins at {minute(known.start_us)}"] if known.start_us > span.start_us else []

@@ -135,12 +135,12 @@ def ledger(
         listing = ledger_answer(remote.every(note, "/api/v1/ledger", parameters), dimensions)
         hint = hints.empty_served(note, listing.extra["capacity_gpu_seconds"])
     else:
-        from gpuwatch.billing.chargeback import ledger as books
+        from gpuwatch.billing import chargeback as billing
         from gpuwatch.billing.prices import price_all
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
-            listing = ledger_listing(books(store, state, span, dimensions))
+            listing = ledger_listing(billing.ledger(store, state, span, dimensions))
             listing = replace(listing, foot=[*hints.partial(store, span), *listing.foot])
             doubts = hints.absent_labels(store, dimensions, listing.items)
             hint = hints.empty_stored(store, listing.extra["capacity_gpu_seconds"])

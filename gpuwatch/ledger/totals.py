@@ -61,6 +61,12 @@ class Scale:
         return self.money(amount, EXACT_PLACES)
 
 
+def ledger_window(store: Store) -> Window | None:
+    """From the first to the last whole hour of the ledger; None if it is empty."""
+    low, high = store.sql("select min(hour_us), max(hour_us) from ledger_hour")[0]
+    return None if low is None else Window(low, high + HOUR_US)
+
+
 def scale_of(store: Store, window: Window, finer_places: int | None = None) -> Scale:
     """The scale in which all time and all prices of a window are whole numbers.
 

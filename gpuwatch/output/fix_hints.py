@@ -40,7 +40,7 @@ class Advice:
         """A command line on this data directory."""
         return f"{self.program} {words}" + ("" if self.data is None else f" --data {shlex.quote(self.data)}")
 
-    def book(self) -> str:
+    def analysis(self) -> str:
         """How to get unprocessed hours into the ledger."""
         return (
             "Wait for the server's next analysis; if one fails, its log has the reason."

@@ -109,13 +109,13 @@ def _xlsx(listing: Listing) -> bytes:
             f"--format xlsx: {len(listing.items)} rows are more than a sheet can hold ({XLSX_ROWS_MAX}); use csv or parquet, or group more"
         )
     stream = io.BytesIO()
-    book = Workbook(stream, {"in_memory": True, "constant_memory": True})
-    book.set_properties({"created": CREATED})
-    bold = book.add_format({"bold": True, "bottom": 1})
+    workbook = Workbook(stream, {"in_memory": True, "constant_memory": True})
+    workbook.set_properties({"created": CREATED})
+    bold = workbook.add_format({"bold": True, "bottom": 1})
     formats = {
-        name: book.add_format({"num_format": f"#,##0.{'0' * min(places, 6)}"}) for name, places in PLACES.items()
+        name: workbook.add_format({"num_format": f"#,##0.{'0' * min(places, 6)}"}) for name, places in PLACES.items()
     }
-    sheet = book.add_worksheet("Rows")
+    sheet = workbook.add_worksheet("Rows")
     sheet.freeze_panes(1, 0)
     for column, name in enumerate(listing.columns):
         texts = [_text(item.get(name)) for item in listing.items]
@@ -136,13 +136,13 @@ def _xlsx(listing: Listing) -> bytes:
             elif value is not None:
                 sheet.write_string(row, column, visible(_text(value))[:XLSX_TEXT_MAX])
     if listing.extra:
-        _totals(book, listing, bold)
-    book.close()
+        _totals(workbook, listing, bold)
+    workbook.close()
     return stream.getvalue()
 
 
-def _totals(book: Any, listing: Listing, bold: Any) -> None:
-    sheet = book.add_worksheet("Totals")
+def _totals(workbook: Any, listing: Listing, bold: Any) -> None:
+    sheet = workbook.add_worksheet("Totals")
     sheet.set_column(0, 0, 28)
     sheet.set_column(1, 1, 28)
     for row, (name, value) in enumerate(_flat(listing.extra)):

@@ -116,7 +116,7 @@ def examine(
         *source_checks.profiles(store),
         source_checks.topology(store, advice),
         double_checks.spoiled(
-            hold_checks.books(store, since_us, advice), twice, "the books cannot be relied on in", advice
+            hold_checks.ledger_adds_up(store, since_us, advice), twice, "the ledger cannot be relied on in", advice
         ),
     ]
 
@@ -147,16 +147,16 @@ def _analysed(store: Store, advice: Advice) -> Check:
             fix = "Send GPU metrics, or records of a scheduler with GPUs: docs/connect/sources.md."
             return Check("analysis", WARN if advice.live else FAIL, "no analysed record names a GPU", fix)
         if advice.live:
-            return Check("analysis", WARN, "received data is not analysed yet", advice.book())
-        return Check("analysis", FAIL, "nothing has been analysed", advice.book())
+            return Check("analysis", WARN, "received data is not analysed yet", advice.analysis())
+        return Check("analysis", FAIL, "nothing has been analysed", advice.analysis())
     if not devices and advice.live:
         fix = "Name your sources in gpuwatch.toml and start the server with --config, or push data to it: docs/connect/sources.md."
         return Check("analysis", FAIL, "nothing has been received", fix)
     if not devices:
-        fix = f"{advice.command('import bundle BUNDLE')}\n{advice.book()}"
+        fix = f"{advice.command('import bundle BUNDLE')}\n{advice.analysis()}"
         return Check("analysis", FAIL, "nothing has been imported", fix)
     if hours and not (advice.live and hours <= OPEN_HOURS):
-        return Check("analysis", WARN, f"{hours} hours are not analysed yet", advice.book())
+        return Check("analysis", WARN, f"{hours} hours are not analysed yet", advice.analysis())
     return Check("analysis", OK, f"{files} files imported, {devices} devices, ledger up to date")
 
 
@@ -192,7 +192,9 @@ def _evidence(store: Store, since_us: int, advice: Advice) -> Evidence:
 
 def _rates(store: Store, evidence: Evidence, advice: Advice) -> Check:
     if not evidence.prices:
-        return unjudged("rates", "no price was computed", f"{advice.command('rates set rates.csv')}\n{advice.book()}")
+        return unjudged(
+            "rates", "no price was computed", f"{advice.command('rates set rates.csv')}\n{advice.analysis()}"
+        )
     rows = remembered.rows(store, "quality/doctor_rates")
     if not rows:
         return Check("rates", OK, "a rate covers every GPU-hour")

@@ -148,15 +148,15 @@ def conflicts(holds: Sequence[Row], evidence: Evidence) -> Check:
     return Check("conflicts", WARN, what, fix)
 
 
-def books(store: Store, since_us: int, advice: Advice) -> Check:
+def ledger_adds_up(store: Store, since_us: int, advice: Advice) -> Check:
     """Whether every GPU-microsecond is in exactly one bucket."""
     query = "select cluster, min(start_us), max(end_us) from segment group by 1 order by 1"
     clusters = remembered.sql(store, query)
     if not clusters:
-        return unjudged("books", "the ledger is empty", advice.book())
+        return unjudged("books", "the ledger is empty", advice.analysis())
     for cluster, start_us, end_us in clusters:
         try:
             check_ledger(store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US)
         except LedgerDoesNotClose as error:
-            return Check("books", FAIL, str(error), advice.book())
+            return Check("books", FAIL, str(error), advice.analysis())
     return Check("books", OK, "every GPU-microsecond is in exactly one bucket")

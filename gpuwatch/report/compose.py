@@ -157,7 +157,7 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
     if facts.only_dumps:
         lines.append(MISSING)
     elif facts.compared is None:
-        begin = report_text.moment(facts.books_from_us)
+        begin = report_text.moment(facts.ledger_from_us)
         lines.append(f"No comparison with the previous {facts.period_word}: the data begins on {begin}.")
     else:
         lines.append(f"Changes compare with {report_text.days(facts.compared)}.")

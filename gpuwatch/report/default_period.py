@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window
+from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.report.files import last_week
-from gpuwatch.report.week_facts import books_of, overlap, week_window
+from gpuwatch.report.week_facts import overlap, week_window
 from gpuwatch.store.database import Store
 
 FULL_DAYS_MIN, MONTH_FULL_DAYS_MIN = 6, 24
@@ -13,11 +14,11 @@ FULL_DAYS_MIN, MONTH_FULL_DAYS_MIN = 6, 24
 
 def default_week(store: Store, now_us: int) -> str:
     """The last ended week with at least FULL_DAYS_MIN full days of data, else the one that ended last."""
-    books, last = books_of(store), last_week(now_us)
+    ledger_span, last = ledger_window(store), last_week(now_us)
     week = last
-    while books is not None and week_window(week).end_us > books.start_us:
+    while ledger_span is not None and week_window(week).end_us > ledger_span.start_us:
         window = week_window(week)
-        if _full_days(overlap(window, books)) >= FULL_DAYS_MIN:
+        if _full_days(overlap(window, ledger_span)) >= FULL_DAYS_MIN:
             return week
         week = last_week(window.start_us)
     return last
@@ -25,10 +26,10 @@ def default_week(store: Store, now_us: int) -> str:
 
 def default_month(store: Store, now_us: int) -> str:
     """The last ended month with at least MONTH_FULL_DAYS_MIN full days of data, else the month with most data, even if it goes on."""
-    books, window = books_of(store), parse_window("month", now_us)
+    ledger_span, window = ledger_window(store), parse_window("month", now_us)
     most_us, found = 0, parse_window("lastmonth", now_us)
-    while books is not None and window.end_us > books.start_us:
-        covered = overlap(window, books)
+    while ledger_span is not None and window.end_us > ledger_span.start_us:
+        covered = overlap(window, ledger_span)
         if window.end_us <= now_us and _full_days(covered) >= MONTH_FULL_DAYS_MIN:
             found = window
             break

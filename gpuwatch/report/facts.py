@@ -247,7 +247,7 @@ class Facts:
     charges: tuple[Charge, ...]
     quality: Quality
     versions: Versions
-    books_from_us: int
+    ledger_from_us: int
     priced: Mapping[str | None, Amount] = field(default_factory=dict)
     """By owner: what the buckets cost at their price, before any policy."""
     measures: Measures = field(default_factory=Measures.nothing)

@@ -19,13 +19,13 @@ Pasts = Mapping[str | None, tuple[Past, ...]]
 """By team, None for the fleet; oldest first."""
 
 
-def pasts(store: Store, state: State, window: Window, books: Window, teams: Collection[str] | None) -> Pasts:
+def pasts(store: Store, state: State, window: Window, ledger_span: Window, teams: Collection[str] | None) -> Pasts:
     """The ISO weeks up to the one in which the window ends, as far as the ledger reaches back."""
     last = parse_window("week", window.end_us - 1)
     found: dict[str | None, list[Past]] = defaultdict(list)
     for back in range(WEEKS - 1, -1, -1):
         start_us = last.start_us - back * 7 * DAY_US
-        low_us, high_us = max(start_us, books.start_us), min(start_us + 7 * DAY_US, books.end_us)
+        low_us, high_us = max(start_us, ledger_span.start_us), min(start_us + 7 * DAY_US, ledger_span.end_us)
         if low_us >= high_us:
             continue
         covered, hours = Window(low_us, high_us), (high_us - low_us) // HOUR_US

@@ -12,13 +12,14 @@ from heapq import nlargest
 from typing import Generic, TypeVar
 
 from gpuwatch.billing import chargeback, records
-from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
+from gpuwatch.core.clock import DAY_US, Window, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
 from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.month import Basis, basis_of
+from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.quality.dumps import only_dumps
 from gpuwatch.report.bucket_costs import Buckets, bucket_amounts, user_buckets
 from gpuwatch.report.closed_periods import Frozen, frozen
@@ -64,7 +65,7 @@ class Week:
     window: Window
     covered: Window
     compared: Window | None
-    books_from_us: int
+    ledger_from_us: int
     charges: Rows[Charge]
     """Most expensive first."""
     models: Rows[ModelUse]
@@ -110,17 +111,21 @@ def gather(
     may not learn of other teams, and their requests are not read.
     Raises UsageError for an invalid week, and for a week without data.
     """
-    window, books = week_window(week), books_of(store)
-    covered = None if books is None else overlap(window, books)
-    if books is None or covered is None:
-        known = "is empty" if books is None else f"covers {rfc3339(books.start_us)} to {rfc3339(books.end_us)}"
+    window, ledger_span = week_window(week), ledger_window(store)
+    covered = None if ledger_span is None else overlap(window, ledger_span)
+    if ledger_span is None or covered is None:
+        known = (
+            "is empty"
+            if ledger_span is None
+            else f"covers {rfc3339(ledger_span.start_us)} to {rfc3339(ledger_span.end_us)}"
+        )
         option = "--month" if len(week) == len("2026-11") else "--week"
         raise UsageError(
             f"report: no data for {week}: the ledger {known}; choose another {option}, or import and analyze"
         )
     earlier = _earlier(window, covered)
     dumped = only_dumps(store)
-    compared = earlier if earlier.start_us >= books.start_us and not dumped else None
+    compared = earlier if earlier.start_us >= ledger_span.start_us and not dumped else None
     closing = frozen(state, window, teams, bound)
     week_charges = WeekCharges(store, state, window, teams, closing.whole)
     before = _Before(store, state, compared, teams)
@@ -137,7 +142,7 @@ def gather(
         window=window,
         covered=covered,
         compared=compared,
-        books_from_us=books.start_us,
+        ledger_from_us=ledger_span.start_us,
         charges=charges,
         models=Rows(week_charges.models()),
         users_before=before.users(),
@@ -158,7 +163,7 @@ def gather(
         frozen=closing,
         stale_hours=stale[0][0],
         versions=_versions(state, closing, method),
-        pasts=pasts(store, state, covered, books, teams),
+        pasts=pasts(store, state, covered, ledger_span, teams),
         job_names={(row["cluster"], row["job_id"]): row["name"] for row in store.rows("report/job_name", **ends)},
     )
 
@@ -184,12 +189,6 @@ def _earlier(window: Window, covered: Window) -> Window:
     before = parse_window("lastmonth", window.start_us).start_us
     shift_us = window.start_us - before if window.end_us - window.start_us > WEEK_US else WEEK_US
     return Window(covered.start_us - shift_us, min(covered.end_us - shift_us, window.start_us))
-
-
-def books_of(store: Store) -> Window | None:
-    """The span of the ledger, from its first to its last hour."""
-    low, high = store.sql("select min(hour_us), max(hour_us) from ledger_hour")[0]
-    return None if low is None else Window(low, high + HOUR_US)
 
 
 def overlap(one: Window, other: Window) -> Window | None:
@@ -246,20 +245,20 @@ class _Before:
 
     def buckets(self) -> dict[str | None, Buckets]:
         """Buckets and their cost by team."""
-        if self._books is None:
+        if self._ledger is None:
             return {}
         paid: dict[str | None, Amount] = defaultdict(Amount)
         for (team, kind), amount in self.teams().items():
             if kind in OWN:
                 paid[team] += amount
-        return bucket_amounts(self._books, paid)
+        return bucket_amounts(self._ledger, paid)
 
     def measures(self) -> MeasuresOf:
         """The measures of each team, and of the fleet."""
-        return {} if self._books is None else _measures(self._books)
+        return {} if self._ledger is None else _measures(self._ledger)
 
     @cached_property
-    def _books(self) -> records.Ledger | None:
+    def _ledger(self) -> records.Ledger | None:
         return None if self.window is None else _by_team_and_bucket(self.store, self.state, self.window, self.only)
 
     @cached_property

@@ -12,12 +12,13 @@ from pathlib import Path
 from gpuwatch.billing import budgets
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import UsageError
+from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.report.facts import PLATFORM, SPECIAL, Budget, Facts
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.report_facts import report_facts
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.week_facts import Week, books_of, gather, overlap, week_window
+from gpuwatch.report.week_facts import Week, gather, overlap, week_window
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -178,10 +179,10 @@ def write_due(
     week = due(state, now_us)
     if week is None:
         return None
-    window, books = week_window(week), books_of(store)
-    if (books is None or books.end_us < window.end_us) and now_us < window.end_us + PATIENCE_US:
+    window, ledger_span = week_window(week), ledger_window(store)
+    if (ledger_span is None or ledger_span.end_us < window.end_us) and now_us < window.end_us + PATIENCE_US:
         return None
-    if books is None or overlap(window, books) is None:
+    if ledger_span is None or overlap(window, ledger_span) is None:
         done(state, week, now_us)
         return None
     reports = list(facts_of(store, state, week, None, now_us, method=method))

@@ -38,7 +38,7 @@ class AnalysisStatus:
     last_success_us: int | None = None
     last_error: str | None = None
     seconds: float = 0.0
-    books_until_us: int | None = None
+    ledger_until_us: int | None = None
     failed_rules: tuple[str, ...] = ()
 
 
@@ -173,12 +173,12 @@ class Analyzer:
             self._retained_day = day
             self._retain_again_s = began + RETAIN_AGAIN_S if report.more_to_retain else 0.0
             self._times.read(self._store)
-        until = self._store.rows("service/books_until", now_us=now_us)[0]["until_us"]
+        until = self._store.rows("service/ledger_until", now_us=now_us)[0]["until_us"]
         self._status = AnalysisStatus(
             running=False,
             last_success_us=self._now_us(),
             seconds=time.monotonic() - began,
-            books_until_us=until,
+            ledger_until_us=until,
             failed_rules=tuple(report.failed_rules),
         )
         for failed in report.failed_rules:

@@ -48,7 +48,7 @@ class Telemetry:
             "clock_steps", "Steps of the server's clock by more than a minute, by outcome.", ["outcome"]
         )
         self.clock_doubted = self._gauge("clock_doubted", "1 while the server's own time cannot be trusted, else 0.")
-        self.books_until = self._gauge("books_until_timestamp_seconds", "End of the ledger.")
+        self.ledger_until = self._gauge("books_until_timestamp_seconds", "End of the ledger.")
         self.requests_served = self._counter(
             "http_requests", "API responses by route, method and status.", ["route", "method", "status"]
         )

@@ -385,8 +385,8 @@ class Service:
         self._telemetry.analysis.set(status.seconds)
         self._telemetry.analysis_failed.set(status.last_error is not None)
         self._telemetry.analyses.labels("failed" if status.last_error else "ok").inc()
-        if status.books_until_us is not None:
-            self._telemetry.books_until.set(status.books_until_us / 1e6)
+        if status.ledger_until_us is not None:
+            self._telemetry.ledger_until.set(status.ledger_until_us / 1e6)
 
     def _open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         with self.reader() as store:

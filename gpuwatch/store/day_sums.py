@@ -1,4 +1,4 @@
-"""Whole days of the books in few rows: which days lack them, and their computation."""
+"""Whole days of the ledger in few rows: which days lack them, and their computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: raw samples and minutes go when they are old, what was booked from them stays."""
+"""Retention: raw samples and minutes go when they are old, what the ledger has of them stays."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ COMPACTED = ("claim", "pending", "node", "queue", "workload", "reservation")
 
 
 def compact(store: Store) -> int:
-    """Drops what live sources repeated only to say that it still holds; the books stay as they are. Returns rows dropped."""
+    """Drops what live sources repeated only to say that it still holds; the ledger stays as it is. Returns rows dropped."""
     count = "select " + " + ".join(f"(select count(*) from {table})" for table in COMPACTED)
     before = store.sql(count)[0][0]
     with store.transaction():
@@ -101,7 +101,7 @@ def drop_late(store: Store) -> int:
 
 
 def skip_retired(store: Store, cluster: str) -> int:
-    """Lets the booked hours stand whose raw samples are gone; returns how many dirty hours that were.
+    """Keeps the ledger hours whose raw samples are gone; returns how many dirty hours that were.
 
     Call it after the hours were marked and before they are recomputed.
     """

@@ -17,7 +17,7 @@ FIRST_US, LAST_US = 978_307_200_000_000, 253_402_300_799_000_000
 AHEAD_US_LIVE = 10 * MINUTE_US
 """How far a live reading may lie ahead of this machine's clock."""
 AHEAD_US_RECORD = MINUTE_US
-"""The same for the times of records, and for samples that go into the books. What was read has happened, so a later time is that of
+"""The same for the times of records, and for samples that go into the ledger. What was read has happened, so a later time is that of
 a clock that is ahead."""
 AHEAD_US_HISTORY = 24 * HOUR_US
 """The same for files, whose clock nobody can correct any more."""

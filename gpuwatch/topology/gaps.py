@@ -73,5 +73,5 @@ def _imported(arguments: str, cluster: str, advice: Advice) -> list[str]:
     """Lines that import a file, on the data directory of `advice`: no import is possible while a server runs."""
     command = advice.command(f"import {arguments} --cluster {shlex.quote(cluster)}")
     if not advice.live:
-        return [command, advice.book()]
+        return [command, advice.analysis()]
     return ["While the server is stopped, with its data directory for DIR:", f"{command} --data DIR"]

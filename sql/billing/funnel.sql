@@ -1,7 +1,7 @@
--- A row is a bucket of the book as far as it is shown, by whether a source measures the GPU: its sums in a currency, or
+-- A row is a bucket of the ledger as far as it is shown, by whether a source measures the GPU: its sums in a currency, or
 -- without a rate.
 with long as (
-    unpivot book
+    unpivot ledger_group
     on
         schedulable, stranded, out_of_service, mig_remainder, unobserved, hoarded, gap, communication, stalled,
         below_roof, memory_roof, compute

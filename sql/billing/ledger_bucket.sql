@@ -2,7 +2,7 @@
 -- 1 / $scale; amount is units times the price of its kind. shown as in billing/charge.sql.
 create or replace temp table charge_group as
 with long as (
-    unpivot book
+    unpivot ledger_group
     on
         schedulable, stranded, out_of_service, mig_remainder, unobserved, hoarded, gap, communication, stalled,
         below_roof, memory_roof, compute

@@ -1,6 +1,6 @@
--- A row of book is a group of the ledger for one kind of device: microseconds in each bucket. Rows that the team filter hides
+-- A row of ledger_group is a group of the ledger for one kind of device: microseconds in each bucket. Rows that the team filter hides
 -- are kept with shown = false. claimed is the part of below_roof that findings claim.
-create or replace temp table book as
+create or replace temp table ledger_group as
 with owned as (
     select
         s.step,

@@ -1,4 +1,4 @@
--- A row is a group of the book as far as it is shown ($whole: the book is one group), and its measures in a currency, or
+-- A row is a group of the ledger as far as it is shown ($whole: the window is one group), and its measures in a currency, or
 -- without a rate: units as in billing/ledger_bucket.sql, amounts are units times price. At most $groups groups, those with
 -- the most avoidable time; with $claimed_only those of which findings claim below-peak time.
 with measured as (
@@ -16,7 +16,7 @@ with measured as (
         weight * k.price as value,
         working(s.below_roof, s.memory_roof, s.compute, s.claimed) as working,
         avoidable(s.hoarded, s.gap, s.communication, s.stalled, s.stranded, s.below_roof, s.claimed) as avoidable
-    from book s
+    from ledger_group s
     join kind k using (kind_id)
     where s.shown
 ),

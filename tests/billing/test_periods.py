@@ -99,12 +99,12 @@ def assert_conserved(world: World, state: State) -> None:
     current = by_key(periods_close._row(charge) for charge in now.items)
     found = Periods(state).get(WEEK)
     assert found is not None
-    told = Periods(state).rows(found)
+    listed = Periods(state).rows(found)
     lines = Corrections(state).of(WEEK)
-    known = by_key(told["rows"])
+    known = by_key(listed["rows"])
     for key, amounts in sums_of(lines).items():
         known[key] = known.get(key, NOTHING).plus(amounts)
-    frozen = cents_by_currency([(row["currency"], row["cost"]) for row in told["published"]])
+    frozen = cents_by_currency([(row["currency"], row["cost"]) for row in listed["published"]])
     for currency, cents in cents_by_currency([(line.currency, line.cost) for line in lines]).items():
         frozen[currency] = frozen.get(currency, 0) + cents
 
@@ -144,7 +144,7 @@ def test_time_without_a_price_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "expected"),
     [
         pytest.param("insert into dirty_hour (cluster, hour_us) values ('c1', $at)", "1 of its hours", id="dirty hour"),
         pytest.param(
@@ -154,11 +154,11 @@ def test_time_without_a_price_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_books_that_are_not_done_are_not_frozen(tmp_path: Path, broken: str, said: str) -> None:
+def test_books_that_are_not_done_are_not_frozen(tmp_path: Path, broken: str, expected: str) -> None:
     """Not by force either."""
     with books(tmp_path) as (world, state):
         world.store.sql(broken, at=us(0))
-        with pytest.raises(PeriodConflict, match=said):
+        with pytest.raises(PeriodConflict, match=expected):
             close(world, state)
         assert [] == Periods(state).names()
 
@@ -167,7 +167,7 @@ def test_samples_that_came_meanwhile_are_not_booked(tmp_path: Path) -> None:
     """They lie in the tail: the week waits for the analysis."""
     with books(tmp_path) as (world, state):
         world.add(samples(Gpu("GPU-9", "n9"), minutes(0, HOUR)))
-        with pytest.raises(PeriodConflict, match="1 of its hours are not booked yet"):
+        with pytest.raises(PeriodConflict, match="1 of its hours are not in the ledger yet"):
             close(world, state)
 
 
@@ -180,14 +180,14 @@ def test_a_period_that_touches_a_closed_one_is_refused(tmp_path: Path) -> None:
             close(world, state, us(40 * DAY), "2026-11")
 
 
-def test_rates_that_change_while_it_is_closed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_that_change_while_it_is_closed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is frozen is of one version."""
     with books(tmp_path) as (world, state):
-        told = periods_close.summary
+        context = periods_close.summary
 
         def late(*rows: Any) -> Any:
             replace_rates(state, [rate("9")], "eve", "test", 2)
-            return told(*rows)
+            return context(*rows)
 
         monkeypatch.setattr(periods_close, "summary", late)
         with pytest.raises(PeriodConflict, match="changed meanwhile; close it again"):
@@ -218,7 +218,7 @@ def test_a_period_with_hours_that_wait_waits_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", BYS, ids=["-".join(by) or "all" for by in BYS])
-def test_a_closed_window_is_told_as_it_was(tmp_path: Path, by: tuple[str, ...]) -> None:
+def test_a_closed_window_is_reported_as_it_was(tmp_path: Path, by: tuple[str, ...]) -> None:
     """At the closing the same numbers as the books; later still those, whatever the books say."""
     with books(tmp_path, rate("2.4912345"), rate("1.1", "1g.10gb")) as (world, state):
         before = chargeback.chargeback(world.store, state, WINDOW, by)
@@ -235,7 +235,7 @@ def test_a_closed_window_is_told_as_it_was(tmp_path: Path, by: tuple[str, ...]) 
     )
 
 
-def test_slices_and_other_windows_are_told_by_the_books(tmp_path: Path) -> None:
+def test_slices_and_other_windows_come_from_the_ledger(tmp_path: Path) -> None:
     with books(tmp_path) as (world, state):
         close(world, state)
         day = Window(us(0), us(DAY))
@@ -287,7 +287,7 @@ def test_windows_add_up_to_the_books(tmp_path: Path) -> None:
         repriced(world, state, rate("4.98"))
         periods_close.find_corrections(world.store, state, NOW)
         spans = [(-9, 9), (-9, 7), (0, 7), (7, 9), (7, 8), (8, 9)]
-        told = {
+        by_name = {
             (a, b): chargeback.chargeback(world.store, state, Window(us(a * DAY), us(b * DAY))).cost for a, b in spans
         }
         by_slice = chargeback.chargeback(world.store, state, WINDOW, ("slice",))
@@ -304,7 +304,7 @@ def test_windows_add_up_to_the_books(tmp_path: Path) -> None:
         (7, 9): before,
         (7, 8): zero,
         (8, 9): before,
-    } == told
+    } == by_name
     assert (before, 2 * before) == (by_slice.cost, opened.cost)
 
 
@@ -435,15 +435,15 @@ def test_opening_again_leaves_a_trail(tmp_path: Path) -> None:
 def test_two_closers_at_once_close_it_once(tmp_path: Path) -> None:
     """One of them is told that it is closed."""
     with books(tmp_path) as (world, state):
-        said: list[str] = []
+        listed: list[str] = []
         ready = threading.Barrier(2)
 
         def work(store: Any) -> None:
             ready.wait()
             try:
-                said.append(periods_close.close(store, state, WEEK, "ada", NOW, force=True, price=lambda: True).name)
+                listed.append(periods_close.close(store, state, WEEK, "ada", NOW, force=True, price=lambda: True).name)
             except PeriodConflict as error:
-                said.append(error.message[:29])
+                listed.append(error.message[:29])
 
         threads = [threading.Thread(target=work, args=(world.store.cursor(),)) for _ in range(2)]
         for thread in threads:
@@ -451,7 +451,7 @@ def test_two_closers_at_once_close_it_once(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
 
-        assert [WEEK, f"period {WEEK} is closed already"[:29]] == sorted(said, key=len)
+        assert [WEEK, f"period {WEEK} is closed already"[:29]] == sorted(listed, key=len)
         assert [1] == [one.number for one in Periods(state).history(WEEK)]
 
 
@@ -469,10 +469,10 @@ def test_two_finders_at_once_post_once(tmp_path: Path) -> None:
 def test_data_that_arrives_while_it_is_closed_is_a_correction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is frozen is of before; the rest comes later, and together they are all."""
     with books(tmp_path) as (world, state):
-        reader, told = world.store.cursor(), periods_close._live
+        reader, result = world.store.cursor(), periods_close._live
 
         def interrupted(*arguments: Any) -> Any:
-            found = told(*arguments)
+            found = result(*arguments)
             if left:
                 left.pop()
                 world.add(samples(Gpu("GPU-9", "n9"), minutes(0, HOUR))).book()
@@ -534,9 +534,9 @@ def test_a_period_that_an_earlier_release_closed_is_kept(tmp_path: Path, monkeyp
         row = (WEEK, WINDOW.start_us, WINDOW.end_us, NOW, "ada", digest_of(content), content)
         file.execute("insert into period values (?, ?, ?, ?, ?, ?, ?)", row)
     with books(tmp_path) as (world, state):
-        told = frozen_answer(state, WINDOW, ("team",))
-        assert told is not None
-        assert [("red", Decimal("2.49"))] == [(c.group["team"], c.cost) for c in told.items]
+        result = frozen_answer(state, WINDOW, ("team",))
+        assert result is not None
+        assert [("red", Decimal("2.49"))] == [(c.group["team"], c.cost) for c in result.items]
         assert frozen_answer(state, WINDOW, ("user",)) is None
         assert digest_of(content) == digest_of(Periods(state).content(WEEK, 1))
         assert 0 < periods_close.find_corrections(world.store, state, NOW)

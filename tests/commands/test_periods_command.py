@@ -62,7 +62,7 @@ def data(template: Path, tmp_path: Path) -> Path:
     return shutil.copytree(template, tmp_path, dirs_exist_ok=True)
 
 
-def told(data: Path, *arguments: str, code: int = 0) -> str:
+def output_of(data: Path, *arguments: str, code: int = 0) -> str:
     """What a command on the directory prints."""
     done = RUNNER.invoke(app, [*arguments, "--data", str(data)])
 
@@ -72,25 +72,25 @@ def told(data: Path, *arguments: str, code: int = 0) -> str:
 
 def rows(data: Path, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
     """The items of a command's JSON."""
-    items: list[dict[str, Any]] = json.loads(told(data, *arguments, "--format", "json", code=code))["items"]
+    items: list[dict[str, Any]] = json.loads(output_of(data, *arguments, "--format", "json", code=code))["items"]
     return items
 
 
 def life(data: Path) -> dict[str, Any]:
     """A period from its closing to its second one, and all that is told of it on the way."""
     assert [] == rows(data, "period", "list")
-    told(data, "period", "close", WEEK, code=2)
-    told(data, "period", "close", WEEK, "--force")
-    told(data, "period", "close", WEEK, "--force", code=2)
-    told(data, "period", "sign", WEEK, "--name", "Ada", "--note", "agreed")
-    told(data, "period", "sign", WEEK, "--name", "Bob")
-    content = told(data, "period", "show", WEEK, "--content")
-    shown = json.loads(told(data, "period", "show", WEEK, "--format", "json"))
+    output_of(data, "period", "close", WEEK, code=2)
+    output_of(data, "period", "close", WEEK, "--force")
+    output_of(data, "period", "close", WEEK, "--force", code=2)
+    output_of(data, "period", "sign", WEEK, "--name", "Ada", "--note", "agreed")
+    output_of(data, "period", "sign", WEEK, "--name", "Bob")
+    content = output_of(data, "period", "show", WEEK, "--content")
+    shown = json.loads(output_of(data, "period", "show", WEEK, "--format", "json"))
     bill = rows(data, "chargeback", "--window", WEEK, "--by", "team,user")
-    told(data, "period", "reopen", WEEK, code=2)
-    told(data, "period", "reopen", WEEK, "--reason", "a rate was wrong")
-    told(data, "period", "reopen", WEEK, "--reason", "again", code=2)
-    told(data, "period", "close", WEEK, "--force")
+    output_of(data, "period", "reopen", WEEK, code=2)
+    output_of(data, "period", "reopen", WEEK, "--reason", "a rate was wrong")
+    output_of(data, "period", "reopen", WEEK, "--reason", "again", code=2)
+    output_of(data, "period", "close", WEEK, "--force")
     closings = rows(data, "period", "list")
     return {
         "digest": (digest_of(content), shown["period"]["digest"]),
@@ -129,27 +129,27 @@ def test_a_period_through_the_server_that_holds_the_directory(data: Path) -> Non
         as_expected(life(data))
 
 
-def test_a_forced_closing_says_so_wherever_it_is_told(data: Path) -> None:
+def test_a_forced_closing_says_so_wherever_it_is_shown(data: Path) -> None:
     """With what was missing; the text of the hash has nothing of it."""
     days = ", ".join(f"2025-11-{day:02d}" for day in range(3, 10))
-    why = f"7 days without whole books: {days}"
+    why = f"7 days without a whole ledger: {days}"
     foot = f"Period {WEEK}, closing 1, was forced: {why}"
-    closed = json.loads(told(data, "period", "close", WEEK, "--force", "--format", "json"))["items"][0]
-    shown = json.loads(told(data, "period", "show", WEEK, "--format", "json"))["period"]
+    closed = json.loads(output_of(data, "period", "close", WEEK, "--force", "--format", "json"))["items"][0]
+    shown = json.loads(output_of(data, "period", "show", WEEK, "--format", "json"))["period"]
     (listed,) = rows(data, "period", "list")
-    tables = [told(data, "period", *words, "--format", "table") for words in (["list"], ["show", WEEK])]
+    tables = [output_of(data, "period", *words, "--format", "table") for words in (["list"], ["show", WEEK])]
 
     assert [(True, why)] * 3 == [(one["forced"], one["forced_why"]) for one in (closed, shown, listed)]
     assert [True, True] == [foot in table for table in tables]
-    assert "forced" not in told(data, "period", "show", WEEK, "--content")
+    assert "forced" not in output_of(data, "period", "show", WEEK, "--content")
 
 
 def test_what_an_analysis_finds_is_a_correction(data: Path) -> None:
     """`gpuwatch analyze` looks at closed periods; `show --corrections` tells the lines."""
-    told(data, "period", "close", WEEK, "--force")
+    output_of(data, "period", "close", WEEK, "--force")
     with State.open(data) as state:
         replace_rates(state, [rate("3")], "eve", "rates.csv", us(0))
-    told(data, "analyze")
+    output_of(data, "analyze")
     lines = rows(data, "period", "show", WEEK, "--corrections")
     month = rows(data, "chargeback", "--window", "24h")
 
@@ -159,7 +159,7 @@ def test_what_an_analysis_finds_is_a_correction(data: Path) -> None:
 
 def test_a_frozen_text_that_was_changed_does_not_hold(data: Path) -> None:
     """Exit code 1: the answer is no."""
-    told(data, "period", "close", WEEK, "--force")
+    output_of(data, "period", "close", WEEK, "--force")
     with State.open(data) as state:
         text = Periods(state).content(WEEK, 1).replace("ann", "eve")
     with sqlite3.connect(data / FILE) as file:
@@ -178,9 +178,9 @@ def test_whoever_types_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.
     for command, text in files.items():
         file = tmp_path / f"{command}.csv"
         file.write_text(text, "utf-8")
-        told(data, command, "set", str(file))
+        output_of(data, command, "set", str(file))
     monkeypatch.setattr("getpass.getuser", lambda: {}[""])
-    told(data, "period", "close", WEEK, "--force")
+    output_of(data, "period", "close", WEEK, "--force")
 
     assert ["command line", "ann (command line)", "ann (command line)"] == [
         entry["actor"] for entry in rows(data, "audit-log", "--limit", "3")
@@ -192,7 +192,7 @@ def test_whoever_types_is_named_beside_a_server_too(
 ) -> None:
     monkeypatch.setenv("LOGNAME", "ann")
     with Server(data):
-        told(data, "period", "close", WEEK, "--force")
+        output_of(data, "period", "close", WEEK, "--force")
         entries = rows(data, "audit-log", "--what", "periods")
 
     assert ["ann (command line)"] == [entry["actor"] for entry in entries]
@@ -215,7 +215,7 @@ def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
         replace_team_rules(state, [], "eve", "teams.csv", us(0))
     newest = rows(data, "audit-log", "--what", "rates", "--limit", "1")[0]
     owners = rows(data, "audit-log", "--what", "teams", "--since", "2026-01-01")
-    table = told(data, "audit-log", "--format", "table")
+    table = output_of(data, "audit-log", "--format", "table")
 
     assert ("eve", "3", "2") == (
         newest["actor"],
@@ -229,7 +229,7 @@ def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         pytest.param(["period", "show", "2025-W01"], "was never closed", id="no such closing"),
         pytest.param(["period", "close", "lastweek"], "name an ISO week such as 2026-W47", id="no name of a period"),
@@ -238,13 +238,13 @@ def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
         pytest.param(["audit-log", "--since", "x"], "use RFC 3339", id="no time"),
     ],
 )
-def test_what_is_wrong_is_named(data: Path, arguments: list[str], said: str) -> None:
+def test_what_is_wrong_is_named(data: Path, arguments: list[str], expected: str) -> None:
     done = RUNNER.invoke(app, [*arguments, "--data", str(data)])
 
-    assert (2, True) == (done.exit_code, said in " ".join(done.output.split()))
+    assert (2, True) == (done.exit_code, expected in " ".join(done.output.split()))
 
 
-def test_rows_are_shown_dearest_first_by_number() -> None:
+def test_rows_are_shown_most_expensive_first_by_number() -> None:
     """And those without a price last, whatever their text sorts as."""
     costs = ["27.8", None, "3.02", "28.05"]
     found = sorted(({"currency": "USD", "cost_exact": cost} for cost in costs), key=_most_expensive)
@@ -252,13 +252,13 @@ def test_rows_are_shown_dearest_first_by_number() -> None:
 
 
 def test_corrections_are_added_up_by_currency(data: Path) -> None:
-    told(data, "period", "close", WEEK, "--force")
-    assert [] == json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))["total"]
+    output_of(data, "period", "close", WEEK, "--force")
+    assert [] == json.loads(output_of(data, "period", "show", WEEK, "--corrections", "--format", "json"))["total"]
     with Store.open(data, threads=1) as store, State.open(data) as state:
         replace_rates(state, [rate("3")], "test", "rates.csv", us(AGO))
         chargeback.price_all(store, state)
         periods_close.find_corrections(store, state, us(AGO + 14 * 24 * HOUR))
-    answer = json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))
+    answer = json.loads(output_of(data, "period", "show", WEEK, "--corrections", "--format", "json"))
     assert [{"cost": "1.00", "currency": "USD"}] == answer["total"]
-    table = told(data, "period", "show", WEEK, "--corrections", "--format", "table")
+    table = output_of(data, "period", "show", WEEK, "--corrections", "--format", "table")
     assert "Corrections: 1.00 USD in total" in table

@@ -46,7 +46,7 @@ def facts(team: str | None) -> Facts:
         charges=tuple(charges),
         quality=Quality(0.2, 0.1, Decimal(1), (f"no rate for {LONG}",), 3),
         versions=Versions(1, 0),
-        books_from_us=0,
+        ledger_from_us=0,
     )
 
 
@@ -56,14 +56,14 @@ def test_a_page_fits_and_prints(browser: Any, tmp_path: Path, team: str | None) 
     file = tmp_path / "report.html"
     file.write_text(page(document(facts(team))), "utf-8")
     asked: list[str] = []
-    said: list[str] = []
+    listed: list[str] = []
     tab = browser.new_page(viewport=PHONE)
     tab.on("request", lambda request: asked.append(request.url))
-    tab.on("console", lambda message: said.append(message.text))
+    tab.on("console", lambda message: listed.append(message.text))
     tab.goto(file.as_uri())
 
     assert PHONE["width"] == tab.evaluate("document.documentElement.scrollWidth")
-    assert ([file.as_uri()], []) == (asked, said)
+    assert ([file.as_uri()], []) == (asked, listed)
     for paper in ("A4", "Letter"):
         pages = len(re.findall(rb"/Type /Page\b", tab.pdf(format=paper)))
         assert 3 < pages < 30

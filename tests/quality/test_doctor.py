@@ -324,7 +324,7 @@ def test_an_analysed_store_was_looked_at() -> None:
         pytest.param(
             Advice("gpuwatch", "d"), "fail", "gpuwatch analyze --data d", id="files are analysed by a command"
         ),
-        pytest.param(SERVER, "warn", SERVER.book(), id="a server analyses by itself"),
+        pytest.param(SERVER, "warn", SERVER.analysis(), id="a server analyses by itself"),
     ],
 )
 def test_what_is_stored_and_not_analysed_was_not_looked_at(advice: Advice, status: str, fix: str) -> None:

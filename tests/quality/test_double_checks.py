@@ -61,7 +61,7 @@ def test_the_same_job_twice_is_an_error(second: object, files: tuple[int, ...], 
         every["conflicts"].status,
         every["conflicts"].what,
     )
-    assert (FAIL, "1 jobs are recorded twice: the books cannot be relied on in c1") == (
+    assert (FAIL, "1 jobs are recorded twice: the ledger cannot be relied on in c1") == (
         every["books"].status,
         every["books"].what,
     )
@@ -142,7 +142,7 @@ def test_a_job_under_two_clusters_is_an_error(
 ) -> None:
     found = two_clusters(first, second)
 
-    said = f"1 jobs are recorded twice, {shift}in the clusters c1 and other, and charged twice: c1/{job}"
-    assert (FAIL, said) == (found["doubled"].status, found["doubled"].what)
-    assert "the books cannot be relied on in c1, other" in found["books"].what
+    line = f"1 jobs are recorded twice, {shift}in the clusters c1 and other, and charged twice: c1/{job}"
+    assert (FAIL, line) == (found["doubled"].status, found["doubled"].what)
+    assert "the ledger cannot be relied on in c1, other" in found["books"].what
     assert "--cluster" in found["conflicts"].fix

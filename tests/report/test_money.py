@@ -62,39 +62,39 @@ def lines(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"))))
 
 
-def test_a_closed_week_is_told_as_it_was_frozen(fleet: Fleet) -> None:
+def test_a_closed_week_is_reported_as_it_was_frozen(fleet: Fleet) -> None:
     """At 2 dollars, not at the 3 of today; and by whom it was closed."""
-    told = facts(fleet, BEFORE)
-    at_three = told.priced["ants"].cost_in("USD")
+    week_facts = facts(fleet, BEFORE)
+    at_three = week_facts.priced["ants"].cost_in("USD")
 
-    assert (Decimal("6.00"), Decimal("4.00")) == (at_three, charged(told, "ants"))
-    assert told.closed is not None
-    assert ("ada", T0_US + HOUR_US) == (told.closed.by, told.closed.at_us)
-    assert () == told.corrected
-    assert (1, 2) == (told.versions.rates, facts(fleet, WEEK).versions.rates)
-    texts = str(document(told))
-    assert "The week was closed on" in texts and told.closed.digest in texts
-    assert "nothing was missing" == told.closed.forced
-    assert texts.count(f"was forced: {told.closed.forced}") == 2  # at the top and among the terms
+    assert (Decimal("6.00"), Decimal("4.00")) == (at_three, charged(week_facts, "ants"))
+    assert week_facts.closed is not None
+    assert ("ada", T0_US + HOUR_US) == (week_facts.closed.by, week_facts.closed.at_us)
+    assert () == week_facts.corrected
+    assert (1, 2) == (week_facts.versions.rates, facts(fleet, WEEK).versions.rates)
+    texts = str(document(week_facts))
+    assert "The week was closed on" in texts and week_facts.closed.digest in texts
+    assert "nothing was missing" == week_facts.closed.forced
+    assert texts.count(f"was forced: {week_facts.closed.forced}") == 2  # at the top and among the terms
     assert "data changed after the closing" in texts
 
 
-def charged(told: Facts, team: str) -> Decimal:
+def charged(found: Facts, team: str) -> Decimal:
     """What a team pays."""
-    return sum((c.cost for c in told.charges if c.team == team and c.cost is not None), Decimal(0))
+    return sum((c.cost for c in found.charges if c.team == team and c.cost is not None), Decimal(0))
 
 
 @pytest.mark.parametrize("team", [None, "ants"], ids=["the fleet", "a team, its own only"])
 def test_a_correction_names_the_period_that_it_corrects(fleet: Fleet, team: str | None) -> None:
     """Its lines add up to what the chargeback bills as corrections."""
-    told = facts(fleet, WEEK, team)
+    week_facts = facts(fleet, WEEK, team)
     billed = chargeback(fleet.world.store, fleet.state, week_window(WEEK), teams=None if team is None else [team])
-    section = corrections.corrections(told)
+    section = corrections.corrections(week_facts)
 
-    assert {BEFORE} == {line.period for line in told.corrected}
-    assert team is None or {team} == {line.team for line in told.corrected}
+    assert {BEFORE} == {line.period for line in week_facts.corrected}
+    assert team is None or {team} == {line.team for line in week_facts.corrected}
     wanted = sum((c.cost for c in billed.items if c.kind == "correction" and c.cost is not None), Decimal(0))
-    assert wanted == sum((cost for line in told.corrected for _, cost in line.amount.costs), Decimal(0))
+    assert wanted == sum((cost for line in week_facts.corrected for _, cost in line.amount.costs), Decimal(0))
     assert section is not None
     table = next(block for block in section.blocks if isinstance(block, Table))
     assert [BEFORE] * (len(table.rows) - 1) == [row[0] for row in shown(table)[:-1]]
@@ -149,8 +149,8 @@ def test_who_pays_has_one_line_a_team(fleet: Fleet) -> None:
         Payer("ants", money("30"), money("15"), kind="shared"),
         Payer("bees", money("20"), money("20")),
     )
-    told = replace(facts(fleet, WEEK), payers=payers, total=money("60"), total_before=money("40"))
-    section = tables.payers(told)
+    record = replace(facts(fleet, WEEK), payers=payers, total=money("60"), total_before=money("40"))
+    section = tables.payers(record)
     table = next(block for block in section.blocks if isinstance(block, Table))
 
     assert "Who pays: team ants pays the most, $40.00 (67\u00a0%)" == section.title
@@ -162,8 +162,8 @@ def test_who_pays_has_one_line_a_team(fleet: Fleet) -> None:
 def test_what_is_passed_on_to_no_user_is_no_unknown_user_s(fleet: Fleet) -> None:
     """A line of its own in a team's report."""
     payers = (Payer(None, money("10")), Payer(None, money("30"), kind="shared"))
-    told = replace(facts(fleet, WEEK, "ants"), payers=payers, total=money("40"), total_before=None)
-    table = next(block for block in tables.payers(told).blocks if isinstance(block, Table))
+    record = replace(facts(fleet, WEEK, "ants"), payers=payers, total=money("40"), total_before=None)
+    table = next(block for block in tables.payers(record).blocks if isinstance(block, Table))
 
     assert ["unknown user", "Passed on by a policy, no user", "Total"] == [row[0] for row in shown(table)]
 
@@ -172,17 +172,17 @@ def test_what_is_passed_on_to_no_user_is_no_unknown_user_s(fleet: Fleet) -> None
 def test_a_workbook_is_bounded_and_still_adds_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Beyond the bound one row a kind sums the others."""
     monkeypatch.setattr("gpuwatch.report.xlsx.sheets.ROWS_MAX", most)
-    told = facts(fleet, WEEK)
-    rows = list(sheets(workbook.book(told))["Jobs"].iter_rows(min_row=2, values_only=True))
-    kinds = {charge.kind for charge in told.charges[most:]}
+    week_facts = facts(fleet, WEEK)
+    rows = list(sheets(workbook.build_workbook(week_facts))["Jobs"].iter_rows(min_row=2, values_only=True))
+    kinds = {charge.kind for charge in week_facts.charges[most:]}
 
-    assert min(most, len(told.charges)) + len(kinds) == len(rows)
-    assert float(told.total.cost_in("USD") or 0) == pytest.approx(sum(row[6] for row in rows))
+    assert min(most, len(week_facts.charges)) + len(kinds) == len(rows)
+    assert float(week_facts.total.cost_in("USD") or 0) == pytest.approx(sum(row[6] for row in rows))
 
 
 def test_a_workbook_says_numbers_as_people_write_them(fleet: Fleet) -> None:
     """No code of a space in a text, and columns as wide as what is in them."""
-    made = sheets(workbook.book(facts(fleet, WEEK)))
+    made = sheets(workbook.build_workbook(facts(fleet, WEEK)))
     texts = [str(cell.value) for sheet in made for row in sheet.iter_rows() for cell in row if cell.value is not None]
 
     assert [] == [text for text in texts if "\\x" in text or "\u00a0" in text]
@@ -225,15 +225,15 @@ def test_the_last_page_says_how_far_to_trust_it(fleet: Fleet) -> None:
 def test_a_heading_says_the_figure_of_its_row(fleet: Fleet) -> None:
     """595.50 is 595 in a column that adds up to 1,096: nowhere 596."""
     buckets = {"compute": money("300.50"), "hoarded": money("200"), "unobserved": money("595.50")}
-    told = replace(facts(fleet, BEFORE), buckets=buckets, total=money("1096"), payers=())
-    where = next(s for s in document(told).sections if s.title.startswith("Where it went"))
+    record = replace(facts(fleet, BEFORE), buckets=buckets, total=money("1096"), payers=())
+    where = next(s for s in document(record).sections if s.title.startswith("Where it went"))
     table = next(block for block in where.blocks if isinstance(block, Table))
-    said = {row[0]: row[2] for row in shown(table)}
+    by_name = {row[0]: row[2] for row in shown(table)}
 
     assert ("$595", "$301", "$200", "$1,096") == (
-        *(said[name] for name in ("Not measured", "Compute", "Held idle", "All GPU time")),
+        *(by_name[name] for name in ("Not measured", "Compute", "Held idle", "All GPU time")),
     )
-    assert ("$595", "$200") == (bucket_money(told, "unobserved"), bucket_money(told, "hoarded"))
+    assert ("$595", "$200") == (bucket_money(record, "unobserved"), bucket_money(record, "hoarded"))
 
 
 @pytest.mark.parametrize(

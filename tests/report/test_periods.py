@@ -58,7 +58,7 @@ def test_a_part_of_a_week_is_compared_with_the_same_part() -> None:
 def test_the_default_is_the_last_week_with_six_full_days(
     monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
 ) -> None:
-    monkeypatch.setattr(default_period, "books_of", lambda store: Window(begun_us, ended_us))
+    monkeypatch.setattr(default_period, "ledger_window", lambda store: Window(begun_us, ended_us))
     store: Any = None
 
     assert expected == default_week(store, NOW_US)
@@ -78,14 +78,14 @@ def test_the_default_is_the_last_week_with_six_full_days(
 def test_the_default_is_the_last_month_with_24_full_days_or_the_one_with_most(
     monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
 ) -> None:
-    monkeypatch.setattr(default_period, "books_of", lambda store: Window(begun_us, ended_us))
+    monkeypatch.setattr(default_period, "ledger_window", lambda store: Window(begun_us, ended_us))
     store: Any = None
 
     assert expected == default_month(store, NOW_US)
 
 
 def test_without_data_the_default_is_the_month_that_ended_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default_period, "books_of", lambda store: None)
+    monkeypatch.setattr(default_period, "ledger_window", lambda store: None)
     store: Any = None
 
     assert "2026-10" == default_month(store, NOW_US)

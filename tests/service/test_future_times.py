@@ -138,9 +138,9 @@ def test_nothing_of_the_future_is_in_the_books(machine: Callable[..., Machine]) 
     ):
         (newest,) = server.service.store.sql(f"select max({column}) from {table}")[0]
         assert newest is None or newest <= latest, (table, newest - NOW_US)
-    books_until_us = server.service.analysis().books_until_us
-    assert books_until_us is not None
-    assert books_until_us <= NOW_US
+    ledger_until_us = server.service.analysis().ledger_until_us
+    assert ledger_until_us is not None
+    assert ledger_until_us <= NOW_US
 
     server.true_us += 10 * MINUTE_US  # its time has come
     server.push(server.true_us, source="another sender")

@@ -63,7 +63,7 @@ def test_a_pushed_body_is_on_disk_when_its_future_is_done(service: Service) -> N
     assert [("sender", "test", "c1", 1)] == [(s.name, s.kind, s.cluster, s.samples) for s in service.sources()]
 
 
-def test_an_unreadable_body_is_told_and_the_next_one_is_taken(service: Service) -> None:
+def test_an_unreadable_body_is_reported_and_the_next_one_is_taken(service: Service) -> None:
     def decode(body: bytes, *_: Any) -> Sequence[Any]:
         if body == b"bad":
             raise UnreadableInput("not a body")
@@ -87,14 +87,14 @@ def test_one_bad_body_of_a_sender_that_was_understood_is_its_reject(service: Ser
         return [points([NOW_US])]
 
     receiving(service, decode)
-    told = []
+    listed = []
     for body in (b"bad", b"good", b"bad"):
         failure = service.receive("test", body, "", "c1", "sender").exception(PATIENCE_S)
         (source,) = service.sources()
-        told.append((failure is None, source.state(NOW_US), source.rejects.counts))
+        listed.append((failure is None, source.state(NOW_US), source.rejects.counts))
     unread = "body cannot be read"
 
-    assert [(False, "failing", {unread: 1}), (True, "ok", {unread: 1}), (False, "ok", {unread: 2})] == told
+    assert [(False, "failing", {unread: 1}), (True, "ok", {unread: 1}), (False, "ok", {unread: 2})] == listed
     assert ("sender", 0, "not a body") == service.sources()[0].rejects.first[unread]
 
 
@@ -106,7 +106,7 @@ def test_refused_readings_are_counted_for_their_sender(service: Service) -> None
     assert 1 == service.sources()[0].rejects.total
 
 
-def test_too_many_bodies_at_once_are_told_to_come_back(service: Service) -> None:
+def test_too_many_bodies_at_once_are_asked_to_come_back(service: Service) -> None:
     go = threading.Event()
 
     def decode(*_: Any) -> Sequence[Any]:
@@ -151,7 +151,7 @@ def test_a_pass_books_what_was_submitted_and_the_next_has_nothing_to_do(service:
     assert first.seconds == service.analysis().seconds
 
 
-def test_a_pass_that_fails_is_told_and_the_next_is_tried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_fails_is_reported_and_the_next_is_tried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("rule book lost")
 
@@ -189,8 +189,8 @@ def test_the_end_of_the_ledger_without_samples_is_that_of_its_last_hour(service:
     service.submit("s", [Records("claim", ended)]).result(PATIENCE_S)
     service.analyse_once()
 
-    assert -(-end_us // HOUR_US) * HOUR_US == service.analysis().books_until_us
-    assert service.analysis().books_until_us == 1e6 * _metric(service, "gpuwatch_books_until_timestamp_seconds")
+    assert -(-end_us // HOUR_US) * HOUR_US == service.analysis().ledger_until_us
+    assert service.analysis().ledger_until_us == 1e6 * _metric(service, "gpuwatch_books_until_timestamp_seconds")
 
 
 def test_the_end_of_the_ledger_is_that_of_the_newest_sample(service: Service) -> None:
@@ -201,7 +201,7 @@ def test_the_end_of_the_ledger_is_that_of_the_newest_sample(service: Service) ->
     )
     service.analyse_once()
 
-    assert NOW_US - 60_000_000 == service.analysis().books_until_us
+    assert NOW_US - 60_000_000 == service.analysis().ledger_until_us
 
 
 def test_what_is_left_out_on_purpose_is_counted_apart(service: Service) -> None:
@@ -267,7 +267,7 @@ def test_stopped_in_the_moment_it_is_started_it_ends_at_once(service: Service) -
     assert not service._alerting._thread.is_alive()
 
 
-def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> None:
+def test_a_source_that_breaks_is_reported_and_the_others_go_on(service: Service) -> None:
     async def breaks(sink: Sink) -> None:
         raise RuntimeError("no plan")
 
@@ -304,11 +304,11 @@ def test_a_source_may_ask_for_what_has_not_ended(service: Service) -> None:
     assert ["7"] == found
 
 
-def test_every_problem_of_the_configuration_is_told_at_once() -> None:
-    with pytest.raises(UsageError) as told:
+def test_every_problem_of_the_configuration_is_reported_at_once() -> None:
+    with pytest.raises(UsageError) as captured:
         configured({"dcgm": [{"targets": [], "interval_s": -1}], "slurm": 3})
 
-    text = str(told.value)
+    text = str(captured.value)
     assert "interval_s" in text and "targets" in text and "slurm: write [[slurm]]" in text
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpuwatch.audit.summary import whole_window
 from gpuwatch.billing import budgets, chargeback
 from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.cli import app
@@ -18,6 +17,7 @@ from gpuwatch.collectors.dcgm.openmetrics import BATCH_POINTS
 from gpuwatch.core.clock import SECOND_US, parse_rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.attribution import INTERVAL_US_MAX
+from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.simulate.bundle import FILE_SAMPLES, Packed
 from gpuwatch.simulate.demo.fleet import DemoFleet, _chosen, demo_fleet
 from gpuwatch.simulate.demo.plan import COARSE_S, SIZES, complete_weeks, parts, scene_ends
@@ -138,7 +138,7 @@ def test_a_demo_of_three_weeks_has_budgets_two_closed_weeks_and_a_correction(
 
     assert 0 == done.exit_code
     with Store.open(where, create=False) as store, open_state_of(store, where) as state:
-        window = whole_window(store)
+        window = ledger_window(store)
         assert window is not None
         items = chargeback.chargeback(store, state, window, ("team",)).items
 

@@ -37,10 +37,10 @@ def test_only_what_was_made_is_dropped(store: Store, drops: list[str]) -> None:
     with working_tables(store):
         store.sql("create or replace temp table kind as select 1 as kind_id")
         store.sql("create or replace temp table cut_bucket as select 1 as us")
-        store.keep("book", "select 1 as us")
+        store.keep("ledger_group", "select 1 as us")
         store.sql("create temp table run_team as select 1 as run_id")
 
-    assert ["book", "cut_bucket", "kind", "temp.run_team"] == sorted(drops)
+    assert ["cut_bucket", "kind", "ledger_group", "temp.run_team"] == sorted(drops)
     assert [] == store.sql(TEMPORARY)
     assert [(0,)] == store.sql("select count(*) from run_team")  # the table of the store is still there
 

@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.billing.charge_id import Asked, encode
 from gpuwatch.billing.explain import closed
 from gpuwatch.billing.explain.lines import amounts, line, sum_line, without_pool
-from gpuwatch.billing.explain.segments import Book, NoSuchCharge, opened, shown_window
+from gpuwatch.billing.explain.segments import LiveCharge, NoSuchCharge, opened, shown_window
 from gpuwatch.billing.explain.text import summary
 from gpuwatch.policy.policy import Policy, as_dict
 from gpuwatch.rates.card import missing_rate
@@ -44,13 +44,13 @@ def explain(
     frozen = closed.frozen(state, asked, teams)
     if frozen is not None and frozen.charge is None:
         raise NoSuchCharge
-    with opened(store, state, asked, teams) as book:
-        if book is None and frozen is None:
+    with opened(store, state, asked, teams) as live:
+        if live is None and frozen is None:
             raise NoSuchCharge
-        head = words | _live(book, asked)
-        count = 0 if book is None else book.lines
-        items = [] if book is None else _lines(book, limit, offset, whole=teams is None)
-        others = [_unbooked(book)]
+        head = words | _live(live, asked)
+        count = 0 if live is None else live.lines
+        items = [] if live is None else _lines(live, limit, offset, whole=teams is None)
+        others = [_unbooked(live)]
     if frozen is not None:
         others.append(closed.difference(frozen, head))
         head |= closed.frozen_head(frozen, teams)
@@ -84,17 +84,17 @@ def _head(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
+def _live(live: LiveCharge | None, asked: Asked) -> dict[str, Any]:
     """The charge in the live ledger; zero if it has no such row."""
     priced = asked.currency is not None
-    if book is None:
+    if live is None:
         zero = "0.000000000000"
         cost = {"cost": "0.00", "cost_exact": zero} if priced else {"cost": None, "cost_exact": None}
         return {"gpu_seconds": "0.000000", "gpu_seconds_exact": zero} | cost
-    row, scale = book.charge, book.scale
+    row, scale = live.charge, live.scale
     answer = amounts(scale, row, priced=priced) | {
-        "sums": [sum_line(one, scale) for one in book.sums],
-        "policies": [_policy(one, book.version) for one in dict.fromkeys(span.policy for span in book.spans)],
+        "sums": [sum_line(one, scale) for one in live.sums],
+        "policies": [_policy(one, live.version) for one in dict.fromkeys(span.policy for span in live.spans)],
     }
     if not priced:
         words = (row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
@@ -102,20 +102,20 @@ def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
     return answer
 
 
-def _lines(book: Book, limit: int, offset: int, *, whole: bool) -> list[dict[str, Any]]:
+def _lines(live: LiveCharge, limit: int, offset: int, *, whole: bool) -> list[dict[str, Any]]:
     """The lines of a page. Team-scoped callers do not see which pool a shared charge came from."""
-    found = [line(row, book.scale, book.spans, book.version) for row in book.page(offset, limit)]
+    found = [line(row, live.scale, live.spans, live.version) for row in live.page(offset, limit)]
     return found if whole else [without_pool(one) if "dealt" in one else one for one in found]
 
 
-def _unbooked(book: Book | None) -> dict[str, Any] | None:
+def _unbooked(live: LiveCharge | None) -> dict[str, Any] | None:
     """A note about hours that are being recomputed, whose time the lines lack."""
-    if book is None:
+    if live is None:
         return None
-    units, amount = (int(book.charge[name]) - int(book.totals[name]) for name in ("units", "amount"))
+    units, amount = (int(live.charge[name]) - int(live.totals[name]) for name in ("units", "amount"))
     if not units and not amount:
         return None
-    scale, row, totals = book.scale, book.charge, book.totals
+    scale, row, totals = live.scale, live.charge, live.totals
     seconds = scale.gpu_seconds_exact(int(row["units"])) - scale.gpu_seconds_exact(int(totals["units"]))
     money = scale.money_exact(int(row["amount"])) - scale.money_exact(int(totals["amount"]))
     text = "Some hours are waiting to be recomputed; ask again after the next analysis."

@@ -1,4 +1,4 @@
-"""Lines of a charge that no book has: corrections, and what a closed period has frozen."""
+"""Lines of a charge that the live ledger does not have: corrections, and what a closed period has frozen."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def difference(found: Frozen, live: Mapping[str, Any]) -> dict[str, Any] | None:
     cost = None if charge.cost_exact is None else charge.cost_exact - Decimal(live["cost_exact"])
     if not seconds and not cost:
         return None
-    text = f"Period {found.closing.name} is closed: what the books have learned since is billed by its corrections."
+    text = f"Period {found.closing.name} is closed: what the ledger has learned since is billed by its corrections."
     return plain_line("frozen", text, seconds, cost) | {"period": found.closing.name, "number": found.closing.number}
 
 

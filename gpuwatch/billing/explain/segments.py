@@ -68,7 +68,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Book:
+class LiveCharge:
     """A charge with its lines in temporary tables: the row itself, sums of its lines, and pages of them."""
 
     store: Store
@@ -110,14 +110,14 @@ class Book:
 
 
 @contextmanager
-def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | None) -> Iterator[Book | None]:
+def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | None) -> Iterator[LiveCharge | None]:
     """A charge of the live ledger, within the block; None if there is no such row, or none that the caller may see."""
     rules = load_policies(state)
     with working_tables(store):
         scale, parameters, plain = published(store, state, asked, teams, rules)
         words = parameters | named(asked)
         charge = store.rows("billing/explain/charge", **words)[0]
-        yield _book(store, rules, asked, scale, words, charge, plain) if charge["rows"] else None
+        yield _live_charge(store, rules, asked, scale, words, charge, plain) if charge["rows"] else None
         store.run("billing/explain/drop")
 
 
@@ -150,7 +150,7 @@ def named(asked: Asked) -> dict[str, object]:
     return words | {"kind": asked.kind, "cause": asked.cause, "currency": asked.currency}
 
 
-def _book(
+def _live_charge(
     store: Store,
     rules: Policies,
     asked: Asked,
@@ -158,7 +158,7 @@ def _book(
     words: dict[str, object],
     charge: Mapping[str, Any],
     plain: bool,
-) -> Book:
+) -> LiveCharge:
     spans = _spans(store, rules, asked.window, plain)
     # The buckets of all lines are needed only if the basis depends on them; else those of a page.
     bucketed = asked.kind == "allocated" and any(span.policy.parts("allocated") < PARTS for span in spans)
@@ -181,7 +181,7 @@ def _book(
         for (day_us,) in ([] if plain else store.sql("select distinct day_us from charge_rest"))
         if span.start_us <= day_us < span.end_us
     }
-    return Book(
+    return LiveCharge(
         store,
         scale,
         words,

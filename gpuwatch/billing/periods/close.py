@@ -73,7 +73,7 @@ def close(
     if price is None:
         chargeback.price_all(store, state)
     elif not price():
-        raise StoreBusy(f"period {name}: an analysis holds the books; close it when that is done")
+        raise StoreBusy(f"period {name}: an analysis is writing the ledger; close it when that is done")
     find_corrections(store, state, now_us)
     # One transaction: the checks and the frozen rows see the same ledger.
     with store.transaction():
@@ -131,7 +131,7 @@ def _check(store: Store, name: str, window: Window, force: bool) -> list[str]:
     span = {"start_us": window.start_us, "end_us": window.end_us}
     if owed := store.rows("billing/periods/owed", **span)[0]["hours"]:
         raise PeriodConflict(
-            f"period {name}: {owed} of its hours are not booked yet",
+            f"period {name}: {owed} of its hours are not in the ledger yet",
             "close it after the next analysis (gpuwatch analyze)",
         )
     for (cluster,) in store.sql("select distinct cluster from device order by 1"):
@@ -145,7 +145,7 @@ def _check(store: Store, name: str, window: Window, force: bool) -> list[str]:
     if missing and not force:
         shown = ", ".join(missing[:NAMED_MAX]) + (" and more" if len(missing) > NAMED_MAX else "")
         raise PeriodConflict(
-            f"period {name}: the books do not cover {len(missing)} of its days: {shown}",
+            f"period {name}: the ledger does not cover {len(missing)} of its days: {shown}",
             "import what is missing first, or close it with force",
         )
     return missing
@@ -211,7 +211,7 @@ def _live(
 
 def _row(charge: records.Charge) -> dict[str, Any]:
     """A charge by FINE as it is frozen: exact."""
-    assert charge.gpu_seconds_exact is not None, "charges of the books have it"
+    assert charge.gpu_seconds_exact is not None, "charges of the live ledger have it"
     row: dict[str, Any] = {
         **{name: charge.group[name] for name in WORDS},
         "kind": charge.kind,

@@ -95,7 +95,7 @@ def forced_why(one: Closing, teams: Teams = None) -> str | None:
     problems = []
     if count := int(one.context.get("days_without_books", 0)):
         days = ", ".join(one.context.get("missing_days", ()))
-        problems.append(f"{count} {'day' if count == 1 else 'days'} without whole books{': ' if days else ''}{days}")
+        problems.append(f"{count} {'day' if count == 1 else 'days'} without a whole ledger{': ' if days else ''}{days}")
     if (unpriced := Decimal(one.context.get("unpriced_gpu_seconds", 0))) > 0:
         problems.append(f"{unpriced:f} GPU-seconds without a price" if teams is None else "time without a price")
     return "; ".join(problems) or "nothing was missing"

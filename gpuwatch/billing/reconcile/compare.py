@@ -68,7 +68,7 @@ def reconcile(
     if owned and not work.join(billed):
         work.pairs = Pairs(billed, owned, store.rows("billing/reconcile/region"))
     work.bills(billed)
-    work.books(owned)
+    work.ledger(owned)
     work.compare()
     rows = [row for row in work.compared_rows() if provider is None or work.providers[id(row)] == provider]
     totals: dict[str, Parts] = {}
@@ -92,7 +92,7 @@ class _Work:
     def __init__(self, units: Units, fx: Fx, scale: Scale, by: str, days: Window, now_us: int) -> None:
         self._units, self._fx, self._scale, self._by, self._days, self._now_us = units, fx, scale, by, days, now_us
         self._bill: dict[tuple[int, str], dict[str, Side]] = {}
-        self._books: dict[tuple[int, str], dict[str | None, Side]] = {}
+        self._ledger: dict[tuple[int, str], dict[str | None, Side]] = {}
         self._sorts: dict[tuple[int, str], set[tuple[str, str]]] = {}
         self._models: dict[tuple[int, str], set[str]] = {}
         self._known: dict[str, Unit] = {}
@@ -132,16 +132,16 @@ class _Work:
             if row["gpu_hours"] not in (None, "0"):
                 self._sorts.setdefault(key, set()).add((row["provider"], row["pricing"] or "Standard"))
 
-    def books(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def ledger(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Adds the ledger by unit."""
         for row in rows:
             node = row["cluster"], row["node"] or ""
-            name = self._units.of_node(node) if self.pairs is None else self.pairs.of_books(row)
+            name = self._units.of_node(node) if self.pairs is None else self.pairs.of_ledger(row)
             self._known.setdefault(name, Unit()).nodes.add(node)
             key = row["day_us"], name
             hours = Fraction(int(row["units"]), self._scale.shares * HOUR_US)
             lacks = row["amount"] is None
-            side = self._books.setdefault(key, {}).setdefault(None if lacks else row["currency"], Side())
+            side = self._ledger.setdefault(key, {}).setdefault(None if lacks else row["currency"], Side())
             side.hours = (side.hours or Fraction(0)) + hours
             self._models.setdefault(key, set()).add(row["model"] or "")
             if lacks:
@@ -151,16 +151,16 @@ class _Work:
 
     def compare(self) -> None:
         """Compares both sides of each unit and day."""
-        for key in sorted(self._bill.keys() | self._books.keys()):
+        for key in sorted(self._bill.keys() | self._ledger.keys()):
             day_us, name = key
-            unit, bill, books = self._known[name], self._bill.get(key, {}), self._books.get(key, {})
+            unit, bill, ledger = self._known[name], self._bill.get(key, {}), self._ledger.get(key, {})
             account = min(unit.accounts, key=str) if unit.accounts else (None, None, None)
             node = min(unit.nodes) if unit.nodes else None
-            for currency, sums in compare(bill, books).items():
+            for currency, sums in compare(bill, ledger).items():
                 self._add(day_us, node, unit, account, self._resource(unit), currency, sums)
-            self._compare_prices(key, bill, books)
+            self._compare_prices(key, bill, ledger)
 
-    def _compare_prices(self, key: tuple[int, str], bill: dict[str, Side], books: dict[str | None, Side]) -> None:
+    def _compare_prices(self, key: tuple[int, str], bill: dict[str, Side], ledger: dict[str | None, Side]) -> None:
         """Adds up unit prices where a unit has one model, one pricing and one currency on the bill."""
         models, sorts = self._models.get(key, set()), self._sorts.get(key, set())
         if len(models) != 1 or len(sorts) != 1 or len(bill) != 1:
@@ -168,13 +168,13 @@ class _Work:
         ((currency, side),), ((provider, pricing),) = bill.items(), sorts
         if not side.hours:
             return
-        own = books.get(currency)
+        own = ledger.get(currency)
         found = self._prices.setdefault((min(models), PRICINGS.get(pricing, "on_demand"), provider, currency), Prices())
         found.billed += side.money
         found.billed_hours += side.hours
         if own is not None and own.hours:
-            found.books += own.money
-            found.books_hours += own.hours
+            found.ledger += own.money
+            found.ledger_hours += own.hours
 
     def compared_rows(self) -> list[Row]:
         """The groups in order."""
@@ -190,7 +190,7 @@ class _Work:
         found = []
         for (model, pricing, provider, currency), sums in sorted(self._prices.items()):
             billed = sums.billed / sums.billed_hours
-            card = sums.books / sums.books_hours if sums.books_hours else None
+            card = sums.ledger / sums.ledger_hours if sums.ledger_hours else None
             if billed <= 0 or (card is not None and abs(billed - card) <= PRICE_APART * billed):
                 continue
             price = fraction_to_decimal(billed, UNIT_PRICE_PLACES)
@@ -215,7 +215,7 @@ class _Work:
             notes.append("neither a bill nor a priced GPU in this window; import one: gpuwatch import bill-focus FILE")
         if self._days.end_us > self._now_us - FINAL_AFTER_US:
             notes.append("days of the last 36 hours are not final: clouds still change them")
-        if self._gpu_lines and not self._matched and self._books:
+        if self._gpu_lines and not self._matched and self._ledger:
             by = "model, region and day" if self.pairs is not None and self.pairs.by_region else "model and day"
             notes.append(
                 f"no node is on the bill under its name, so bill and ledger were paired by {by}: label nodes with gpuwatch.io/instance-id, or tag instances with "

@@ -51,32 +51,32 @@ class Parts:
                 self.parts[name] = _sum(self.parts[name], amount)
 
 
-def only(name: str, *, bill: Fraction = Fraction(0), books: Fraction = Fraction(0)) -> Parts:
+def only(name: str, *, bill: Fraction = Fraction(0), ledger: Fraction = Fraction(0)) -> Parts:
     """A difference with a single reason."""
-    found = Parts(_exact(bill), _exact(books))
+    found = Parts(_exact(bill), _exact(ledger))
     found.parts[name] = found.difference
     return found
 
 
-def compare(bills: dict[str, Side], books: dict[str | None, Side]) -> dict[str, Parts]:
+def compare(bills: dict[str, Side], ledger: dict[str | None, Side]) -> dict[str, Parts]:
     """The parts of one unit and day by currency; time without a rate has currency None.
 
     With billed money B and hours H_b, ledger hours H_g and ledger price p: price = B - p H_b. Of p (H_b - H_g), up to
     EDGE_HOURS for each GPU are boundaries; the rest is time that only one side has (untracked, unbilled).
     """
-    unrated = (books.get(None) or Side()).hours or Fraction(0)
-    priced: dict[str, Side] = {name: side for name, side in books.items() if name is not None}
+    unrated = (ledger.get(None) or Side()).hours or Fraction(0)
+    priced: dict[str, Side] = {name: side for name, side in ledger.items() if name is not None}
     found: dict[str, Parts] = {}
     for currency, bill in bills.items():
         own = priced.pop(currency, None)
         if own is None:
-            elsewhere = any(name is not None for name in books)
+            elsewhere = any(name is not None for name in ledger)
             reason = "not_convertible" if elsewhere else "no_rate" if unrated else "untracked"
             found[currency] = only(reason, bill=bill.money)
         else:
             found[currency] = _both(bill, own, unrated)
     for currency, own in priced.items():
-        found[currency] = only("not_convertible" if bills else "unbilled", books=own.money)
+        found[currency] = only("not_convertible" if bills else "unbilled", ledger=own.money)
     return found
 
 

@@ -21,12 +21,12 @@ class Pairs:
     def __init__(
         self,
         lines: Iterable[Mapping[str, Any]],
-        books: Iterable[Mapping[str, Any]],
+        ledger: Iterable[Mapping[str, Any]],
         regions: Iterable[Mapping[str, Any]],
     ) -> None:
         gpu_lines = [line for line in lines if line["class"] == "gpu"]
         self._regions: dict[Node, str | None] = {(row["cluster"], row["node"]): row["region"] for row in regions}
-        nodes = {(row["cluster"], row["node"] or "") for row in books}
+        nodes = {(row["cluster"], row["node"] or "") for row in ledger}
         self.by_region = all(self._regions.get(node) for node in nodes) and all(line["region"] for line in gpu_lines)
         self._places = sorted({self._place(line) for line in gpu_lines}, key=str)
 
@@ -34,7 +34,7 @@ class Pairs:
         """The unit of a GPU line."""
         return _named(self._place(line))
 
-    def of_books(self, row: Mapping[str, Any]) -> str:
+    def of_ledger(self, row: Mapping[str, Any]) -> str:
         """The unit of a row of the ledger: the closest model on the bill in its region, else its own model."""
         region = self._regions.get((row["cluster"], row["node"] or "")) if self.by_region else None
         place = row["model"] or "", region and region.lower()

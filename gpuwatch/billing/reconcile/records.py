@@ -74,5 +74,5 @@ class Prices:
 
     billed: Fraction = Fraction(0)
     billed_hours: Fraction = Fraction(0)
-    books: Fraction = Fraction(0)
-    books_hours: Fraction = Fraction(0)
+    ledger: Fraction = Fraction(0)
+    ledger_hours: Fraction = Fraction(0)

@@ -26,7 +26,7 @@ TREND, TREND_WEEKS_MIN = "Trend", 2
 _SPACES = {ord("\u00a0"): " ", ord("\u202f"): " "}
 
 
-def book(facts: Facts) -> bytes:
+def build_workbook(facts: Facts) -> bytes:
     """The workbook. The currency follows each cost; a missing price is an empty cell, never zero."""
     from xlsxwriter import Workbook  # type: ignore[import-untyped]
 

@@ -1,8 +1,8 @@
 -- A row is a closed period (closed_period: name, start_us, end_us) and numbers that change when anything may have that its
--- charges follow from: the name of each making of its days (books, whose they are), prices. late: hours and days that are not
--- booked, or not rolled, yet.
-with booked as (
-    select p.name, count(*) as days, sum(hash(d.cluster, d.day_us, s.stamp)) as books
+-- charges follow from: the name of each making of its days (ledger and teams), prices. late: hours and days that are not
+-- in the ledger, or not rolled, yet.
+with recorded as (
+    select p.name, count(*) as days, sum(hash(d.cluster, d.day_us, s.stamp)) as stamps
     from closed_period p
     join rolled_day d on d.day_us >= p.start_us and d.day_us < p.end_us
     join day_stamp s on s.cluster = d.cluster and s.day_us = d.day_us
@@ -36,11 +36,11 @@ unrolled as (
 )
 select
     p.name,
-    concat_ws(' ', b.days, b.books, i.prices) as print,
+    concat_ws(' ', r.days, r.stamps, i.prices) as print,
     coalesce(o.hours, 0) as dirty_hours,
     coalesce(u.days, 0) as unrolled_days
 from closed_period p
-left join booked b using (name)
+left join recorded r using (name)
 left join priced i using (name)
 left join owed o using (name)
 left join unrolled u using (name)

@@ -6,7 +6,7 @@ drop table if exists slice_life;
 drop table if exists rounded;
 drop table if exists keyed;
 drop table if exists charge_group;
-drop table if exists book;
+drop table if exists ledger_group;
 drop table if exists bucket_time;
 drop table if exists claimed_time;
 drop table if exists unit_stay;

@@ -110,13 +110,13 @@ def test_what_changes_later_is_a_correction(books: Api) -> None:
     before = books.request("POST", PERIODS, json=W45).json()
     repriced(books, "3.00")
     after = books.get(PERIODS).json()["items"][0]
-    told = books.get("/api/v1/periods/2026-W45?of=corrections").json()
+    answer = books.get("/api/v1/periods/2026-W45?of=corrections").json()
 
     assert (before["digest"], before["rows"], "36.00") == (after["digest"], after["rows"], after["cost"])
     assert Decimal("18.00") == sum((Decimal(r["cost"]) for r in after["corrections"]), Decimal(0))
     assert {Decimal(0)} == {Decimal(r["gpu_seconds"]) for r in after["corrections"]}
-    assert Decimal("18.00") == sum((Decimal(line["cost"]) for line in told["items"]), Decimal(0))
-    assert {("2026-11-10T00:00:00Z", 1)} == {(line["posted_at"], line["number"]) for line in told["items"]}
+    assert Decimal("18.00") == sum((Decimal(line["cost"]) for line in answer["items"]), Decimal(0))
+    assert {("2026-11-10T00:00:00Z", 1)} == {(line["posted_at"], line["number"]) for line in answer["items"]}
 
 
 def test_the_text_of_a_closing_has_its_digest(books: Api) -> None:
@@ -270,7 +270,7 @@ def test_a_token_of_a_team_learns_that_a_closing_was_forced_without_amounts() ->
     """How much of others' time has no price is theirs."""
     context = {"forced": True, "days_without_books": 1, "missing_days": ["2026-11-03"], "unpriced_gpu_seconds": "7.5"}
     plain = Closing("2026-W45", 1, Window(0, 1), FINE, 0, "ann", "", {}, (), None, None, None)
-    days = "1 day without whole books: 2026-11-03"
+    days = "1 day without a whole ledger: 2026-11-03"
 
     assert [
         None,

@@ -96,7 +96,7 @@ def readiness(service: Any, named: bool) -> dict[str, Any]:
 
 def _analyzer(service: Any, named: bool) -> dict[str, Any]:
     found = service.analysis()
-    lag = None if found.books_until_us is None else (service.now_us() - found.books_until_us) / SECOND_US
+    lag = None if found.ledger_until_us is None else (service.now_us() - found.ledger_until_us) / SECOND_US
     failed = found.last_error is not None
     return {
         "ok": not failed,

@@ -102,9 +102,9 @@ class Corrections:
 
 
 def billed(connection: Connection, window: Window, own: str | None = None) -> list[Correction]:
-    """What corrections add to the live books of a window, in the order of posting.
+    """What corrections add to the live ledger of a window, in the order of posting.
 
-    The live books of a period have its changes already. So each line counts twice: at the instant it is billed in, and
+    The live ledger of a period has its changes already. So each line counts twice: at the instant it is billed in, and
     with its sign turned at the period's start; in a window that has both it is nothing. `own` is the period that is
     answered from its frozen rows: its lines do not count.
     """
