@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.detectors.blind_spot import BLIND_SPOT
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     HOLLOW,
     IDLE,
@@ -25,9 +26,6 @@ from tests.worlds.detectors import (
 RULE = "blind-spot"
 POWER = {"power_watts": 200.0, "fb_used_bytes": 4e10}
 FULL = {"gpu_util_ratio": 1.0, "power_watts": 600}
-
-Scene = Callable[[World, str], object]
-"""Plays one case into a world under a name of its own: its job, its node, and the start of its GPUs' names."""
 
 
 def on_nodes(world: World, name: str, count: int) -> World:
@@ -102,25 +100,19 @@ NEVER_MEASURED: dict[str, Scene] = {
 """On nodes of a cluster where other nodes are measured."""
 
 
-def name_of(case: str) -> str:
-    """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE, *NEVER_MEASURED].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE, NEVER_MEASURED)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE | NEVER_MEASURED).items():
-        scene(world, name_of(case))
-    world.analyze(detectors=[RULE])
-    yield world
-    world.store.close()
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), detectors=[RULE]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings about the jobs of a case."""
-    return [f for f in world.findings(RULE) if f.job and f.job.startswith(name_of(case))]
+    return [f for f in world.findings(RULE) if f.job and f.job.startswith(CASES.name(case))]
 
 
 def places(world: World) -> dict[tuple[str, str], Found]:
@@ -134,7 +126,7 @@ def places(world: World) -> dict[tuple[str, str], Found]:
 def test_it_does_not_accuse(fleet: World, case: str) -> None:
     """What was measured is not blind, however little it says."""
     assert [] == found(fleet, case)
-    assert ("node", f"node-{name_of(case)}") not in places(fleet)
+    assert ("node", f"node-{CASES.name(case)}") not in places(fleet)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +165,7 @@ def test_devices_that_were_never_measured_are_one_finding_of_their_node(
     fleet: World, case: str, expected: tuple[float, float, int, int, float]
 ) -> None:
     """Start and end in minutes; devices, runs, and GPU-hours held."""
-    f = places(fleet)["node", f"node-{name_of(case)}"]
+    f = places(fleet)["node", f"node-{CASES.name(case)}"]
     evidence = (f.evidence["never_measured"], f.evidence["jobs"], f.evidence["unobserved_gpu_hours"])
 
     assert [] == found(fleet, case)
@@ -189,7 +181,7 @@ def test_it_claims_no_money(fleet: World) -> None:
 def test_more_than_a_day_is_worse_where_the_device_is_usually_measured(fleet: World) -> None:
     """low -> medium above 24 h. A device that was never measured stays low."""
     (silent,), (two_days,) = found(fleet, "silent"), found(fleet, "two days")
-    never = places(fleet)["node", f"node-{name_of('many jobs')}"]
+    never = places(fleet)["node", f"node-{CASES.name('many jobs')}"]
 
     assert BLIND_SPOT.severity is not None
     assert ["low", "medium", "low"] == [BLIND_SPOT.severity(f.evidence, 50.0) for f in (silent, two_days, never)]
@@ -197,7 +189,7 @@ def test_more_than_a_day_is_worse_where_the_device_is_usually_measured(fleet: Wo
 
 def test_the_remedy_differs_for_a_missing_and_a_silent_exporter(fleet: World) -> None:
     """One was never there, the other stopped."""
-    never, (silent,) = places(fleet)["node", f"node-{name_of('a job')}"], found(fleet, "silent")
+    never, (silent,) = places(fleet)["node", f"node-{CASES.name('a job')}"], found(fleet, "silent")
 
     assert "2 GPUs of this node never measured: held by 1 job for 6.7 GPU-hours." == BLIND_SPOT.summary(never.evidence)
     assert BLIND_SPOT.remedy(never.evidence).startswith("Run dcgm-exporter on these nodes")
@@ -206,14 +198,6 @@ def test_the_remedy_differs_for_a_missing_and_a_silent_exporter(fleet: World) ->
 
 
 # What happens to a finding over time -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """An empty fleet."""
-    made = World(tmp_path)
-    yield made
-    made.store.close()
 
 
 def test_it_is_open_until_the_exporter_is_back(world: World) -> None:

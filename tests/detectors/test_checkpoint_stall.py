@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from gpuwatch.advisor import periodic
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.detectors.checkpoint_stall import CHECKPOINT_STALL, prepare
 from gpuwatch.rules.rule import EvaluationScope
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     CLUSTER,
     IDLE,
@@ -33,8 +34,6 @@ RULE = "checkpoint-stall"
 EVALUATION = level(0.95, 0.55, 0.2, 0.3, 400)
 IRREGULAR = (17, 41, 26, 9, 33, 58, 12, 47, 29, 22, 36)
 """Minutes of work between pauses that follow no clock."""
-
-Scene = Callable[[World, str], object]
 
 
 def every(period: float, pause: float, times: int, paused: object = IDLE) -> tuple[Phase, ...]:
@@ -105,25 +104,19 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-def name_of(case: str) -> str:
-    """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    assert [] == world.analyze(detectors=[RULE]).failed_rules
-    yield world
-    world.store.close()
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), detectors=[RULE]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings of a case."""
-    return world.findings(RULE, name_of(case))
+    return world.findings(RULE, CASES.name(case))
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
@@ -175,7 +168,7 @@ def test_hour_by_hour_it_claims_the_same(fleet: World, tmp_path: Path) -> None:
     """The pauses before the pattern was known are claimed once."""
     world = World(tmp_path)
     case = "317 seconds of 65 minutes, early or late by 1.5 %"
-    MUST_FIRE[case](world, name_of(case))
+    MUST_FIRE[case](world, CASES.name(case))
     (one,) = [f for f in hour_by_hour(world, 13, RULE, step=3) if f.state == "resolved"]
 
     assert found(fleet, case)[0].wasted_s == one.wasted_s
@@ -241,7 +234,7 @@ def searched(*windows: np.ndarray, pauses_min: int = 4) -> periodic.Patterns:
 PERIODS = (5, 7, 15, 45, 90, 240, 360)
 
 
-def test_the_shortest_period_is_told_not_its_multiples() -> None:
+def test_the_shortest_period_is_reported_not_its_multiples() -> None:
     """From five minutes to six hours, over a day and a quarter."""
     found = searched(*(series(period, max(period // 15, 1), 1800) for period in PERIODS))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from gpuwatch.detectors.false_utilization import FALSE_UTILIZATION
 from gpuwatch.settings import Settings
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     IDLE,
     PAGE_HEADINGS,
@@ -52,9 +53,6 @@ SPIN = level(0.97, 0.90, 0.0, 0.0, 120, **links(0.0))
 """A kernel that waits in a loop: all SMs are occupied and take hardly more power than at rest."""
 HUNG = level(0.97, 0.15, 0.0, 0.0, 130, **links(0.0), pcie_tx_bytes_per_s=1e5, pcie_rx_bytes_per_s=1e5)
 SERVING = {"gpuwatch.io/workload-class": "inference"}
-
-Scene = Callable[[World, str], object]
-"""Plays one case into a world under a name of its own: its job, and the start of its GPUs' names."""
 
 
 def held(readings: Level, **job: object) -> Scene:
@@ -179,25 +177,19 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-def name_of(case: str) -> str:
-    """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    world.analyze(detectors=[RULE, "idle-hoarding"])
-    yield world
-    world.store.close()
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), detectors=[RULE, "idle-hoarding"]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings of a case, whatever its jobs are called."""
-    return [f for f in world.findings(RULE) if f.job.startswith(name_of(case))]
+    return [f for f in world.findings(RULE) if f.job.startswith(CASES.name(case))]
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
@@ -261,7 +253,7 @@ def test_busy_is_what_gpu_util_says_where_the_engine_says_less(fleet: World) -> 
 def test_two_shapes_in_one_job_are_one_finding(fleet: World) -> None:
     """Two hollow GPUs of three, each hollow in its own way; the working one is not named."""
     (finding,) = found(fleet, "two shapes")
-    name = name_of("two shapes")
+    name = CASES.name("two shapes")
     # .5 stalled, and .4 - .25 below the roof, of the second
     second = Fraction(50, 100) + Fraction(15, 200)
 
@@ -334,10 +326,10 @@ def test_what_cannot_be_judged_is_noted(fleet: World, case: str, reason: str) ->
         where u.detector = $rule and r.job_id = $job
         group by r.job_id, u.reason""",
         rule=RULE,
-        job=name_of(case),
+        job=CASES.name(case),
     )
 
-    assert [(name_of(case), us(0), us(120), reason)] == rows
+    assert [(CASES.name(case), us(0), us(120), reason)] == rows
 
 
 @pytest.mark.parametrize(
@@ -346,7 +338,7 @@ def test_what_cannot_be_judged_is_noted(fleet: World, case: str, reason: str) ->
 def test_what_was_judged_or_did_not_look_busy_is_not_noted(fleet: World, case: str) -> None:
     """The note is for readings that looked busy and had no SM_ACTIVE."""
     rows = fleet.store.sql(
-        "select r.job_id from unjudged u join run r using (run_id) where r.job_id = $job", job=name_of(case)
+        "select r.job_id from unjudged u join run r using (run_id) where r.job_id = $job", job=CASES.name(case)
     )
 
     assert [] == rows
@@ -374,14 +366,6 @@ def test_idle_hoarding_wins_on_the_same_seconds(fleet: World) -> None:
 
 
 # What happens to a finding over time -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """An empty fleet."""
-    made = World(tmp_path)
-    yield made
-    made.store.close()
 
 
 def test_it_is_open_while_it_lasts_and_resolves_when_the_job_works(world: World) -> None:

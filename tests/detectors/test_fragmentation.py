@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.detectors.fragmentation import FRAGMENTATION
 from tests.worlds.detectors import H100, World, page_rows, us
 from tests.worlds.fragmentation import asked, node, waits
-from tests.worlds.scheduling import Verdict, found, tell
+from tests.worlds.scheduling import Verdict, evaluated, evaluated_apart, found, tell
 
 RULE = "fragmentation"
 Scene = Callable[[World], object]
@@ -21,15 +21,6 @@ def pieces(w: World, held: int = 1) -> None:
     """Three nodes of four GPUs; of each some are held."""
     for name in ("n1", "n2", "n3"):
         node(w, name, 4, held)
-
-
-def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
-    w = World(tmp_path)
-    for scene in scenes:
-        scene(w)
-    report = w.analyze(now=180, detectors=[RULE])
-    assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
-    return found(w, RULE)
 
 
 MUST_NOT_FIRE: dict[str, list[Scene]] = {
@@ -47,9 +38,10 @@ def severity(one: Verdict) -> str | None:
     return FRAGMENTATION.severity and FRAGMENTATION.severity(one.evidence, 1.0)
 
 
-@pytest.mark.parametrize("scenes", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
-def test_must_not_fire(tmp_path: Path, scenes: list[Scene]) -> None:
-    assert [] == judged(tmp_path, *scenes)
+def test_must_not_fire(tmp_path: Path) -> None:
+    findings = evaluated_apart(tmp_path, RULE, 180, MUST_NOT_FIRE)
+
+    assert {} == {case: verdicts for case, verdicts in findings.items() if verdicts}
 
 
 class Case:
@@ -108,7 +100,7 @@ class Case:
             tell(self.world, "event", **words, reason="FailedScheduling", message=event, **times)
         return self
 
-    def told(self, *minutes: float) -> Case:
+    def recorded_at(self, *minutes: float) -> Case:
         """A job that waits since minute 5, as its records of some minutes say."""
         row = {"scheduler": "slurm", "job_id": self.name, "submit_us": 5, "device_count": 4, "node_count": 1}
         for at in minutes:
@@ -174,8 +166,8 @@ REPORTED: dict[str, Callable[[Case], object]] = {
         "0/8 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 6 Insufficient nvidia.com/gpu.",
         queue="team-queue",
     ),
-    "far apart": lambda c: c.pieces().told(5, 160),
-    "ran": lambda c: c.pieces().ran().told(5, 160),
+    "far apart": lambda c: c.pieces().recorded_at(5, 160),
+    "ran": lambda c: c.pieces().ran().recorded_at(5, 160),
     "not selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a"]]]]}, **ZONE_B),
     "kept away": lambda c: c.ruled({"terms": [[["zone", "NotIn", ["b"]]]]}, **ZONE_B),
     "tainted": lambda c: c.ruled({"terms": []}, **TAINT),
@@ -201,7 +193,7 @@ def test_says_nothing_of(findings: dict[str, Verdict], case: str) -> None:
 
 
 def test_free_gpus_that_the_usual_requests_cannot_use(tmp_path: Path, findings: dict[str, Verdict]) -> None:
-    [one] = judged(tmp_path, pieces, lambda w: asked(w, 4, 20))
+    [one] = evaluated(tmp_path, RULE, 180, pieces, lambda w: asked(w, 4, 20))
 
     assert ("pool", H100, "medium", 0.0, "open") == (one.kind, one.subject, severity(one), one.started, one.state)
     assert 9 * (3 * 3600 - 30) == one.wasted_s, "half a step before the first sample nothing is known"
@@ -270,8 +262,8 @@ def test_a_pod_does_not_wait_for_nodes_of_another_scheduler(tmp_path: Path) -> N
             tell(w, "node", scheduler=scheduler, node=name, observed_us=1, state="up", pool=name[0])
 
     rule = {"terms": [[["nodepool", "In", ["a", "c"]]]]}
-    assert [] == judged(
-        tmp_path, two_schedulers,
+    assert [] == evaluated(
+        tmp_path, RULE, 180, two_schedulers,
         lambda w: waits(w, 4, 10, 150, "Unschedulable", **KUBERNETES, message=message, node_rule=rule),
     )  # fmt: skip
 

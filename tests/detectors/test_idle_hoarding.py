@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from gpuwatch.detectors.idle_hoarding import IDLE_HOARDING
 from gpuwatch.settings import Settings
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     HOLLOW,
     IDLE,
@@ -28,9 +29,6 @@ from tests.worlds.detectors import (
 
 RULE = "idle-hoarding"
 EXEMPT = "gpuwatch.io/exempt-until"
-
-Scene = Callable[[World, str], object]
-"""Plays one case into a world under a name of its own: its job, and the start of its GPUs' names."""
 
 
 def two_jobs(world: World, name: str, labels: dict[str, str] | None = None) -> World:
@@ -247,25 +245,19 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-def name_of(case: str) -> str:
-    """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    assert [] == world.analyze().failed_rules  # every rule, here and only here: the others' tests run their own
-    yield world
-    world.store.close()
+    """The world of all cases, with every rule, here and only here: tests of other rules run their own."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet")) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings of a case, whatever its jobs are called."""
-    name = name_of(case)
+    name = CASES.name(case)
     return [f for f in world.findings(RULE) if f.job.removeprefix("ml/").startswith(name)]
 
 
@@ -333,7 +325,7 @@ def test_it_finds_the_idle_time(fleet: World, case: str, expected: list[tuple[fl
 )
 def test_it_names_the_idle_devices_only(fleet: World, case: str, expected: tuple[str, ...]) -> None:
     """The idle j of k."""
-    assert [tuple(name_of(case) + suffix for suffix in expected)] == [f.devices for f in found(fleet, case)]
+    assert [tuple(CASES.name(case) + suffix for suffix in expected)] == [f.devices for f in found(fleet, case)]
 
 
 @pytest.mark.parametrize(
@@ -398,14 +390,6 @@ def test_the_remedy_of_a_session_is_one_for_sessions(fleet: World) -> None:
 
 
 # What happens to a finding over time -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """An empty fleet."""
-    made = World(tmp_path)
-    yield made
-    made.store.close()
 
 
 def test_it_is_open_while_the_job_idles_and_resolves_when_it_works(world: World) -> None:

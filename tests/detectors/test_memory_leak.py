@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from gpuwatch.core.model import NODE, PENDING, Records, device_key
 from gpuwatch.detectors.memory_leak import MEMORY_LEAK
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     CLUSTER,
     IDLE,
@@ -45,9 +46,6 @@ BUSY = using(40, WORK)
 def growing(first: float, gib_an_hour: float, hours: int, readings: Level = WORK) -> tuple[Phase, ...]:
     """Five minutes at a time."""
     return tuple((5.0, using(first + gib_an_hour * step / 12, readings)) for step in range(12 * hours))
-
-
-Scene = Callable[[World, str], object]
 
 
 def on(world: World, name: str, *phases: Phase, **more: Any) -> World:
@@ -107,17 +105,6 @@ def shared_node(world: World, name: str) -> World:
     return world.gpu(name, (240, LEFT), node=f"n-{name}")
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    assert [] == world.analyze(now=480, detectors=[RULE]).failed_rules
-    yield world
-    world.store.close()
-
-
 def waiting(world: World, job: str, submitted: float, heard: float) -> World:
     """A request that waits for one GPU."""
     row = dict.fromkeys(PENDING.names, None) | {
@@ -144,9 +131,14 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-def name_of(case: str) -> str:
-    """The job and the GPU of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), now=480, detectors=[RULE]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[dict[str, Any]]:
@@ -156,13 +148,13 @@ def found(world: World, case: str) -> list[dict[str, Any]]:
         """select subject_kind, subject_id, state, started_us, last_seen_us, severity, run_id, wasted_units, evidence
         from finding where detector = $rule and starts_with(subject_id, $name) order by started_us""",
         rule=RULE,
-        name=name_of(case),
+        name=CASES.name(case),
     )
-    told = [dict(zip(names, row, strict=True)) for row in rows]
+    listed = [dict(zip(names, row, strict=True)) for row in rows]
     return [
         row | {"started": minutes(row["started"]), "last_seen": minutes(row["last_seen"])}
         | {"evidence": json.loads(row["evidence"])}
-        for row in told
+        for row in listed
     ]  # fmt: skip
 
 
@@ -184,7 +176,7 @@ def test_it_finds_memory_that_nobody_holds(fleet: World, case: str, started: flo
     """From five minutes after the job, or from its first sample, to its last."""
     (finding,) = found(fleet, case)
 
-    assert ("gpu", name_of(case), "resolved") == (finding["subject_kind"], finding["subject_id"], finding["state"])
+    assert ("gpu", CASES.name(case), "resolved") == (finding["subject_kind"], finding["subject_id"], finding["state"])
     assert (started, ended) == (finding["started"], finding["last_seen"])
     assert 12 == finding["evidence"]["fb_used_gib"]
 
@@ -193,10 +185,10 @@ def test_it_names_the_job_that_left_it(fleet: World) -> None:
     """And nobody where no job was there."""
     (left,), (other,) = found(fleet, "left by a job"), found(fleet, "from somewhere")
 
-    assert (name_of("left by a job"), None) == (left["evidence"].get("last_job"), other["evidence"].get("last_job"))
+    assert (CASES.name("left by a job"), None) == (left["evidence"].get("last_job"), other["evidence"].get("last_job"))
     assert left["run_id"] is not None and other["run_id"] is None
     assert (
-        f"12.0 GiB in use on an unallocated GPU, left by job {name_of('left by a job')}, for 1 h 55 min."
+        f"12.0 GiB in use on an unallocated GPU, left by job {CASES.name('left by a job')}, for 1 h 55 min."
         == MEMORY_LEAK.summary(left["evidence"])
     )
 

@@ -11,7 +11,7 @@ from gpuwatch.advisor.idle_mig import serves
 from gpuwatch.detectors.mig_speculative import MIG_SPECULATIVE
 from tests.worlds.detectors import H100, IDLE, World, page_rows, us
 from tests.worlds.fragmentation import waits
-from tests.worlds.scheduling import Verdict, found
+from tests.worlds.scheduling import evaluated, evaluated_apart
 
 RULE = "mig-speculative"
 DAY = 1440
@@ -44,28 +44,20 @@ def wanted(w: World, profile: str = "1g.20gb") -> None:
     waits(w, 1, END - 240, END - 60, profile=profile, job_id="want")
 
 
-def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
-    w = World(tmp_path)
-    for scene in scenes:
-        scene(w)
-    report = w.analyze(now=END, detectors=[RULE])
-    assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
-    return found(w, RULE)
-
-
 MUST_NOT_FIRE: dict[str, list[Scene]] = {
     "held for a day of the week": [lambda w: board(w, 1), wanted],
     "only five days are known": [lambda w: board(w, days=5), wanted],
 }
 
 
-@pytest.mark.parametrize("scenes", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
-def test_must_not_fire(tmp_path: Path, scenes: list[Scene]) -> None:
-    assert [] == judged(tmp_path, *scenes)
+def test_must_not_fire(tmp_path: Path) -> None:
+    findings = evaluated_apart(tmp_path, RULE, END, MUST_NOT_FIRE)
+
+    assert {} == {case: verdicts for case, verdicts in findings.items() if verdicts}
 
 
 def test_instances_that_nobody_used_for_a_week_while_another_profile_is_wanted(tmp_path: Path) -> None:
-    [one] = judged(tmp_path, board, wanted)
+    [one] = evaluated(tmp_path, RULE, END, board, wanted)
 
     assert ("gpu", "g") == (one.kind, one.subject)
     assert (END - 210, END - 60) == (one.started, one.ended)
@@ -89,7 +81,7 @@ def test_free_slices_of_other_profiles_are_not_what_a_request_waits_for(tmp_path
         reason = "Unschedulable" if scheduler == "kubernetes" else "Resources"
         waits(w, 1, END - 240, END - 60, reason, profile="3g.40gb", job_id="ml/want", scheduler=scheduler, **more)
 
-    [one] = [one for one in judged(tmp_path, slices) if one.subject == "g"]
+    [one] = [one for one in evaluated(tmp_path, RULE, END, slices) if one.subject == "g"]
 
     assert (7, 2, "3g.40gb") == tuple(one.evidence[n] for n in ("idle_instances", "would_serve", "wanted"))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.detectors.noisy_neighbour import NOISY_NEIGHBOUR
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     PAGE_HEADINGS,
     WORK,
@@ -23,8 +24,6 @@ from tests.worlds.detectors import (
 RULE = "noisy-neighbour"
 LOUD = (0.15, 0.7, 0.2, 0.85, 0.1, 0.65, 0.3, 0.8)
 """What the neighbour's processes use, ten minutes each."""
-
-Scene = Callable[[World, str], object]
 
 
 def using(*ratios: float, each: float = 10) -> tuple[Phase, ...]:
@@ -56,25 +55,19 @@ MUST_NOT_FIRE: dict[str, Scene] = {
 MUST_FIRE: dict[str, Scene] = {"one takes what the other has": both(using(*LOUD * 2), using(*SHARED * 2))}
 
 
-def name_of(case: str) -> str:
-    """The GPU of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    assert [] == world.analyze(detectors=[RULE]).failed_rules
-    yield world
-    world.store.close()
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), detectors=[RULE]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings of a case."""
-    return [f for f in world.findings(RULE) if f.devices == (name_of(case),)]
+    return [f for f in world.findings(RULE) if f.devices == (CASES.name(case),)]
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
@@ -86,7 +79,7 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
 def test_it_finds_who_loses_to_whom(fleet: World) -> None:
     """Of two pods each loses what the other takes: low confidence, since no application says which of them suffers."""
     findings = found(fleet, "one takes what the other has")
-    name = name_of("one takes what the other has")
+    name = CASES.name("one takes what the other has")
 
     assert [f"ml/{name}-a", f"ml/{name}-b"] == sorted(f.job for f in findings)
     for finding in findings:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from gpuwatch.detectors.partial_island import PARTIAL_ISLAND
 from tests.worlds.detectors import WORK, World, page_rows
 from tests.worlds.fragmentation import asked, node, waits
-from tests.worlds.scheduling import Verdict, found
+from tests.worlds.scheduling import evaluated, evaluated_apart
 
 RULE = "partial-island"
 END = 300
@@ -21,15 +19,6 @@ def held(w: World, n1: int = 1, n2: int = 4) -> None:
     """Two nodes of four GPUs, held in part since minute 0."""
     node(w, "n1", 4, n1, until=END)
     node(w, "n2", 4, n2, until=END)
-
-
-def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
-    w = World(tmp_path)
-    for scene in scenes:
-        scene(w)
-    report = w.analyze(now=END, detectors=[RULE])
-    assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
-    return found(w, RULE)
 
 
 def late(w: World) -> None:
@@ -53,14 +42,17 @@ MUST_NOT_FIRE: dict[str, list[Scene]] = {
 }
 
 
-@pytest.mark.parametrize("scenes", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
-def test_must_not_fire(tmp_path: Path, scenes: list[Scene]) -> None:
-    assert [] == judged(tmp_path, *scenes)
+def test_must_not_fire(tmp_path: Path) -> None:
+    findings = evaluated_apart(tmp_path, RULE, END, MUST_NOT_FIRE)
+
+    assert {} == {case: verdicts for case, verdicts in findings.items() if verdicts}
 
 
 def test_a_small_job_in_an_island_that_somebody_wants_whole(tmp_path: Path) -> None:
     """Held since minute 0 and wanted since minute 60: from minute 120 on."""
-    [one] = judged(tmp_path, lambda w: held(w, 1, 4), lambda w: asked(w, 4, 1), lambda w: waits(w, 4, 60, 240))
+    [one] = evaluated(
+        tmp_path, RULE, END, lambda w: held(w, 1, 4), lambda w: asked(w, 4, 1), lambda w: waits(w, 4, 60, 240)
+    )
 
     assert ("node", "n1") == (one.kind, one.subject)
     assert (120.0, 240.0) == (one.started, one.ended)

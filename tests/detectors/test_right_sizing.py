@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from gpuwatch.advisor.right_size import Size, Used, smaller
 from gpuwatch.detectors.right_sizing import RIGHT_SIZING
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     H100,
     IDLE,
@@ -29,8 +30,6 @@ GIB = 2**30
 DAY = 26 * 60.0
 LITTLE = level(0.3, 0.09, 0.02, 0.05, 150, fb_used_bytes=6 * GIB, fb_total_bytes=80 * GIB)
 L40S, L4, A30 = "NVIDIA L40S", "NVIDIA L4", "NVIDIA A30"
-
-Scene = Callable[[World, str], object]
 
 
 def held(readings: Level, minutes: float = DAY, **job: object) -> Scene:
@@ -79,25 +78,19 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-def name_of(case: str) -> str:
-    """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    assert [] == world.analyze(detectors=[RULE, "false-utilization"]).failed_rules
-    yield world
-    world.store.close()
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), detectors=[RULE, "false-utilization"]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings of a case."""
-    return world.findings(RULE, name_of(case))
+    return world.findings(RULE, CASES.name(case))
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
@@ -168,7 +161,7 @@ def test_the_cheapest_that_holds_it(used: Used, expected: Size | None) -> None:
     assert expected == smaller(used, QUARTER, PRICES, Fraction(4), PRICES)
 
 
-def test_without_prices_the_smallest_slice_is_told() -> None:
+def test_without_prices_the_smallest_slice_is_reported() -> None:
     """How much less it costs is not."""
     assert Size("1g.10gb", None) == smaller(Used(H100, 6 * GIB, 0.09, 0.02, 0.05), QUARTER, {}, None, ())
 

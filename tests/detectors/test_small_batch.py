@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.detectors.small_batch import SMALL_BATCH
+from tests.worlds.cases import Cases, Scene
 from tests.worlds.detectors import (
     IDLE,
     PAGE_HEADINGS,
@@ -34,8 +35,6 @@ LOST = Fraction(1, 2)
 """1 - .24 / .8 is .7: at most half is claimed, of `stalled`."""
 WORK = level(0.97, 0.87, 0.45, 0.43, 600) | MEMORY
 DECODE = level(0.98, 0.38, 0.06, 0.66, 300, sm_occupancy_ratio=0.2) | MEMORY
-
-Scene = Callable[[World, str], object]
 
 
 def held(readings: Level, minutes: float = 240, **job: object) -> Scene:
@@ -92,25 +91,19 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-def name_of(case: str) -> str:
-    """The job of a case: short, and no other's beginning."""
-    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+CASES = Cases(MUST_NOT_FIRE, MUST_FIRE)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Every case beside every other, judged once."""
-    world = World(tmp_path_factory.mktemp("fleet"))
-    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
-        scene(world, name_of(case))
-    assert [] == world.analyze(detectors=[RULE, "false-utilization"]).failed_rules
-    yield world
-    world.store.close()
+    """The world of all cases."""
+    with CASES.analyzed(tmp_path_factory.mktemp("fleet"), detectors=[RULE, "false-utilization"]) as world:
+        yield world
 
 
 def found(world: World, case: str) -> list[Found]:
     """Findings of a case."""
-    return world.findings(RULE, name_of(case))
+    return world.findings(RULE, CASES.name(case))
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)

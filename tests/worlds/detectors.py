@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -93,6 +94,12 @@ class World:
         self.settings = settings or Settings()
         self.cluster = cluster
         self.names: dict[int, str] = {}
+
+    def of_cluster(self, cluster: str) -> World:
+        """The same store, where everything is of another cluster: an analysis of either is one of both."""
+        other = copy(self)
+        other.cluster = cluster
+        return other
 
     def gpu(
         self,

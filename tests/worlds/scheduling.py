@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -66,8 +66,8 @@ def captured_eviction() -> dict[str, Any]:
         pytest.skip(f"no captured objects: {path} is absent")
     yaml = pytest.importorskip("yaml")
     listed = [item for item in yaml.safe_load_all(path.read_text("utf-8")) if item]
-    told = [item.get("status", {}).get("conditions", []) for item in listed]
-    return next({c["type"]: c for c in found} for found in told if any(c["reason"] == "Preempted" for c in found))
+    items = [item.get("status", {}).get("conditions", []) for item in listed]
+    return next({c["type"]: c for c in found} for found in items if any(c["reason"] == "Preempted" for c in found))
 
 
 def pods(
@@ -101,9 +101,9 @@ def pods(
 
 def gang(world: World, job: str, pods_min: int, *, at: float = 0, count: int | None = None, **words: object) -> None:
     """A PodGroup of a job."""
-    told = {"scheduler": "volcano", "kind": "PodGroup", "uid": f"pg-{job}", "name": job, "namespace": "ml"}
+    record = {"scheduler": "volcano", "kind": "PodGroup", "uid": f"pg-{job}", "name": job, "namespace": "ml"}
     tell(
-        world, "workload", **(told | {"job_id": f"ml/{job}", "min_count": pods_min, "pod_count": count}),
+        world, "workload", **(record | {"job_id": f"ml/{job}", "min_count": pods_min, "pod_count": count}),
         submit_us=at, observed_us=at, state="reserved", **words,
     )  # fmt: skip
 
@@ -114,6 +114,24 @@ def waits(world: World, job: str, pods: int, at: float, *, since: float = 0, rea
         world, "pending", scheduler="kubernetes", job_id=f"ml/{job}", namespace="ml", submit_us=since, evidence_us=at,
         device_count=pods, node_count=pods, reason=reason,
     )  # fmt: skip
+
+
+def evaluated(directory: Path, detector: str, now: float, *scenes: Callable[[World], object]) -> list[Verdict]:
+    """What a rule says of a world in which all these scenes are played."""
+    return evaluated_apart(directory, detector, now, {"c1": scenes})["c1"]
+
+
+def evaluated_apart(
+    directory: Path, detector: str, now: float, cases: Mapping[str, Iterable[Callable[[World], object]]]
+) -> dict[str, list[Verdict]]:
+    """What a rule says of each case, each in a cluster of its name, after one analysis of all."""
+    world = World(directory)
+    clusters = {case: world.of_cluster(case) for case in cases}
+    for case, scenes in cases.items():
+        for scene in scenes:
+            scene(clusters[case])
+    world.analyze(now=now, detectors=[detector])
+    return {case: found(cluster, detector) for case, cluster in clusters.items()}
 
 
 def found(world: World, detector: str) -> list[Verdict]:
