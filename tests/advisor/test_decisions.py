@@ -324,7 +324,7 @@ def test_what_is_paid_anyway_is_not_saved_by_spot(pricing: str, suitable: bool, 
     assert {"USD": "0.00"} == found["saving"]
 
 
-def test_the_price_of_another_pool_s_spot_capacity_counts_and_the_dearest_of_them() -> None:
+def test_the_price_of_another_pool_s_spot_capacity_counts_and_the_most_expensive_of_them() -> None:
     world, state = fleet(pricing="on_demand")
     pools = [
         Rate("*", "spot", Decimal(price), us(-DAY), pool=pool)
@@ -576,10 +576,10 @@ def test_pools_may_be_merged_for_less_than_their_peak_at_the_cost_of_waits() -> 
     state = priced(world, Rate("*", "owned", Decimal(2), us(-DAY)))
     window, assumed = Window(us(0), us(100 * HOUR)), Assumptions(headroom=Decimal(0))
     (item,) = consolidation(world.store, state, window, "c1", ["p"], assumed)["items"]
-    told = ("level", "gpus", "freed_gpus", "saving_a_month", "delayed_requests", "longest_delay_seconds")
+    listed = ("level", "gpus", "freed_gpus", "saving_a_month", "delayed_requests", "longest_delay_seconds")
     # For 98 of 100 hours one GPU is enough: three bursts of two hours would then wait for the long run.
     assert [
         ("peak", "4.0000", 0, "0.00", 0, 0.0),
         ("p99", "4.0000", 0, "0.00", 0, 0.0),
         ("p95", "1.0000", 3, "4380.00", 3, 54.0 * 3600),
-    ] == [tuple(level[name] for name in told) for level in item["levels"]]
+    ] == [tuple(level[name] for name in listed) for level in item["levels"]]

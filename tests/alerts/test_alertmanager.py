@@ -352,8 +352,8 @@ def test_the_test_button_pushes_an_alert_that_ends_by_itself(state: State, clock
         async with hook(200) as receiver:
             add(state, receiver)
             assert (await deliverer(state, clock).send_test("am")).sent
-            (told,) = receiver.bodies[0]
-            assert ("GpuwatchTest", rfc3339(clock() + 60_000_000)) == (told["labels"]["alertname"], told["endsAt"])
+            (entry,) = receiver.bodies[0]
+            assert ("GpuwatchTest", rfc3339(clock() + 60_000_000)) == (entry["labels"]["alertname"], entry["endsAt"])
 
     run(story())
 
@@ -373,6 +373,6 @@ def test_one_request_that_is_refused_does_not_hold_up_the_next(state: State, clo
 
 def test_no_alert_ends_before_it_starts() -> None:
     """An Alertmanager refuses it: a clock that is ahead must not take the other alerts along."""
-    told = alertmanager.alert(finding().as_dict(), "high", T0_US - 1_000_000, None, {}, BUILT_IN)
+    sent = alertmanager.alert(finding().as_dict(), "high", T0_US - 1_000_000, None, {}, BUILT_IN)
 
-    assert ("2026-11-01T23:59:59Z", "2026-11-01T23:59:59Z") == (told["startsAt"], told["endsAt"])
+    assert ("2026-11-01T23:59:59Z", "2026-11-01T23:59:59Z") == (sent["startsAt"], sent["endsAt"])

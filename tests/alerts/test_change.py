@@ -31,7 +31,7 @@ def state(tmp_path: Path) -> Iterator[State]:
         yield opened
 
 
-def told(steps: Sequence[tuple[float, Finding]], channel: Channel = OPS) -> list[tuple[str, str | None]]:
+def events_heard(steps: Sequence[tuple[float, Finding]], channel: Channel = OPS) -> list[tuple[str, str | None]]:
     """Events (and severity before) that a channel hears while one finding goes through `steps` (hours, finding)."""
     marks: dict[str, Mark] = {}
     heard: list[tuple[str, str | None]] = []
@@ -120,7 +120,7 @@ OVER = finding(state="resolved")
 def test_what_a_channel_hears(
     steps: Sequence[tuple[float, Finding]], channel: Channel, expected: list[tuple[str, str | None]]
 ) -> None:
-    assert expected == told(steps, channel)
+    assert expected == events_heard(steps, channel)
 
 
 @settings(max_examples=200, deadline=None)

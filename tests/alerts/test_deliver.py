@@ -66,22 +66,22 @@ def test_nothing_due_sends_nothing(state: State, clock: Clock) -> None:
     run(story())
 
 
-def test_every_outcome_of_a_message_is_told(state: State, clock: Clock) -> None:
+def test_every_outcome_of_a_message_is_reported(state: State, clock: Clock) -> None:
     """The service's metrics count them."""
-    told: list[tuple[str, str]] = []
+    listed: list[tuple[str, str]] = []
 
     async def story() -> None:
         for number, status in enumerate((200, 503, 404)):
             async with hook(status) as receiver:
                 add_channel(state, receiver.url)
                 enqueue(state, [finding(key=f"idle-hoarding-{number}")], clock())
-                sender = deliverer(state, clock, delivered=lambda kind, outcome: told.append((kind, outcome)))
+                sender = deliverer(state, clock, delivered=lambda kind, outcome: listed.append((kind, outcome)))
                 await sender.deliver_due()
                 add_channel(state, enabled=False)
 
     run(story())
 
-    assert [("slack", "sent"), ("slack", "failed"), ("slack", "given up")] == told[:3]
+    assert [("slack", "sent"), ("slack", "failed"), ("slack", "given up")] == listed[:3]
 
 
 def test_a_finding_arrives_once(state: State, clock: Clock) -> None:
@@ -524,7 +524,7 @@ def test_the_loop_outlives_what_goes_wrong(state: State, clock: Clock, monkeypat
     """A busy database, then a defect: told without a secret, and the loop goes on until it is stopped."""
     monkeypatch.setattr("gpuwatch.alerts.outbox.deliver.POLL_S", 0.001)
     faults: list[Exception] = [StoreError("state: locked"), RuntimeError(SLACK_URL)]
-    told: list[str] = []
+    listed: list[str] = []
 
     async def story() -> None:
         stop = asyncio.Event()
@@ -541,11 +541,11 @@ def test_the_loop_outlives_what_goes_wrong(state: State, clock: Clock, monkeypat
                 return await whole()
 
             monkeypatch.setattr(sender, "deliver_due", failing)
-            await sender.run(stop, told.append)
+            await sender.run(stop, listed.append)
             assert 1 == len(receiver.bodies)
 
     run(story())
-    assert ["alerts: state: locked", "alerts: RuntimeError while delivering; trying again"] == told
+    assert ["alerts: state: locked", "alerts: RuntimeError while delivering; trying again"] == listed
     assert 0 == fares(state)["pending"]
 
 

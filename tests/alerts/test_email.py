@@ -56,9 +56,9 @@ class Inbox:
         self.encrypted: list[bool] = []
 
     async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
-        told = self.refuse.get("RCPT") or self.refuse.get(address.partition("@")[0])
-        if told:
-            return told
+        result = self.refuse.get("RCPT") or self.refuse.get(address.partition("@")[0])
+        if result:
+            return result
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
@@ -479,8 +479,8 @@ def test_a_report_goes_to_its_readers_once(state: State, clock: Clock, tmp_path:
     replace(state, [{"team": "vision", "to": ["vic@example.com"]}], "ann", "test", T0_US)
     with server(inbox) as port:
         channel(state, port, events=["report"])
-        told = [note(None), note("vision"), note("search")]
-        assert [2, 0] == [report_notice.enqueue(state, told, clock()) for _ in range(2)]
+        listed = [note(None), note("vision"), note("search")]
+        assert [2, 0] == [report_notice.enqueue(state, listed, clock()) for _ in range(2)]
         enqueue(state, [finding()], clock())
         assert 2 == deliver(state, clock, reports=tmp_path)
     (fleet_to, fleet), (team_to, team) = inbox.got
@@ -645,8 +645,8 @@ def test_an_end_says_why_and_a_budget_claims_no_waste(state: State, clock: Clock
     over = Alert("resolved", "k", "", finding(state="resolved", resolved_reason="rule_changed").as_dict())
     budget = Alert("opened", "k", "", finding(key="budget:red:2026-11:100", title="Budget passed").as_dict())
     mail = Mail(HERE, 25, "none", "a@example.com", ("b@example.com",))
-    told = [single(mail, alert, None, "k", T0_US).get_body(("plain",)) for alert in (over, budget)]
-    texts = [part.get_content() for part in told if part is not None]
+    listed = [single(mail, alert, None, "k", T0_US).get_body(("plain",)) for alert in (over, budget)]
+    texts = [part.get_content() for part in listed if part is not None]
 
     assert "Why it ended: rule changed" in texts[0].splitlines()
     assert "High · Budget passed: job 4711 (train-llm) on n1 · team red, alice" == texts[1].splitlines()[0]

@@ -57,7 +57,7 @@ def taken(state: State, now_us: int) -> Batch:
     return batch
 
 
-def told(batch: Batch) -> list[tuple[str, str]]:
+def events_of(batch: Batch) -> list[tuple[str, str]]:
     """Finding and event of each alert of a message."""
     return [(alert.finding["key"], alert.event) for alert in fold([read(row) for row in batch.rows])]
 
@@ -77,7 +77,7 @@ def test_messages_go_out_in_order(state: State) -> None:
     enqueue(state, world("a", "b", "c"), T0_US + 1)
     heard = []
     while batch := claim(state, T0_US + 2):
-        heard += told(batch)
+        heard += events_of(batch)
         Outbox(state).sent(batch, T0_US + 3)
 
     assert [("a", "opened"), ("b", "opened"), ("c", "opened")] == heard
@@ -152,7 +152,7 @@ def test_a_failure_holds_up_what_stands_behind_it(state: State) -> None:
     Outbox(state).failed(taken(state, T0_US), "it answers 500", T0_US + HOUR_US, T0_US)
 
     assert claim(state, T0_US + HOUR_US - 1) is None
-    assert [("a", "opened")] == told(taken(state, T0_US + HOUR_US))
+    assert [("a", "opened")] == events_of(taken(state, T0_US + HOUR_US))
     status = Outbox(state).status()["ops"]
     assert (2, 0, "it answers 500", T0_US + HOUR_US) == (
         status.pending,
@@ -166,7 +166,7 @@ def test_a_permanent_failure_is_shown_and_the_next_message_goes_on(state: State)
     enqueue(state, world("a", "b"), T0_US)
     Outbox(state).failed(taken(state, T0_US), "it answers 404 no_service", None, T0_US)
 
-    assert [("b", "opened")] == told(taken(state, T0_US))
+    assert [("b", "opened")] == events_of(taken(state, T0_US))
     status = Outbox(state).status()["ops"]
     assert (1, 1, "it answers 404 no_service") == (status.pending, status.dead, status.last_error)
 
@@ -188,7 +188,7 @@ def test_a_corrected_address_gets_what_the_old_one_did_not(state: State) -> None
     assert claim(state, T0_US + 1) is None
     add_channel(state, SLACK_URL + "new", severity_min="high")
 
-    assert [("a", "opened")] == told(taken(state, T0_US + 1))
+    assert [("a", "opened")] == events_of(taken(state, T0_US + 1))
 
 
 def test_what_waits_for_a_removed_channel_is_given_up(state: State) -> None:
@@ -209,22 +209,22 @@ def test_what_waits_when_its_owner_speaks_is_not_sent_nor_is_its_end(state: Stat
     enqueue(state, [*world("a", state=answer), *world("b")], T0_US + 1)
     enqueue(state, [*world("a", state="resolved"), *world("b")], T0_US + 2)
 
-    assert [("b", "opened")] == told(taken(state, T0_US + HOUR_US))
+    assert [("b", "opened")] == events_of(taken(state, T0_US + HOUR_US))
     status = Outbox(state).status()["ops"]
     assert (1, 0) == (status.pending, status.dead)
 
 
-def test_what_is_open_again_after_its_owner_spoke_is_told_with_its_end(state: State) -> None:
+def test_what_is_open_again_after_its_owner_acted_is_sent_with_its_end(state: State) -> None:
     add_channel(state, digest="hourly")
     enqueue(state, world("a"), T0_US)
     enqueue(state, world("a", state="snoozed"), T0_US + 1)
     enqueue(state, world("a"), T0_US + 2)
     batch = taken(state, T0_US + HOUR_US)
-    assert [("a", "opened")] == told(batch)
+    assert [("a", "opened")] == events_of(batch)
     Outbox(state).sent(batch, T0_US + HOUR_US)
     enqueue(state, world("a", state="resolved"), T0_US + HOUR_US)
 
-    assert [("a", "resolved")] == told(taken(state, T0_US + 2 * HOUR_US))
+    assert [("a", "resolved")] == events_of(taken(state, T0_US + 2 * HOUR_US))
 
 
 def test_who_heard_of_it_before_its_owner_spoke_hears_its_end(state: State) -> None:
@@ -234,10 +234,10 @@ def test_who_heard_of_it_before_its_owner_spoke_hears_its_end(state: State) -> N
     for place, shape in enumerate(("snoozed", "open", "acked", "resolved")):
         enqueue(state, world("a", state=shape), T0_US + place)
 
-    assert [("a", "resolved")] == told(taken(state, T0_US + HOUR_US))
+    assert [("a", "resolved")] == events_of(taken(state, T0_US + HOUR_US))
 
 
-def test_the_end_of_what_never_arrived_is_not_told_unless_both_are(state: State) -> None:
+def test_the_end_of_what_never_arrived_is_not_sent_unless_both_are(state: State) -> None:
     enqueue(state, world("a"), T0_US)
     Outbox(state).failed(taken(state, T0_US), "it answers 404", None, T0_US)
     enqueue(state, world("a", state="resolved"), T0_US + 1)
@@ -245,11 +245,11 @@ def test_the_end_of_what_never_arrived_is_not_told_unless_both_are(state: State)
     add_channel(state, SLACK_URL + "new")
     batch = taken(state, T0_US + 3)
 
-    assert [("a", "resolved")] == told(batch)
+    assert [("a", "resolved")] == events_of(batch)
     assert ("opened",) == fold([read(row) for row in batch.rows])[0].earlier
 
 
-def test_a_channel_that_is_removed_and_comes_back_is_told_what_it_missed(state: State) -> None:
+def test_a_channel_that_is_removed_and_comes_back_gets_what_it_missed(state: State) -> None:
     enqueue(state, world("a", "b"), T0_US)
     on_its_way = taken(state, T0_US)
     Channels(state).replace([], "ann", T0_US + 1)
@@ -257,7 +257,7 @@ def test_a_channel_that_is_removed_and_comes_back_is_told_what_it_missed(state: 
     Outbox(state).sent(on_its_way, T0_US + 2)
     add_channel(state)
 
-    assert [("b", "opened")] == told(taken(state, T0_US + 3))
+    assert [("b", "opened")] == events_of(taken(state, T0_US + 3))
 
 
 def test_a_digest_that_crashed_is_repeated_whole_in_quiet_hours_too(state: State) -> None:
@@ -278,7 +278,7 @@ def test_nothing_waits_for_a_channel_that_became_an_alertmanager(state: State) -
     assert frozenset() == Outbox(state).waiting()
 
 
-def test_an_end_overtakes_what_was_not_told(state: State) -> None:
+def test_an_end_overtakes_what_was_not_sent(state: State) -> None:
     """Down for a day: what opened and was resolved meanwhile is one message, also if its first attempts failed."""
     enqueue(state, world("a", severity="medium"), T0_US)
     Outbox(state).failed(taken(state, T0_US), "it answers 500", T0_US + HOUR_US, T0_US)
@@ -287,14 +287,14 @@ def test_an_end_overtakes_what_was_not_told(state: State) -> None:
     enqueue(state, world("b"), T0_US + 30)
     batch = taken(state, T0_US + DAY_US)
 
-    assert [("a", "resolved")] == told(batch)
+    assert [("a", "resolved")] == events_of(batch)
     assert "ops|a|resolved|1|high" == batch.key
     assert ("opened", "worsened") == fold([read(row) for row in batch.rows])[0].earlier
     Outbox(state).sent(batch, T0_US + DAY_US)
-    assert [("b", "opened")] == told(taken(state, T0_US + DAY_US))
+    assert [("b", "opened")] == events_of(taken(state, T0_US + DAY_US))
 
 
-def test_what_worsened_before_it_was_told_has_opened(state: State) -> None:
+def test_what_worsened_before_it_was_sent_has_opened(state: State) -> None:
     enqueue(state, world("a", severity="medium"), T0_US)
     enqueue(state, world("a", severity="high"), T0_US + 10)
     alerts = fold([read(row) for row in taken(state, T0_US + 20).rows])
@@ -321,7 +321,7 @@ def test_a_digest_waits_for_its_time(state: State) -> None:
     assert claim(state, T0_US + HOUR_US - 1) is None
     enqueue(state, world("a", "b", "c"), T0_US + HOUR_US)
 
-    assert [("a", "opened"), ("b", "opened")] == told(taken(state, T0_US + HOUR_US))
+    assert [("a", "opened"), ("b", "opened")] == events_of(taken(state, T0_US + HOUR_US))
 
 
 def test_a_digest_that_is_turned_off_goes_out_at_once(state: State) -> None:
@@ -330,7 +330,7 @@ def test_a_digest_that_is_turned_off_goes_out_at_once(state: State) -> None:
     assert claim(state, T0_US) is None
     add_channel(state, digest="off")
 
-    assert [("a", "opened")] == told(taken(state, T0_US))
+    assert [("a", "opened")] == events_of(taken(state, T0_US))
 
 
 def test_delivered_messages_are_kept_for_a_month(state: State) -> None:
@@ -368,7 +368,7 @@ def test_whatever_fails_or_crashes_everybody_hears_the_end_of_it_once(tmp_path: 
         outbox = Outbox(state)
 
         def arrive(batch: Batch) -> None:
-            heard.extend(told(batch))
+            heard.extend(events_of(batch))
             keys.append(batch.key)
             seen.update(row.dedup for row in batch.rows)
 

@@ -88,7 +88,7 @@ def test_a_finding_that_grows_out_of_a_channel_goes_to_the_next_and_ends_in_both
     assert [[("f1", "resolved")]] == hear(state, T0_US + 3)
 
 
-def test_what_waits_for_a_team_is_not_told_when_it_is_anothers_and_told_when_it_is_theirs_again(state: State) -> None:
+def test_what_waits_for_a_team_is_not_sent_when_it_is_anothers_and_sent_when_it_is_theirs_again(state: State) -> None:
     add_channel(state, name="red", teams=["red"], digest="hourly")
     add_channel(state, name="blue", teams=["blue"])
     for place, team in enumerate(("red", "blue", "blue")):
@@ -110,7 +110,7 @@ def test_a_fallback_hears_what_nobody_else_does(state: State) -> None:
     assert [[("b", "opened")]] == hear(state, T0_US, "rest")
 
 
-def test_a_fallback_hears_the_end_of_what_it_was_told(state: State) -> None:
+def test_a_fallback_gets_the_end_of_what_it_was_sent(state: State) -> None:
     """Although somebody else was told of it later."""
     add_channel(state, severity_min="critical")
     add_channel(state, name="rest", fallback=True)
@@ -157,7 +157,7 @@ def test_more_than_ten_groups_are_one_message(state: State) -> None:
     assert [11] == [len(message) for message in hear(state, T0_US)]
 
 
-def test_what_a_group_has_in_common_is_said_once() -> None:
+def test_what_a_group_has_in_common_is_shown_once() -> None:
     by_both = Channel("ops", "slack", "", group_by=("team", "rule"))
     alerts = [read_alert(one) for one in mixed()]
 
@@ -186,7 +186,7 @@ def test_an_owner_hears_of_a_rule_once_in_a_while(state: State) -> None:
     assert [[("c", "opened"), ("e", "opened")]] == hear(state, T0_US + 60 * MINUTE_US)
 
 
-def test_what_is_on_its_way_counts_as_told(state: State) -> None:
+def test_what_is_on_its_way_counts_as_sent(state: State) -> None:
     add_channel(state, throttle_minutes=60)
     tell(state, T0_US, finding("a"))
     on_its_way = Outbox(state).claim("ops", T0_US, HOUR_US, 1000, None, partial(choose, Channels(state).get("ops")))
@@ -210,7 +210,7 @@ def test_what_ends_while_it_is_throttled_is_one_message(state: State) -> None:
     assert [[("b", "resolved")]] == hear(state, T0_US + HOUR_US)
 
 
-def test_the_end_of_what_was_told_is_not_throttled(state: State) -> None:
+def test_the_end_of_what_was_sent_is_not_throttled(state: State) -> None:
     add_channel(state, throttle_minutes=60)
     tell(state, T0_US, finding("a"))
     hear(state, T0_US)
@@ -318,7 +318,7 @@ STEPS = st.lists(
         }
     ),
 )
-def test_whatever_the_times_are_all_is_told_once_and_no_end_before_its_beginning(
+def test_whatever_the_times_are_all_is_sent_once_and_no_end_before_its_beginning(
     tmp_path: Path, steps: list[tuple[int, list[str]]], item: dict[str, Any]
 ) -> None:
     heard: Heard = []

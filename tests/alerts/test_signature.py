@@ -72,7 +72,7 @@ def test_a_receiver_that_does_what_the_page_says_knows_our_messages(tmp_path: Pa
     """The example of docs/act/alerts.md is run as it stands, against messages as they arrive; a retry has the same id."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     (tmp_path / "receiver.py").write_text(example)
-    told = runpy.run_path(str(tmp_path / "receiver.py"))
+    result = runpy.run_path(str(tmp_path / "receiver.py"))
     clock = Clock()
 
     async def story() -> None:
@@ -90,10 +90,10 @@ def test_a_receiver_that_does_what_the_page_says_knows_our_messages(tmp_path: Pa
                 assert first.headers["webhook-id"] == second.headers["webhook-id"]
                 assert first.headers["webhook-timestamp"] != second.headers["webhook-timestamp"]
                 now_s = clock() // SECOND_US
-                assert json.loads(second.body) == told["received"](SECRET, second.headers, second.body, now_s)
+                assert json.loads(second.body) == result["received"](SECRET, second.headers, second.body, now_s)
                 for body, at_s in ((second.body + b" ", now_s), (second.body, now_s + 3600)):
                     with pytest.raises(ValueError, match="signature"):
-                        told["received"](SECRET, second.headers, body, at_s)
+                        result["received"](SECRET, second.headers, body, at_s)
 
     asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 

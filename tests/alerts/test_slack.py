@@ -119,7 +119,7 @@ def test_a_message_says_what_who_dollars_since_remedy_and_where_to_look() -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("sent", "expected"),
     [
         pytest.param(
             replace(alert("worsened"), previous_severity="medium"),
@@ -158,8 +158,8 @@ def test_a_message_says_what_who_dollars_since_remedy_and_where_to_look() -> Non
         ),
     ],
 )
-def test_the_line_that_decides(told: Alert, expected: str) -> None:
-    assert expected == slack.single(told, None)["text"]
+def test_the_line_that_decides(sent: Alert, expected: str) -> None:
+    assert expected == slack.single(sent, None)["text"]
 
 
 def test_a_service_without_an_address_has_no_link() -> None:
@@ -175,9 +175,9 @@ def test_the_end_says_why_unless_the_condition_just_ended() -> None:
 
 
 def test_the_first_line_is_the_findings_headline() -> None:
-    told = "GPU 7 on gpu-node-0042 failed (XID 79) while llama-pretrain of team nlp was running"
+    message = "GPU 7 on gpu-node-0042 failed (XID 79) while llama-pretrain of team nlp was running"
 
-    assert f"High · {told} · $480/day" == slack.single(alert(headline=told), BASE)["text"]
+    assert f"High · {message} · $480/day" == slack.single(alert(headline=message), BASE)["text"]
 
 
 HOSTILE = "<!channel> <@U1> <https://evil.example|click> & *b* `c`"
@@ -189,16 +189,16 @@ HOSTILE = "<!channel> <@U1> <https://evil.example|click> & *b* `c`"
 @pytest.mark.parametrize("event", ["opened", "worsened", "resolved"])
 def test_nobodys_name_pings_or_links(field: str, event: str) -> None:
     """Slack reads mentions and links in <>; a text without that sign has none."""
-    told = replace(alert(event), finding={**alert(event).finding, field: HOSTILE})
-    for payload in (slack.single(told, BASE), slack.digest([told], None, key=HOSTILE), slack.test(HOSTILE, BASE)):
+    record = replace(alert(event), finding={**alert(event).finding, field: HOSTILE})
+    for payload in (slack.single(record, BASE), slack.digest([record], None, key=HOSTILE), slack.test(HOSTILE, BASE)):
         assert [] == [text for _, text in texts(payload) if "<" in text or ">" in text]
 
 
 def test_hostile_names_in_lists_and_objects_are_escaped_too() -> None:
     about = {"kind": HOSTILE, "id": HOSTILE, "name": HOSTILE}
-    told = alert(subject=about, nodes=[HOSTILE], evidence={HOSTILE: HOSTILE})
+    sent = alert(subject=about, nodes=[HOSTILE], evidence={HOSTILE: HOSTILE})
 
-    assert [] == [text for _, text in texts(slack.single(told, BASE)) if "<" in text or ">" in text]
+    assert [] == [text for _, text in texts(slack.single(sent, BASE)) if "<" in text or ">" in text]
 
 
 def test_a_link_cannot_be_left_by_a_key() -> None:
@@ -240,7 +240,7 @@ anything = st.text(alphabet=st.sampled_from("&<>a🚀é\n\ud800 "), max_size=500
 @settings(max_examples=40, deadline=None)
 @given(anything, st.integers(1, 60), st.sampled_from(["opened", "worsened", "resolved"]))
 def test_slacks_limits_hold_for_any_text(text: str, count: int, event: str) -> None:
-    told = alert(
+    sent = alert(
         event,
         title=text,
         summary=text,
@@ -253,7 +253,7 @@ def test_slacks_limits_hold_for_any_text(text: str, count: int, event: str) -> N
         subject={"kind": text, "id": text, "name": text},
         evidence={f"{text}{i}": text for i in range(20)},
     )
-    for payload in (slack.single(told, BASE), slack.digest([told] * count, BASE, key=text), slack.test(text, BASE)):
+    for payload in (slack.single(sent, BASE), slack.digest([sent] * count, BASE, key=text), slack.test(text, BASE)):
         blocks = payload["blocks"]
         assert len(blocks) <= 50
         assert all(units(kind_text) <= 3000 for _, kind_text in texts(payload))
@@ -266,10 +266,10 @@ def test_slacks_limits_hold_for_any_text(text: str, count: int, event: str) -> N
         json.dumps(payload).encode()
 
 
-def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
-    told = [alert(key=f"f{i}", detector=f"rule-{i}", wasted_cost=f"{i}.00") for i in range(12)]
-    told.append(alert("resolved", "over"))
-    payload = slack.digest(told, BASE, key="k")
+def test_a_digest_shows_the_ten_most_expensive_and_sums_all() -> None:
+    listed = [alert(key=f"f{i}", detector=f"rule-{i}", wasted_cost=f"{i}.00") for i in range(12)]
+    listed.append(alert("resolved", "over"))
+    payload = slack.digest(listed, BASE, key="k")
     sections = [block["text"]["text"] for block in payload["blocks"] if block["type"] == "section"]
 
     assert "13 findings: 12 opened, 1 resolved · $66.00/day" == payload["text"]
@@ -300,16 +300,16 @@ def test_a_digest_has_one_line_for_each_cause() -> None:
     assert 3 == len(email_lines([*jobs, over, gpu]))
 
 
-def email_lines(told: list[Alert]) -> list[str]:
+def email_lines(alerts: list[Alert]) -> list[str]:
     """The numbered lines of the e-mail of a digest."""
     mail = Mail("localhost", 25, "none", "a@b.example", ("c@d.example",))
-    message = email.digest(mail, told, BASE, "k", 0).get_body(("plain",))
+    message = email.digest(mail, alerts, BASE, "k", 0).get_body(("plain",))
     assert message is not None
     return re.findall(r"(?m)^\d+: .*$", message.get_content())
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("alerts", "expected"),
     [
         pytest.param([alert("resolved")], "1 finding: 1 resolved · nothing open", id="only an end"),
         pytest.param([alert(wasted_cost=None)], "1 finding: 1 opened", id="no price"),
@@ -332,9 +332,9 @@ def email_lines(told: list[Alert]) -> list[str]:
         ),
     ],
 )
-def test_a_sum_is_not_made_up(told: list[Alert], expected: str) -> None:
-    assert expected == slack.digest(told, BASE)["text"]
-    assert expected == webhook.digest(told, BASE, key="k")["text"]
+def test_a_sum_is_not_made_up(alerts: list[Alert], expected: str) -> None:
+    assert expected == slack.digest(alerts, BASE)["text"]
+    assert expected == webhook.digest(alerts, BASE, key="k")["text"]
 
 
 def test_a_sum_of_what_has_not_lasted_a_day_is_so_far() -> None:
@@ -361,7 +361,7 @@ def test_what_claims_nothing_has_cost_nothing_so_far() -> None:
 
 
 def test_evidence_is_its_first_plain_numbers() -> None:
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "sm_active_ratio": 0.169,
         "tensor_ratio": None,
         "hours": 9.0021,
@@ -370,7 +370,7 @@ def test_evidence_is_its_first_plain_numbers() -> None:
         "list": [1],
     }
 
-    assert ["sm active 17 %", "hours 9.002", "whole yes"] == alerts_text.evidence({"evidence": told})
+    assert ["sm active 17 %", "hours 9.002", "whole yes"] == alerts_text.evidence({"evidence": record})
 
 
 @pytest.mark.parametrize(
@@ -382,24 +382,24 @@ def test_evidence_is_its_first_plain_numbers() -> None:
     ],
 )
 def test_a_finding_with_holes_still_makes_a_message(broken: dict[str, Any]) -> None:
-    told = Alert("opened", "k", "", {"key": "f", **broken})
+    sent = Alert("opened", "k", "", {"key": "f", **broken})
 
-    assert "cost" not in slack.single(told, BASE)["text"]
-    assert "cost" not in slack.digest([told], BASE)["text"]
-    assert "k" == webhook.payload(told, BASE)["key"]
+    assert "cost" not in slack.single(sent, BASE)["text"]
+    assert "cost" not in slack.digest([sent], BASE)["text"]
+    assert "k" == webhook.payload(sent, BASE)["key"]
 
 
 def test_a_message_about_a_reclaim_leads_to_its_finding() -> None:
-    told = str(slack.payload("worsened", finding("reclaim-idle-hoarding-9577be-1793577600").as_dict(), "http://x"))
+    message = str(slack.payload("worsened", finding("reclaim-idle-hoarding-9577be-1793577600").as_dict(), "http://x"))
 
-    assert "http://x/ui/findings/idle-hoarding-9577be'" in told
-    assert "http://x/ui/findings/idle-hoarding-9577be?action=snooze'" in told
+    assert "http://x/ui/findings/idle-hoarding-9577be'" in message
+    assert "http://x/ui/findings/idle-hoarding-9577be?action=snooze'" in message
 
 
 def test_slacks_limits_hold_for_words_that_people_wrote() -> None:
-    told = alert(summary="a&" * 600, nodes=[f"node-{place}" for place in range(300)])
+    sent = alert(summary="a&" * 600, nodes=[f"node-{place}" for place in range(300)])
     template = Template(subject="$summary $nodes $remedy " * 12, body="x $summary " * 150)
-    payload = slack.single(told, BASE, template)
+    payload = slack.single(sent, BASE, template)
     shown = [text for _, text in texts(payload)]
 
     assert slack.MAX_SECTION >= max(map(len, shown))
@@ -407,13 +407,13 @@ def test_slacks_limits_hold_for_words_that_people_wrote() -> None:
 
 
 def test_a_budget_is_no_waste() -> None:
-    told = alert(key="budget:red:2026-11:100", title="Budget of 2026-11 passed: 104 % spent", wasted_cost="0")
-    shown = json.dumps(slack.single(told, BASE))
+    sent = alert(key="budget:red:2026-11:100", title="Budget of 2026-11 passed: 104 % spent", wasted_cost="0")
+    shown = json.dumps(slack.single(sent, BASE))
 
     assert (
         "High · Budget of 2026-11 passed: 104 % spent: job 4711 (train-llm) on n1 · team red, alice"
-        == (slack.single(told, None)["text"])
+        == (slack.single(sent, None)["text"])
     )
     assert "no cost claimed" not in shown and "GPU-h" not in shown
-    assert "1 finding: 1 opened" == slack.digest([told], None)["text"]
-    assert "2 findings: 2 opened · $480/day" == slack.digest([told, alert()], None)["text"]
+    assert "1 finding: 1 opened" == slack.digest([sent], None)["text"]
+    assert "2 findings: 2 opened · $480/day" == slack.digest([sent, alert()], None)["text"]

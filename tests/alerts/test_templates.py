@@ -38,7 +38,7 @@ def alert(event: str = "opened", **changed: Any) -> Alert:
         pytest.param("${what!r}", "a $ at character 1", id="a conversion"),
     ],
 )
-def test_what_is_wrong_with_a_template_is_said(text: object, expected: str | None) -> None:
+def test_what_is_wrong_with_a_template_is_shown(text: object, expected: str | None) -> None:
     found = problem(text, MAX_BODY)
 
     assert found is None if expected is None else expected in (found or "")
@@ -68,20 +68,20 @@ def test_every_field_is_filled_for_every_kind_of_subject() -> None:
 
 
 def test_slack_keeps_the_words_and_escapes_the_values() -> None:
-    told = slack.single(alert(summary="<!channel> & co", user="<@U1>"), BASE, SHORT)
-    text = told["blocks"][0]["text"]["text"]
+    message = slack.single(alert(summary="<!channel> & co", user="<@U1>"), BASE, SHORT)
+    text = message["blocks"][0]["text"]["text"]
 
     assert (
         ":red_circle: High: job 4711 (train-llm), $480/day\n&lt;!channel&gt; &amp; co\n"
         "Ask team red, &lt;@U1&gt;. $ is $480 (192.0 GPU-h).\nhttps://gpuwatch.example/ui/findings/f1?action=ack"
     ) == text
-    assert "High: job 4711 (train-llm), $480/day" == told["text"]
+    assert "High: job 4711 (train-llm), $480/day" == message["text"]
 
 
 def test_a_value_is_no_template() -> None:
-    told = webhook.payload(alert(summary="$team $$ ${key}"), None, Template(body="$summary"))
+    message = webhook.payload(alert(summary="$team $$ ${key}"), None, Template(body="$summary"))
 
-    assert told["text"].endswith("\n$team $$ ${key}")
+    assert message["text"].endswith("\n$team $$ ${key}")
 
 
 def test_an_email_has_the_words_in_both_parts() -> None:
@@ -95,17 +95,17 @@ def test_an_email_has_the_words_in_both_parts() -> None:
 
 
 def test_a_digest_has_the_line_of_the_template() -> None:
-    told = slack.digest([alert(), replace(alert(), event="resolved")], None, template=Template("$event $key"))
+    message = slack.digest([alert(), replace(alert(), event="resolved")], None, template=Template("$event $key"))
 
     assert [":red_circle: opened f1", ":white_check_mark: resolved f1"] == [
-        block["text"]["text"] for block in told["blocks"][1:3]
+        block["text"]["text"] for block in message["blocks"][1:3]
     ]
 
 
 def test_a_long_body_still_fits_into_slack() -> None:
-    told = slack.single(alert(summary="&" * 5000), BASE, Template(body="$summary" * 200))
+    message = slack.single(alert(summary="&" * 5000), BASE, Template(body="$summary" * 200))
 
-    assert slack.MAX_SECTION >= len(told["blocks"][0]["text"]["text"])
+    assert slack.MAX_SECTION >= len(message["blocks"][0]["text"]["text"])
 
 
 def test_an_end_offers_no_action() -> None:

@@ -42,7 +42,7 @@ def test_a_token_bound_to_teams_sees_nothing_of_it(books: Api) -> None:
     assert 200 == books.get(ROUTE, token=books.token("read")).status_code
 
 
-def test_the_card_has_the_shape_that_is_told(filled: Api) -> None:
+def test_the_card_has_the_documented_shape(filled: Api) -> None:
     response = filled.get(ROUTE, token=filled.service.local_secret)
 
     found = AuditCard.model_validate(response.json())
@@ -67,5 +67,5 @@ def test_the_command_asks_the_server_that_holds_the_directory(filled: Api, tmp_p
         thread.join(PATIENCE_S)
 
     assert 0 == result.exit_code, result.output
-    told = json.loads((tmp_path / "out/scorecard.json").read_text("utf-8"))
-    assert told == filled.get(ROUTE, token=filled.service.local_secret).json()
+    document = json.loads((tmp_path / "out/scorecard.json").read_text("utf-8"))
+    assert document == filled.get(ROUTE, token=filled.service.local_secret).json()

@@ -109,7 +109,7 @@ def test_a_token_ends_the_trust_in_loopback(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "loopback", "secret"),
+    ("user", "loopback", "secret"),
     [
         pytest.param(None, "loopback", "command line", id="nobody is named"),
         pytest.param("ann", "ann (loopback)", "ann (command line)", id="a name"),
@@ -120,8 +120,8 @@ def test_a_token_ends_the_trust_in_loopback(api: Api) -> None:
         pytest.param("%41" * 1000, "loopback", "command line", id="far too long"),
     ],
 )
-def test_a_caller_on_this_machine_says_who_they_are(bare: Api, said: str | None, loopback: str, secret: str) -> None:
-    headers = {} if said is None else {"X-Gpuwatch-User": said}
+def test_a_caller_on_this_machine_says_who_they_are(bare: Api, user: str | None, loopback: str, secret: str) -> None:
+    headers = {} if user is None else {"X-Gpuwatch-User": user}
 
     assert (loopback, secret) == (
         bare.get("/api/v1/me", headers=headers).json()["name"],
@@ -354,8 +354,8 @@ def test_answers_are_counted_by_route_and_not_by_what_anybody_asks_for(api: Api)
     api.get("/api/v1/findings/none-1", headers={"X-Http-Method": "GET"})
     api.get("/nothing/here")
     api.request("BREW", "/healthz")
-    said = api.get("/metrics").text
-    counted = sorted(line for line in said.splitlines() if line.startswith("gpuwatch_http_requests_total{"))
+    output = api.get("/metrics").text
+    counted = sorted(line for line in output.splitlines() if line.startswith("gpuwatch_http_requests_total{"))
 
     assert [
         'gpuwatch_http_requests_total{method="GET",route="/api/v1/findings/{key}",status="404"} 1.0',

@@ -46,10 +46,10 @@ def test_a_price_that_is_none_is_refused(books: Api, value: str) -> None:
 
 def test_an_answer_tells_its_assumptions_in_numbers_and_words(books: Api) -> None:
     for question in ("own-vs-cloud?cloud_price=3.5&", "spot?", "right-sizing?"):
-        told = books.get(f"/api/v1/decisions/{question}{WEEK}").json()
-        assert {"cloud_price", "headroom", "interruptions_an_hour", "spot_discount"} == told["assumptions"].keys()
-        assert all(isinstance(note, str) for note in told["notes"])
-        assert told["notes"]
+        answer = books.get(f"/api/v1/decisions/{question}{WEEK}").json()
+        assert {"cloud_price", "headroom", "interruptions_an_hour", "spot_discount"} == answer["assumptions"].keys()
+        assert all(isinstance(note, str) for note in answer["notes"])
+        assert answer["notes"]
 
 
 def test_the_command_tells_what_it_takes_for_granted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

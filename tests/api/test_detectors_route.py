@@ -115,7 +115,7 @@ def test_a_back_test_says_who_and_how_much(books: Api) -> None:
     assert (0, 2) == (found["total"]["findings"], found["today"]["findings"])
 
 
-def test_a_bound_token_is_told_of_its_own_team(books: Api) -> None:
+def test_a_bound_token_sees_its_own_team(books: Api) -> None:
     answer = tried(books, {"window": WINDOW, "preset": "default"}, token=books.token("read", "red"))
 
     assert ["9001"] == [item["subject"]["id"] for item in answer.json()["items"]]
@@ -151,16 +151,16 @@ def test_an_ingester_tries_nothing(books: Api) -> None:
 
 def test_a_verdict_counts_for_its_rule(books: Api) -> None:
     key = books.get("/api/v1/findings", params={"detector": "idle-hoarding"}).json()["items"][0]["key"]
-    said = books.request(
+    answer = books.request(
         "POST", f"/api/v1/findings/{key}/ack", json={"reason": "data loading", "verdict": "false_positive"}
     ).json()
     wrong = books.request("POST", f"/api/v1/findings/{key}/ack", json={"reason": "x", "verdict": "maybe"})
     rules = {item["id"]: item for item in books.get("/api/v1/detectors", params={"limit": 1000}).json()["items"]}
 
-    assert ("false_positive", 400) == (said["verdict"], wrong.status_code)
-    told = rules["idle-hoarding"]["feedback"]
+    assert ("false_positive", 400) == (answer["verdict"], wrong.status_code)
+    entry = rules["idle-hoarding"]["feedback"]
     assert (0, 1, 0.0, 0.0, 0.7935) == tuple(
-        told[word] for word in ("true_positives", "false_positives", "precision", "precision_low", "precision_high")
+        entry[word] for word in ("true_positives", "false_positives", "precision", "precision_low", "precision_high")
     )
     assert "false_positive" == books.get(f"/api/v1/findings/{key}").json()["actions"][0]["verdict"]
 

@@ -54,7 +54,7 @@ def test_an_error_has_the_shape(
     assert ["error"] == list(answer.json())
 
 
-def test_a_wrong_method_is_told_the_right_ones(bare: Api) -> None:
+def test_a_wrong_method_is_answered_with_the_right_ones(bare: Api) -> None:
     """Of all routes of that path."""
     assert "GET, HEAD, PUT" == bare.request("POST", "/api/v1/rates").headers["allow"]
 

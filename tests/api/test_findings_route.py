@@ -98,7 +98,7 @@ def test_an_action_that_is_refused(filled: Api, action: str, body: dict[str, Any
     assert (status, []) == (answer.status_code, filled.get(f"{FINDINGS}/{key}").json()["actions"])
 
 
-def test_what_was_said_is_shown_and_audited(books: Api) -> None:
+def test_an_answer_is_shown_and_audited(books: Api) -> None:
     """The newest first; the audit log has who, what and why."""
     key = key_of(books, "red")
     reader = books.token("read", "red", name="ursula")

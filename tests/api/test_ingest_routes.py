@@ -133,14 +133,14 @@ def test_the_answer_counts_what_quality_counts(bare: Api, cluster: str, body: st
     answer = bare.request(
         "POST", f"{EVENTS}?cluster={cluster}", content=body, headers={"Content-Type": "application/json"}
     )
-    told = bare.request("GET", "/api/v1/quality").json()["items"]
-    (source,) = (item for item in told if item["cluster"] == cluster)
+    items = bare.request("GET", "/api/v1/quality").json()["items"]
+    (source,) = (item for item in items if item["cluster"] == cluster)
 
     assert (204, refused) == (answer.status_code, int(answer.headers.get("x-gpuwatch-rejected", 0)))
     assert refused == source["rejected"] == sum(reject["count"] for reject in source["rejects"])
 
 
-def test_a_sender_of_version_2_is_told_what_is_on_disk(api: Api) -> None:
+def test_a_sender_of_version_2_learns_what_is_on_disk(api: Api) -> None:
     """Else it takes the receiver for one of 1.0. The body is one reading, and one of another exporter."""
     body = request_2(("DCGM_FI_DEV_GPU_UTIL", NOW_US // 1000, 50.0), ("up", NOW_US // 1000, 1.0))
     kind = {**PROTO, "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}

@@ -44,7 +44,7 @@ def answering(api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Received | Exc
     monkeypatch.setattr(api.service, "receive", receive)
 
 
-def test_data_points_are_on_disk_when_the_collector_is_told(api: Api) -> None:
+def test_data_points_are_on_disk_when_the_collector_is_answered(api: Api) -> None:
     plain = api.request("POST", ROUTE, content=body(0.5), headers=PROTOBUF)
     packed = api.request(
         "POST",
@@ -74,7 +74,7 @@ def test_json_is_answered_in_json(api: Api) -> None:
     assert [(0.5,)] == api.service.store.sql("select sm_active_ratio from sample_tail")
 
 
-def test_refused_data_points_are_told_and_the_good_ones_stored(api: Api) -> None:
+def test_refused_data_points_are_reported_and_the_good_ones_stored(api: Api) -> None:
     answer = api.request("POST", ROUTE, content=body(0.5, 7.0), headers=PROTOBUF)
     message = b"1 x out of range"
 

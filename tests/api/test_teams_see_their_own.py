@@ -74,10 +74,10 @@ def test_no_answer_has_another_teams_names(filled: Api, text: str) -> None:
         kind = answer.headers.get("content-type", "")
         kinds.add(kind.split(";")[0])
         served += answer.status_code == 200
-        said = words_of(answer.content, kind).lower()
+        result = words_of(answer.content, kind).lower()
         # An error repeats the path that was asked, and nothing that it does not have from there.
         asked = path.lower() if answer.status_code >= 400 else ""
-        leaks += [(method, path, word) for word in BLUE_WORDS if word in said and word not in asked]
+        leaks += [(method, path, word) for word in BLUE_WORDS if word in result and word not in asked]
 
     assert [] == leaks
     assert set(FILES) <= kinds

@@ -34,7 +34,7 @@ def run(*arguments: str) -> tuple[str, str]:
 def test_a_token_is_printed_once_and_works(tmp_path: Path) -> None:
     """Also before there is a server: the directory is made."""
     data = tmp_path / "new"
-    text, said = run("create", "--scope", "read", "--team", "red,blue", "--expires", "2d", "--data", str(data))
+    text, entry = run("create", "--scope", "read", "--team", "red,blue", "--expires", "2d", "--data", str(data))
     listed, _ = run("list", "--data", str(data), "--format", "json")
     row = json.loads(listed)["items"][0]
     with State.open(data) as state:
@@ -43,7 +43,7 @@ def test_a_token_is_printed_once_and_works(tmp_path: Path) -> None:
     assert found is not None
     assert ("read", ("red", "blue"), "2026-11-04T00:00:00Z") == (found.scope, found.teams, row["expires_at"])
     assert ("valid", ["red", "blue"], found.id) == (row["state"], row["teams"], row["id"])
-    assert text.strip() not in listed + said
+    assert text.strip() not in listed + entry
 
 
 def test_with_a_format_the_record_is_printed_with_the_token(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_a_revoked_token_is_listed_as_such(tmp_path: Path) -> None:
     """And revoking again says so."""
     run("create", "--scope", "ingest", "--data", str(tmp_path))
     identity = json.loads(run("list", "--data", str(tmp_path), "--format", "json")[0])["items"][0]["id"]
-    said = [run("revoke", identity, "--data", str(tmp_path))[1].strip() for _ in range(2)]
+    listed = [run("revoke", identity, "--data", str(tmp_path))[1].strip() for _ in range(2)]
 
-    assert [f"token {identity} revoked", f"token {identity} was already revoked"] == said
+    assert [f"token {identity} revoked", f"token {identity} was already revoked"] == listed
     assert "revoked" == json.loads(run("list", "--data", str(tmp_path), "--format", "json")[0])["items"][0]["state"]
 
 

@@ -50,7 +50,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def told(world: World, window: Window | None = None) -> dict[str, Any]:
+def scorecard_of(world: World, window: Window | None = None) -> dict[str, Any]:
     """Its card, as JSON has it."""
     world.analyze(10_000, detectors=["idle-hoarding"])
     chargeback.price_all(world.store, world.state)
@@ -99,7 +99,7 @@ def pods(world: World, job: str, nodes: int, **columns: object) -> None:
 
 
 def test_of_an_empty_store_nothing_is_known(world: World) -> None:
-    found = told(world)
+    found = scorecard_of(world)
 
     assert [NOT_GRADED] * 4 == grades(found)
     assert [None] * 4 == [layer["grade"] for layer in found["layers"]]
@@ -114,7 +114,7 @@ def test_without_a_scheduler_and_a_topology_no_layer_has_a_grade(world: World) -
     for name, node in (("GPU-a", "n1"), ("GPU-b", "n1"), ("GPU-c", "n2")):
         world.gpu(name, (2 * HOURS, WORK), node=node)
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert [NOT_GRADED] * 4 == grades(found)
     assert [] == [layer["defaults"] for layer in found["layers"] if layer["defaults"]]
@@ -125,7 +125,7 @@ def test_without_a_scheduler_and_a_topology_no_layer_has_a_grade(world: World) -
 def test_pods_that_only_labels_tell_have_no_known_authority(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK), pod="train-0")
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert "unknown" == found["writers"][0]["writers"][0]["authority"]
     assert ("not known", None) == decided(found, "one-writer")
@@ -134,7 +134,7 @@ def test_pods_that_only_labels_tell_have_no_known_authority(world: World) -> Non
 def test_gpus_that_mig_cannot_cut_leave_nothing_to_decide(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK), model=L40S)
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert NOTHING == found["layers"][1]["grade_words"]
     assert found["layers"][1]["grade"] is None
@@ -144,7 +144,7 @@ def test_a_job_on_one_node_is_no_gang(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK)).gpu("GPU-b", (2 * HOURS, WORK))
     world.job("7", ["GPU-a", "GPU-b"], 0, 2 * HOURS)
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert [] == found["gangs"]
     assert ("does not arise", None) == decided(found, "topology-required")
@@ -155,7 +155,7 @@ def test_replicas_of_a_service_are_no_gang(world: World) -> None:
     """Nothing says that they are one: they are named as not known, and count nowhere."""
     pods(world, "chat", 2, labels=json.dumps({"app": "chat"}))
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert [] == found["gangs"]
     assert any("1 job held GPUs in several pods" in one["what"] for one in found["unknown"])
@@ -166,7 +166,7 @@ def test_two_schedulers_on_nodes_of_their_own_are_no_conflict(world: World) -> N
     world.job("7", ["GPU-a"], 0, 2 * HOURS, node="n1")
     world.job("ml/x", ["GPU-b"], 0, 2 * HOURS, node="n2", scheduler="kubernetes", pod="x")
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert ("explicit", 1.0) == decided(found, "one-writer")
     assert [(True, 0)] == [(one["several"], one["shared_nodes"]) for one in found["writers"]]
@@ -175,12 +175,12 @@ def test_two_schedulers_on_nodes_of_their_own_are_no_conflict(world: World) -> N
 # Who decides, and what is left to defaults -------------------------------------------------------------------------
 
 
-def test_two_schedulers_on_one_node_are_told(world: World) -> None:
+def test_two_schedulers_on_one_node_are_reported(world: World) -> None:
     world.gpu("GPU-a", (4 * HOURS, WORK), model=L40S)
     world.job("7", ["GPU-a"], 0, 2 * HOURS)
     world.job("ml/x", ["GPU-a"], 2 * HOURS, 4 * HOURS, scheduler="kubernetes", pod="x")
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert ("default", 0.0) == decided(found, "one-writer")
     (pool,) = found["writers"]
@@ -205,7 +205,7 @@ def test_a_gang_of_plain_pods_is_placed_by_who_sees_no_links(world: World) -> No
     """Whether it starts whole and what it asks for nobody says: these are not known, not defaults."""
     pods(world, "ddp", 2)
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert ("default", 0.0) == decided(found, "topology-told")
     assert ("not known", None) == decided(found, "topology-required")
@@ -229,7 +229,7 @@ def test_what_volcano_is_asked_for(
         min_count=least, pod_count=2, state="running", detail=json.dumps(detail),
     )  # fmt: skip
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert whole == decided(found, "all-or-nothing")[1]
     assert asked == decided(found, "topology-required")[1]
@@ -246,7 +246,7 @@ def test_kueue_gates_and_its_required_topology_counts(world: World) -> None:
         world, "queue", QUEUE, scheduler="kueue", kind="resource_flavor", name="f", flavor="f", detail=json.dumps({"topology": "t"})
     )  # fmt: skip
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert [1.0, 1.0, 1.0] == [decided(found, id)[1] for id in ("topology-told", "topology-required", "all-or-nothing")]
     assert [("kube-scheduler", "kueue")] == [(one["authority"], one["gate"]) for one in found["gangs"]]
@@ -261,7 +261,7 @@ def test_a_gang_that_volcano_gates_does_not_go_past_kueues_queue(world: World) -
         world, "workload", WORKLOAD, scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
         pod_count=2, min_count=2,
     )  # fmt: skip
-    found = told(world)
+    found = scorecard_of(world)
 
     assert {("kube-scheduler", "volcano"), ("pods past the queue", None)} == {
         (each["authority"], each["gate"]) for pool in found["writers"] for each in pool["writers"]
@@ -271,7 +271,7 @@ def test_a_gang_that_volcano_gates_does_not_go_past_kueues_queue(world: World) -
 def test_books_of_an_older_version_do_not_say_that_nothing_was_measured(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
     world.job("1", ["GPU-a"], 0, 2 * HOURS)
-    told(world)
+    scorecard_of(world)
     world.store.sql("delete from device_hour")
     world.store.sql("delete from workload_hour")
 
@@ -288,7 +288,7 @@ def test_queues_without_quota_or_rules_are_named(world: World) -> None:
         add(world, "queue", QUEUE, scheduler="kueue", kind="cluster_queue", name=name, preemption=preemption)
     add(world, "queue", QUEUE, scheduler="volcano", kind="queue", name="root")
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert [("in part", 0.5), ("in part", 0.5)] == [decided(found, "quota"), decided(found, "preemption")]
     assert any("Without: bare" in line for line in found["layers"][2]["defaults"])
@@ -298,7 +298,7 @@ def test_slurms_default_of_no_preemption_is_a_default(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
     add(world, "queue", QUEUE, scheduler="slurm", kind="partition", name="gpu", preemption='{"mode":"OFF"}')
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert ("default", 0.0) == decided(found, "preemption")
     assert ("not known", None) == decided(found, "quota"), "a partition lists nodes"
@@ -345,7 +345,7 @@ def test_links_that_a_matrix_tells_are_explicit(world: World) -> None:
         )
     add(world, "link", LINK, node="n1", a="GPU0", b="GPU1", level="NV18")
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert 2 == found["topology"][0]["linkable_nodes"] + found["topology"][0]["nodes"]
     assert ("explicit", 1.0) == decided(found, "links-told")
@@ -412,7 +412,7 @@ def test_without_measurements_no_layer_has_a_grade(world: World) -> None:
         add(world, "link", LINK, node=f"n{number + 1}", a="GPU0", b="GPU1", level="NV18")
     world.job("1", 4, 0, 2 * HOURS, node="n1").job("2", 4, 0, 2 * HOURS, node="n2")
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert {None} == {layer["grade"] for layer in found["layers"]}
     lacks = [layer["not_graded"] for layer in found["layers"] if layer["grade_words"] == NOT_GRADED]
@@ -457,12 +457,12 @@ def hoarded() -> World:
     """That job, analysed."""
     world = World("sqlite://")
     hoard(world)
-    told(world)
+    scorecard_of(world)
     return world
 
 
 def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it() -> None:
-    found = told(hoarded())
+    found = scorecard_of(hoarded())
 
     waste = found["waste"]
     rows = [one for one in waste["buckets"] if one["waste"]]
@@ -482,8 +482,8 @@ def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it() -> None:
 
 def test_only_what_was_claimed_within_the_window_counts() -> None:
     world = hoarded()
-    whole = told(world)
-    half = told(world, Window(us(12 * HOURS), us(24 * HOURS)))
+    whole = scorecard_of(world)
+    half = scorecard_of(world, Window(us(12 * HOURS), us(24 * HOURS)))
 
     assert Decimal("60.00") == Decimal(half["cost"])
     assert Decimal(half["layers"][2]["cost"]) < Decimal(whole["layers"][2]["cost"])
@@ -494,7 +494,7 @@ def test_without_a_rate_money_is_unknown_and_not_zero(world: World) -> None:
     world.gpu("GPU-a", (24 * HOURS, IDLE), model=L40S)
     world.job("7", ["GPU-a"], 0, 24 * HOURS)
 
-    found = told(world)
+    found = scorecard_of(world)
 
     assert (None, None) == (found["cost"], found["waste"]["cost"])
     assert found["layers"][2]["cost"] is None
@@ -605,7 +605,7 @@ def test_findings_that_are_all_over_have_no_month() -> None:
     ]
 
 
-def test_what_owners_said_is_heeded() -> None:
+def test_answers_of_owners_count() -> None:
     """One after the other, each on the finding that the one before left open."""
     cases: dict[str, tuple[str, str | None, int]] = {
         "one that its owner called true stays": ("ack", "true_positive", 0),
@@ -615,7 +615,7 @@ def test_what_owners_said_is_heeded() -> None:
         "one that its owner exempted is left out": ("exempt", None, 1),
     }
     world = hoarded()
-    before = told(world)
+    before = scorecard_of(world)
     (key,) = before["actions"][0]["keys"]
     owners = Actions(world.state)
     assert 0 == before["left_out"]
@@ -623,7 +623,7 @@ def test_what_owners_said_is_heeded() -> None:
         until, at_us = NOW_US + DAY_US if action == "snooze" else None, NOW_US - 100 + 2 * number
         owners.act(Action(key, action, until, "looked", "ada", at_us, verdict))
 
-        found = told(world)
+        found = scorecard_of(world)
 
         assert left_out == found["left_out"], name
         assert left_out == len(before["actions"]) - len(found["actions"]), name
@@ -631,10 +631,10 @@ def test_what_owners_said_is_heeded() -> None:
         assert bool(left_out) is (f"Left out: {left_out} finding " in left_out_sentence(found)), name
         assert (before["waste"], before["layers"][2]["cost"]) == (found["waste"], found["layers"][2]["cost"]), name
         owners.act(Action(key, "reopen", None, "again", "ada", at_us + 1))
-        assert 0 == told(world)["left_out"], f"{name}: what is reopened asks again"
+        assert 0 == scorecard_of(world)["left_out"], f"{name}: what is reopened asks again"
 
 
-def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
+def test_savings_are_separate_and_ranked_by_their_worth() -> None:
     rows = [
         found_row(finding("k", "info", detector=detector, bucket=None, confidence=1.0), saving_currency="USD", **saving)
         for detector, saving in (
@@ -665,7 +665,7 @@ def test_every_detector_has_one_layer() -> None:
 
 def test_a_card_leaves_no_working_table_behind(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
-    told(world)
+    scorecard_of(world)
 
     left = world.store.sql("select table_name from duckdb_tables() where starts_with(table_name, 'audit_')")
 
@@ -675,7 +675,7 @@ def test_a_card_leaves_no_working_table_behind(world: World) -> None:
 def test_a_window_that_the_books_do_not_know_is_not_known(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
 
-    found = told(world, Window(us(0) - 48 * HOUR_US, us(0) - 24 * HOUR_US))
+    found = scorecard_of(world, Window(us(0) - 48 * HOUR_US, us(0) - 24 * HOUR_US))
 
     assert found["window"] is None
     assert found["known"] is not None

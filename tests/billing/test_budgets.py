@@ -141,10 +141,10 @@ def test_a_budget_that_is_passed_ran_out_on_the_day_on_which_it_was() -> None:
 def test_a_budget_of_a_team_that_nobody_names_says_so_and_names_no_other() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(9999), "USD"), Budget("aa", "month", Decimal(1), "USD"))
-    told = {status.budget.team: status.missing for status in statuses(world.store, state, us(10 * DAY))}
-    assert told["a"] is None
-    assert str(told["aa"]).startswith("no run or rule names team 'aa': correct the budget")
-    assert "known" not in str(told["aa"])
+    by_name = {status.budget.team: status.missing for status in statuses(world.store, state, us(10 * DAY))}
+    assert by_name["a"] is None
+    assert str(by_name["aa"]).startswith("no run or rule names team 'aa': correct the budget")
+    assert "known" not in str(by_name["aa"])
 
 
 def test_spent_is_the_chargeback_and_the_days_add_up_to_it() -> None:
@@ -153,13 +153,13 @@ def test_spent_is_the_chargeback_and_the_days_add_up_to_it() -> None:
     (status,) = statuses(world.store, state, us(10 * DAY))
     assert ("2026-11", Decimal("240.00"), Decimal(240)) == (status.name, status.spent, status.gpu_hours)
     assert Decimal("240.00") == sum(paid for _, paid in status.days)
-    told = status.as_dict()
-    assert ("0.5", "0.48") == (str(told["spent_ratio"]), str(told["gpu_hours_ratio"]))
-    assert ["2026-11-02", "24.00", "456.00"] == [told["burn_down"][1 - 1][name] for name in ("day", "cost", "left")]
+    result = status.as_dict()
+    assert ("0.5", "0.48") == (str(result["spent_ratio"]), str(result["gpu_hours_ratio"]))
+    assert ["2026-11-02", "24.00", "456.00"] == [result["burn_down"][1 - 1][name] for name in ("day", "cost", "left")]
     assert status.forecast is not None
     # 240 spent, and 19 days of 24 from the 12th to the end of November.
     assert Decimal("696.00") == status.forecast.amount
-    assert "2026-11-22" == told["runs_out"]
+    assert "2026-11-22" == result["runs_out"]
 
 
 def test_one_alert_a_team_and_period_grows_with_what_is_spent() -> None:
@@ -171,7 +171,7 @@ def test_one_alert_a_team_and_period_grows_with_what_is_spent() -> None:
     assert ("budget:*:2026-11:100", "high") == (found["*"].key, found["*"].severity)
 
 
-def test_a_budget_that_will_not_last_is_told_before_it_is_spent() -> None:
+def test_a_budget_that_will_not_last_is_reported_before_it_is_spent() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(600), "USD"))
     (finding,) = alerts(world.store, state, us(10 * DAY))
@@ -270,14 +270,14 @@ def test_time_without_a_price_is_no_money_that_was_not_spent() -> None:
     assert (None, "240.0 GPU-hours have no price: gpuwatch doctor names the rates") == (status.spent, status.missing)
 
 
-def test_every_percent_that_is_named_is_told() -> None:
+def test_every_percent_that_is_named_is_reported() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(240), "USD", alert_at=(10, 20, 50, 100, 120)))
-    told = [alerts(world.store, state, us(day * DAY))[0].key.rpartition(":")[2] for day in (1, 2, 4, 5, 8, 10)]
-    assert ["10", "20", "20", "50", "50", "100"] == told
+    listed = [alerts(world.store, state, us(day * DAY))[0].key.rpartition(":")[2] for day in (1, 2, 4, 5, 8, 10)]
+    assert ["10", "20", "20", "50", "50", "100"] == listed
 
 
-def test_a_budget_that_was_passed_in_its_last_hours_is_told_behind_its_end() -> None:
+def test_a_budget_that_was_passed_in_its_last_hours_is_reported_behind_its_end() -> None:
     """The last hours of November are booked in December; a day later they are nobody's alert any more."""
     world, state = spending(first=19)
     set_(state, Budget("a", "month", Decimal(239), "USD", valid_to_us=us(29 * DAY)))
@@ -287,14 +287,14 @@ def test_a_budget_that_was_passed_in_its_last_hours_is_told_behind_its_end() -> 
     assert [["budget:a:2026-11:80"], ["budget:a:2026-11:100"], []] == keys
 
 
-def test_a_quota_of_gpu_hours_is_told_too() -> None:
+def test_a_quota_of_gpu_hours_is_reported_too() -> None:
     """Also where the money lasts, or nobody knows what was spent."""
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(10_000), "EUR", Decimal(250)))
-    (told,) = alerts(world.store, state, us(10 * DAY))
+    (entry,) = alerts(world.store, state, us(10 * DAY))
 
-    assert ("budget:a:2026-11:hours:80", "Quota for 2026-11 nearly used: 96 %") == (told.key, told.title)
-    assert "Team a has used 240.0 of its 250.0 GPU-hours for 2026-11, 96 %." == told.summary
+    assert ("budget:a:2026-11:hours:80", "Quota for 2026-11 nearly used: 96 %") == (entry.key, entry.title)
+    assert "Team a has used 240.0 of its 250.0 GPU-hours for 2026-11, 96 %." == entry.summary
 
 
 def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:

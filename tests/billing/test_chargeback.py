@@ -355,7 +355,7 @@ def test_time_without_a_rate_is_a_row_of_its_own_that_names_it() -> None:
     assert Decimal(1800) == books.unpriced_gpu_seconds
 
 
-def test_where_nothing_has_a_price_no_cost_is_told_as_zero() -> None:
+def test_where_nothing_has_a_price_no_cost_is_reported_as_zero() -> None:
     world = one_hour()
     state = priced(world)
     window = Window(us(0), us(HOUR))

@@ -90,12 +90,12 @@ def test_a_later_closing_has_the_corrections_that_are_billed_in_it() -> None:
     second = Periods(state).close("2026-W46", frozen(state), "ada", us(15 * DAY + 1))
     found = Periods(state).get("2026-W46")
     assert found is not None
-    (told,) = Periods(state).rows(found)["corrections"]
+    (entry,) = Periods(state).rows(found)["corrections"]
     post(state, "2026-W45", 9 * DAY, line(5))
 
     assert first.digest == second.digest
     assert ("2026-W45", 1, "3", "2026-11-10T00:00:00Z") == tuple(
-        told[name] for name in ("corrects", "closing", "cost_exact", "posted")
+        entry[name] for name in ("corrects", "closing", "cost_exact", "posted")
     )
     assert [us(8 * DAY), us(14 * DAY)] == [one.posted_us for one in Corrections(state).of("2026-W45")]
 

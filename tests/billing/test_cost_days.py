@@ -153,7 +153,7 @@ def test_an_interrupted_roll_leaves_days_that_are_read_from_segments(monkeypatch
     assert answers(world, state, window, BYS[:2]) == directly(world, state, window, BYS[:2])
 
 
-def test_a_device_that_changes_its_pool_is_rolled_anew() -> None:
+def test_a_device_that_changes_its_pool_is_rolled_again() -> None:
     world = World().add(samples(Gpu(), minutes(0, HOUR)), node(devices={"": 1}, at=0, pool="old")).book()
     state = stated(world, [rate("2", 0)], [])
     window = Window(us(0), us(DAY))

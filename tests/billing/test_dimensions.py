@@ -78,7 +78,7 @@ def fleets() -> dict[bool, tuple[World, State]]:
     return shared_fleets()
 
 
-def said(row: dict[str, Any], by: str) -> str | None:
+def dimension_of(row: dict[str, Any], by: str) -> str | None:
     """The value of a dimension by the words of a segment."""
     at = datetime.fromtimestamp(row["start_us"] / 1e6, UTC)
     labels = json.loads(row["labels"] or "{}")
@@ -127,7 +127,7 @@ def test_rows_are_those_of_the_segments(fleets: dict[bool, tuple[World, State]],
     window = Window(us(START) + 3, us(END) - 1)
     expected: dict[Any, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
     for row in pieces(world, window):
-        sums = expected[tuple(said(row, name) for name in by), row["job_id"] is None]
+        sums = expected[tuple(dimension_of(row, name) for name in by), row["job_id"] is None]
         sums[0] += row["share"] * row["us"] / 10**6
         sums[1] += row["share"] * row["us"] * Fraction(row["price"]) / 3600 / 10**6
     answer = chargeback.chargeback(world.store, state, window, by)

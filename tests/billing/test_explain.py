@@ -52,14 +52,14 @@ def set_policies(state: State, found: Policies) -> None:
 
 def whole(world: World, state: State, asked: Asked, teams: Collection[str] | None = None, limit: int = 50) -> Any:
     """A charge with all its lines, a few at a time."""
-    told = explain(world.store, state, asked, teams, limit=limit)
-    items = list(told["items"])
-    while told["next_offset"] is not None:
-        assert len(items) == told["next_offset"]
-        told = explain(world.store, state, asked, teams, limit=limit, offset=told["next_offset"])
-        items += told["items"]
-    assert len(items) == told["lines"]
-    return told | {"items": items}
+    explained = explain(world.store, state, asked, teams, limit=limit)
+    items = list(explained["items"])
+    while explained["next_offset"] is not None:
+        assert len(items) == explained["next_offset"]
+        explained = explain(world.store, state, asked, teams, limit=limit, offset=explained["next_offset"])
+        items += explained["items"]
+    assert len(items) == explained["lines"]
+    return explained | {"items": items}
 
 
 def adds_up(world: World, state: State, bill: Chargeback, teams: Collection[str] | None = None, limit: int = 50) -> int:
@@ -71,20 +71,24 @@ def adds_up(world: World, state: State, bill: Chargeback, teams: Collection[str]
         rows[row["charge"]].append(one)
     ids, lines = list(rows), 0
     for place in sorted({n * (len(ids) - 1) // (CHARGES_CHECKED - 1) for n in range(CHARGES_CHECKED)} if ids else ()):
-        told, found = whole(world, state, decode(ids[place]), teams, limit), rows[ids[place]]
-        lines += told["lines"]
-        seconds = sum((Decimal(one["gpu_seconds"]) for one in told["items"]), Decimal(0))
+        explained, found = whole(world, state, decode(ids[place]), teams, limit), rows[ids[place]]
+        lines += explained["lines"]
+        seconds = sum((Decimal(one["gpu_seconds"]) for one in explained["items"]), Decimal(0))
 
-        assert (ids[place], found[0].kind, found[0].currency) == (told["charge"], told["kind"], told["currency"])
-        assert sum(one.gpu_seconds for one in found) == Decimal(told["gpu_seconds"])
-        assert Decimal(told["gpu_seconds_exact"]) == seconds, told
+        assert (ids[place], found[0].kind, found[0].currency) == (
+            explained["charge"],
+            explained["kind"],
+            explained["currency"],
+        )
+        assert sum(one.gpu_seconds for one in found) == Decimal(explained["gpu_seconds"])
+        assert Decimal(explained["gpu_seconds_exact"]) == seconds, explained
         if found[0].currency is None:
-            assert [None] * told["lines"] == [one["cost_exact"] for one in told["items"]]
-            assert told["error"] in {one.error for one in found}
+            assert [None] * explained["lines"] == [one["cost_exact"] for one in explained["items"]]
+            assert explained["error"] in {one.error for one in found}
             continue
-        money = sum((Decimal(one["cost_exact"]) for one in told["items"]), Decimal(0))
-        assert sum(one.cost for one in found) == Decimal(told["cost"])
-        assert Decimal(told["cost_exact"]) == money, told
+        money = sum((Decimal(one["cost_exact"]) for one in explained["items"]), Decimal(0))
+        assert sum(one.cost for one in found) == Decimal(explained["cost"])
+        assert Decimal(explained["cost_exact"]) == money, explained
         if len(found) == 1:
             assert (found[0].gpu_seconds_exact, found[0].cost_exact) == (seconds, money)
     return lines
@@ -115,7 +119,7 @@ def test_what_no_row_answers_to_is_no_charge() -> None:
             explain(world.store, state, wrong)
 
 
-def test_a_charge_of_another_team_is_told_as_none_at_all() -> None:
+def test_a_charge_of_another_team_looks_like_none_at_all() -> None:
     world, state, window = two_teams()
     asked = Asked(window, (("team", "b"),), "allocated", "USD")
 
@@ -133,9 +137,9 @@ def test_a_charge_of_another_team_is_told_as_none_at_all() -> None:
 def test_the_row_of_a_team_has_its_own_lines_only() -> None:
     world, state, window = two_teams()
     bill = chargeback.chargeback(world.store, state, window, (), teams=["a"])
-    told = whole(world, state, decode(chargeback_listing(bill).items[0]["charge"]), ["a"])
+    explained = whole(world, state, decode(chargeback_listing(bill).items[0]["charge"]), ["a"])
 
-    assert ["a"] == [one["owner"] for one in told["items"]]
+    assert ["a"] == [one["owner"] for one in explained["items"]]
     assert 1 == adds_up(world, state, bill, ["a"])
 
 
@@ -143,9 +147,9 @@ def test_there_is_no_line_behind_the_last() -> None:
     world, state, window = two_teams()
     asked = Asked(window, (("team", "a"),), "allocated", "USD")
 
-    told = explain(world.store, state, asked, offset=5)
-    assert ([], None, 1) == (told["items"], told["next_offset"], told["lines"])
-    assert "6.00" == told["cost"]
+    explained = explain(world.store, state, asked, offset=5)
+    assert ([], None, 1) == (explained["items"], explained["next_offset"], explained["lines"])
+    assert "6.00" == explained["cost"]
 
 
 def test_nobody_knows_what_an_unpriced_charge_would_be() -> None:
@@ -154,23 +158,26 @@ def test_nobody_knows_what_an_unpriced_charge_would_be() -> None:
     window = Window(us(0), us(DAY))
     row = chargeback_listing(chargeback.chargeback(world.store, state, window)).items[0]
     asked = decode(row["charge"])
-    told = explain(world.store, state, asked)
+    explained = explain(world.store, state, asked)
 
-    assert (None, None, None) == (told["cost"], told["cost_exact"], told["currency"])
-    assert "H100" in told["error"] and row["error"] == told["error"]
-    assert (None, None) == (told["items"][0]["rate"], told["items"][0]["formula"])
+    assert (None, None, None) == (explained["cost"], explained["cost_exact"], explained["currency"])
+    assert "H100" in explained["error"] and row["error"] == explained["error"]
+    assert (None, None) == (explained["items"][0]["rate"], explained["items"][0]["formula"])
     assert under(world.store, state, asked, made(basis="used")) is None
 
 
 # What a line says.
 
 
-def test_a_line_says_what_it_was_reckoned_by() -> None:
+def test_a_line_says_by_which_rule_it_was_computed() -> None:
     world, state, window = two_teams()
-    told = explain(world.store, state, Asked(window, (("team", "a"),), "allocated", "USD"))
-    (line,) = told["items"]
+    explained = explain(world.store, state, Asked(window, (("team", "a"),), "allocated", "USD"))
+    (line,) = explained["items"]
 
-    assert "Team a held 1 GPU of NVIDIA H100 80GB HBM3 for 6 GPU-hours at 1 USD a GPU-hour: 6.00 USD" == told["summary"]
+    assert (
+        "Team a held 1 GPU of NVIDIA H100 80GB HBM3 for 6 GPU-hours at 1 USD a GPU-hour: 6.00 USD"
+        == explained["summary"]
+    )
     assert ("segment", "GPU-0", "GPU-0", 0, None, "n1") == (
         *(line[name] for name in ("what", "device", "gpu", "gpu_index", "gi", "node")),
     )
@@ -188,12 +195,12 @@ def test_a_line_says_what_it_was_reckoned_by() -> None:
 
 def test_what_nobody_held_says_why() -> None:
     world, state, window = two_teams()
-    told = whole(world, state, Asked(window, (("team", "__platform__"),), "platform", "USD"))
+    explained = whole(world, state, Asked(window, (("team", "__platform__"),), "platform", "USD"))
 
-    assert {"schedulable"} == {one["bucket"] for one in told["items"]}
-    assert {"__platform__"} == {one["owner"] for one in told["items"]}
-    assert [None] * 4 == [one["coverage"] for one in told["items"]]
-    assert ["GPU-0", "GPU-1", "GPU-2", "GPU-x"] == [one["device"] for one in told["items"]]
+    assert {"schedulable"} == {one["bucket"] for one in explained["items"]}
+    assert {"__platform__"} == {one["owner"] for one in explained["items"]}
+    assert [None] * 4 == [one["coverage"] for one in explained["items"]]
+    assert ["GPU-0", "GPU-1", "GPU-2", "GPU-x"] == [one["device"] for one in explained["items"]]
 
 
 def test_a_device_that_nothing_measures_has_no_coverage() -> None:
@@ -205,8 +212,8 @@ def test_a_device_that_nothing_measures_has_no_coverage() -> None:
     )
     state = stated(world.book(), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a"))
     window = Window(us(0), us(HOUR))
-    told = whole(world, state, Asked(window, (("team", "a"),), "allocated", "USD"))
-    found = {one["job"]: one["coverage"] for one in told["items"]}
+    explained = whole(world, state, Asked(window, (("team", "a"),), "allocated", "USD"))
+    found = {one["job"]: one["coverage"] for one in explained["items"]}
 
     assert 0.5 == pytest.approx(found["8"], abs=0.02)
     assert found.get("7") is None
@@ -228,15 +235,15 @@ def test_a_slice_says_its_share_and_how_it_was_found() -> None:
 # What a policy deals.
 
 
-def test_what_a_policy_deals_is_told_with_its_weight() -> None:
+def test_what_a_policy_allocates_is_shown_with_its_weight() -> None:
     world, state, window = two_teams()
     set_policies(state, made(payers={"idle": "proportional"}))
     asked = Asked(window, (("team", "a"), ("cause", "idle")), "shared", "USD", "idle")
-    told = whole(world, state, asked)
-    (line,) = told["items"]
+    explained = whole(world, state, asked)
+    (line,) = explained["items"]
 
     # Of three H100 for a day 18 h are held, 6 of them by a: the other 54 GPU-hours are dealt one third to it.
-    assert ("18.00", "dealt", "2026-11-02", "idle") == (told["cost"], line["what"], line["day"], line["cause"])
+    assert ("18.00", "dealt", "2026-11-02", "idle") == (explained["cost"], line["what"], line["day"], line["cause"])
     assert ("p", 1, "proportional") == (*(line["policy"][name] for name in ("name", "version", "payer")),)
     assert ("54.000000000000", "21600000000", "64800000000") == (
         *(line["dealt"][name] for name in ("amount", "weight", "weights")),
@@ -248,32 +255,32 @@ def test_what_a_policy_deals_is_told_with_its_weight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "cluster", "said"),
+    ("pool", "cluster", "which"),
     [
         pytest.param(None, None, "", id="money of no GPU"),
         pytest.param("H100", "c1", " (model H100, cluster c1)", id="a pool that nobody named"),
         pytest.param("night", "c1", " (model H100, pool night, cluster c1)", id="all of it"),
     ],
 )
-def test_lines_of_one_day_tell_which_gpus_they_are_about(pool: str | None, cluster: str | None, said: str) -> None:
+def test_lines_of_one_day_tell_which_gpus_they_are_about(pool: str | None, cluster: str | None, which: str) -> None:
     model = None if pool is None else "H100"
     dealt = {"amount": "54.68", "weight": "1", "weights": "1"}
-    told = {"what": "dealt", "day": "2026-11-02", "cause": "idle", "dealt": dealt}
+    record = {"what": "dealt", "day": "2026-11-02", "cause": "idle", "dealt": dealt}
 
-    assert f"2026-11-02: a share of free GPUs{said}, 100.00% of 54.68" == dealt_text(
-        told | {"gpu_model": model, "pool": pool, "cluster": cluster}
+    assert f"2026-11-02: a share of free GPUs{which}, 100.00% of 54.68" == dealt_text(
+        record | {"gpu_model": model, "pool": pool, "cluster": cluster}
     )
 
 
 def test_a_discount_stands_in_the_formula() -> None:
     world, state, window = two_teams()
     set_policies(state, made(discounts=[{"qos": "low", "factor": "0.25"}], payers={"unused": "platform"}))
-    told = whole(world, state, Asked(window, (("team", "a"),), "allocated", "USD"))
+    explained = whole(world, state, Asked(window, (("team", "a"),), "allocated", "USD"))
 
     assert ("1.50", "21600 s x 1 x 1 / 3600 x 0.25", "0.25") == (
-        told["cost"],
-        told["items"][0]["formula"],
-        told["items"][0]["policy"]["discount"],
+        explained["cost"],
+        explained["items"][0]["formula"],
+        explained["items"][0]["policy"]["discount"],
     )
 
 
@@ -305,8 +312,10 @@ def test_a_policy_that_is_set_is_asked_about_by_its_name() -> None:
     world, state, window = two_teams()
     set_policies(state, made(name="later", valid_from="2027-01-01", basis="used"))
 
-    told = under(world.store, state, Asked(window, (("team", "b"),), "allocated", "USD"), policies_of(state, "later"))
-    assert told is not None and ("12.00", "0.00") == (told["now"], told["cost"])
+    explained = under(
+        world.store, state, Asked(window, (("team", "b"),), "allocated", "USD"), policies_of(state, "later")
+    )
+    assert explained is not None and ("12.00", "0.00") == (explained["now"], explained["cost"])
     with pytest.raises(UsageError, match=r"nothing.*showback.*later"):
         policies_of(state, "nothing")
 
@@ -358,10 +367,10 @@ def test_hours_that_wait_to_be_computed_are_a_line() -> None:
     chargeback.price(world.store, state, CLUSTER, force=True)
     bill = chargeback.chargeback(world.store, state, Window(us(0), us(DAY)))
     (row,) = (one for one in chargeback_listing(bill).items if (one["team"], one["kind"]) == ("a", "allocated"))
-    told = whole(world, state, decode(row["charge"]))
+    explained = whole(world, state, decode(row["charge"]))
 
-    assert ["segment", "segment", "unbooked"] == [one["what"] for one in told["items"]]
-    assert ("6.00", "-2.000000000000") == (told["cost"], told["items"][-1]["cost_exact"])
+    assert ["segment", "segment", "unbooked"] == [one["what"] for one in explained["items"]]
+    assert ("6.00", "-2.000000000000") == (explained["cost"], explained["items"][-1]["cost_exact"])
     assert adds_up(world, state, bill)
 
 

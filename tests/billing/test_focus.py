@@ -32,7 +32,7 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn
 from tests.ledger.test_ledger_properties import few_seeds
-from tests.worlds.focus import CLOSED, MONTH, everything, exported, rate, state_of, told
+from tests.worlds.focus import CLOSED, MONTH, everything, exported, focus_rows, rate, state_of
 from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
 
@@ -91,7 +91,7 @@ def test_without_books_there_is_a_header_and_no_row(version: str) -> None:
     assert (0, [], ",".join(columns(version)) + "\n") == (done.rows, done.warnings, file.getvalue().decode())
 
 
-def test_time_without_a_price_is_in_no_row_but_told() -> None:
+def test_time_without_a_price_is_in_no_row_but_reported() -> None:
     """Not as zero: how much it is, and the rate that would price it."""
     world = World().add(samples(Gpu(), minutes(0, HOUR)))
     state = state_of(world.book(), rate("2", model="A100"))
@@ -104,8 +104,8 @@ def test_time_without_a_price_is_in_no_row_but_told() -> None:
 
 def test_a_team_sees_its_own_rows_in_the_numbers_of_all() -> None:
     world, state = everything()
-    whole = told(world, state, MONTH)
-    red = told(world, state, MONTH, teams=["red"])
+    whole = focus_rows(world, state, MONTH)
+    red = focus_rows(world, state, MONTH, teams=["red"])
 
     def own(row: dict[str, Any]) -> bool:
         return bool(row["x_Team"] == "red")
@@ -118,14 +118,14 @@ def test_a_team_sees_its_own_rows_in_the_numbers_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "form", "said"),
+    ("version", "form", "expected"),
     [
         pytest.param("1.3", "csv", "use 1.2 or 1.4", id="a version that is not written"),
         pytest.param("1.2", "xml", "use csv, parquet", id="a form that is not written"),
     ],
 )
-def test_what_is_not_written_is_refused(version: str, form: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_is_not_written_is_refused(version: str, form: str, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         focus_export.write(World().store, State.open("sqlite://"), TODAY, io.BytesIO(), version=version, form=form)
 
 
@@ -135,7 +135,7 @@ def test_what_is_not_written_is_refused(version: str, form: str, said: str) -> N
 def test_one_gpu_for_an_hour() -> None:
     """Every figure by hand: half of the hour is team red's, half nobody's."""
     world, state = half_an_hour()
-    held, free = told(world, state, TODAY)
+    held, free = focus_rows(world, state, TODAY)
     figures = ("PricingQuantity", "EffectiveCost", "BilledCost", "ContractedCost", "ListCost", "ListUnitPrice")
     expected = [Decimal(text) for text in ("0.5", "1.245", "1.245", "1.245", "1.245", "2.49")]
 
@@ -157,7 +157,7 @@ def test_one_gpu_for_an_hour() -> None:
 
 def test_slices_of_a_gpu_share_it() -> None:
     """3g.40gb holds half of an H100, 1g.10gb a seventh; the rest stands on the GPU. The three ratios are one."""
-    rows = [row for row in usage(told(*everything(), CLOSED)) if row["ResourceId"] == "GPU-m"]
+    rows = [row for row in usage(focus_rows(*everything(), CLOSED)) if row["ResourceId"] == "GPU-m"]
     by_profile: dict[str | None, Decimal] = defaultdict(Decimal)
     for row in rows:
         by_profile[row["x_MigProfile"]] += row["PricingQuantity"]
@@ -173,7 +173,7 @@ def test_slices_of_a_gpu_share_it() -> None:
 
 
 def test_a_commitment_is_used_where_somebody_held_it_and_bought_once() -> None:
-    rows = told(*everything(), CLOSED)
+    rows = focus_rows(*everything(), CLOSED)
     committed = [row for row in rows if row["CommitmentDiscountId"] == "ri-7"]
     by_status = {row["CommitmentDiscountStatus"]: row for row in committed}
     assert {"Used", "Unused", None} == set(by_status)
@@ -193,7 +193,7 @@ def test_a_commitment_is_used_where_somebody_held_it_and_bought_once() -> None:
 def test_a_policy_moves_money_in_rows_of_its_own() -> None:
     """What the teams pay for idle time the platform gets: the rows add up to nothing."""
     world, state = everything()
-    moved = [row for row in told(world, state, TODAY) if row["ChargeCategory"] == "Adjustment"]
+    moved = [row for row in focus_rows(world, state, TODAY) if row["ChargeCategory"] == "Adjustment"]
     by_team: dict[str, Decimal] = defaultdict(Decimal)
     for row in moved:
         by_team[row["x_Team"]] += row["EffectiveCost"]
@@ -210,8 +210,8 @@ def test_a_policy_moves_money_in_rows_of_its_own() -> None:
 def test_a_closed_week_stays_and_its_correction_is_billed_later() -> None:
     """The price rose after the week was closed: the week says what was frozen, the month's later part the difference."""
     world, state = everything()
-    week = told(world, state, CLOSED)
-    later = told(world, state, Window(us(7 * 24 * HOUR), MONTH.end_us))
+    week = focus_rows(world, state, CLOSED)
+    later = focus_rows(world, state, Window(us(7 * 24 * HOUR), MONTH.end_us))
     frozen = {(c.group["team"]): c.cost_exact for c in chargeback.chargeback(world.store, state, CLOSED).items}
     sums: dict[str, Decimal] = defaultdict(Decimal)
     for row in week:
@@ -239,7 +239,7 @@ def test_teams_pay_what_chargeback_says_where_a_week_is_closed(first: int, last:
     """Windows that hold the closed week, or the instant its correction is billed at, or both: team by team."""
     world, state = everything()
     window = Window(us(first * 24 * HOUR), us(last * 24 * HOUR))
-    rows = told(world, state, window)
+    rows = focus_rows(world, state, window)
     sums: dict[str, Decimal] = defaultdict(Decimal)
     for row in rows:
         sums[row["x_Team"]] += row["EffectiveCost"]
@@ -261,7 +261,7 @@ def test_a_closed_week_of_two_months_has_charges_of_one(tmp_path: Path) -> None:
         periods_close.close(world.store, state, "2026-W49", "ada", us(start + 8 * 24 * HOUR), force=True)
         replace_rates(state, [rate("3")], "test", "test", 1)
         chargeback.price_all(world.store, state)
-        rows = told(world, state, Window(us(start), us(start + 7 * 24 * HOUR)))
+        rows = focus_rows(world, state, Window(us(start), us(start + 7 * 24 * HOUR)))
 
     assert Decimal(2) == sum(row["EffectiveCost"] for row in rows)
     assert {"Usage", "Purchase", "Adjustment"} == {row["ChargeCategory"] for row in rows}
@@ -281,7 +281,7 @@ def test_hostile_names_are_kept_and_run_nothing_in_a_spreadsheet() -> None:
     replace_rates(state, [rate("2", model="*", currency="EUR")], "test", "test", 0)
     replace_team_rules(state, [TeamRule("account", "a", team)], "test", "test", 0)
     chargeback.price_all(world.book().store, state)
-    held = next(row for row in told(world, state, TODAY) if row["x_User"])
+    held = next(row for row in focus_rows(world, state, TODAY) if row["x_User"])
 
     assert [f"'{team}", f"'{team}", user, "EUR", Decimal(1)] == [
         held[name] for name in ("SubAccountId", "SubAccountName", "x_User", "BillingCurrency", "EffectiveCost")
@@ -292,16 +292,18 @@ def test_hostile_names_are_kept_and_run_nothing_in_a_spreadsheet() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_both_versions_say_the_same(version: str) -> None:
     world, state = everything()
-    rows = told(world, state, MONTH, version)
+    rows = focus_rows(world, state, MONTH, version)
 
     assert list(columns(version)) == list(rows[0])
     assert {"Usage", "Purchase", "Adjustment"} == {row["ChargeCategory"] for row in rows}
-    assert sum(row["EffectiveCost"] for row in rows) == sum(row["EffectiveCost"] for row in told(world, state, MONTH))
+    assert sum(row["EffectiveCost"] for row in rows) == sum(
+        row["EffectiveCost"] for row in focus_rows(world, state, MONTH)
+    )
 
 
 def test_the_newer_version_splits_by_its_own_columns() -> None:
     world, state = half_an_hour()
-    held, free = told(world, state, TODAY, "1.4")
+    held, free = focus_rows(world, state, TODAY, "1.4")
 
     assert [57, 65] == [len(FOCUS[version]) for version in VERSIONS]
     assert ["GPU Platform", None, None] == [held[n] for n in ("ServiceProviderName", "HostProviderName", "Tags")]
@@ -316,14 +318,14 @@ def test_columns_are_those_of_the_specification() -> None:
     if not path.exists():
         pytest.skip(f"{path} is not there: set GPUWATCH_SHARED")
     with path.open(encoding="utf-8") as file:
-        said = list(csv.DictReader(file))
-    rows = told(*everything(), MONTH)
+        listed = list(csv.DictReader(file))
+    rows = focus_rows(*everything(), MONTH)
 
-    assert [row["column_id"] for row in said] == list(FOCUS["1.2"])
+    assert [row["column_id"] for row in listed] == list(FOCUS["1.2"])
     assert [] == [
-        n["column_id"] for n in said if n["allows_nulls"] == "False" and any(r[n["column_id"]] is None for r in rows)
+        n["column_id"] for n in listed if n["allows_nulls"] == "False" and any(r[n["column_id"]] is None for r in rows)
     ]
-    assert {row["column_id"] for row in said if row["column_type"] == "Metric"} == NUMBERS & set(FOCUS["1.2"])
+    assert {row["column_id"] for row in listed if row["column_type"] == "Metric"} == NUMBERS & set(FOCUS["1.2"])
 
 
 def test_parquet_has_decimals_and_times() -> None:
@@ -334,7 +336,7 @@ def test_parquet_has_decimals_and_times() -> None:
 
     assert {pa.decimal128(38, 12)} == {rows.schema.field(name).type for name in columns("1.2") if name in NUMBERS}
     assert pa.timestamp("us", "UTC") == rows.schema.field("ChargePeriodStart").type
-    assert [row["EffectiveCost"] for row in told(world, state, MONTH)] == rows["EffectiveCost"].to_pylist()
+    assert [row["EffectiveCost"] for row in focus_rows(world, state, MONTH)] == rows["EffectiveCost"].to_pylist()
 
 
 def test_numbers_are_plain_and_text_survives() -> None:
@@ -342,7 +344,7 @@ def test_numbers_are_plain_and_text_survives() -> None:
     world, state = everything()
     file = io.BytesIO()
     focus_export.write(world.store, state, MONTH, file)
-    rows = told(world, state, MONTH)
+    rows = focus_rows(world, state, MONTH)
 
     assert b"E-" not in file.getvalue()
     assert 'x, "y"' in {json.loads(row["Tags"]).get("project") for row in rows if row["Tags"]}
@@ -367,7 +369,7 @@ def test_a_day_leaves_no_rows_behind() -> None:
 def test_rows_of_an_origin_add_up_to_it(seed: int) -> None:
     world, state, rng = drawn(seed)
     window = cut(world, rng)
-    rows = told(world, state, window)
+    rows = focus_rows(world, state, window)
     exact = reference(world, window)
 
     assert {key: Counter(v) for key, v in exact.items()} == {
@@ -389,7 +391,7 @@ def test_teams_pay_what_chargeback_says(seed: int) -> None:
     """To the last place of each row; and what is bought is what it costs."""
     world, state, rng = drawn(seed)
     window = cut(world, rng)
-    rows = told(world, state, window)
+    rows = focus_rows(world, state, window)
     sums: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
     billed: dict[str, Decimal] = defaultdict(Decimal)
     for row in rows:

@@ -35,7 +35,7 @@ def row(team: str, seconds: str, cost: str | None, currency: str | None = "USD",
     return {**named, "kind": "allocated", "cause": None, "gpu_seconds": seconds, **money}
 
 
-def told(found: Sequence[Mapping[str, Any]]) -> list[tuple[str | None, str, str | None, str | None]]:
+def amounts_of(found: Sequence[Mapping[str, Any]]) -> list[tuple[str | None, str, str | None, str | None]]:
     """(team, seconds, exact cost, currency) of lines, without zeros at the end."""
     return [
         (
@@ -88,7 +88,7 @@ def test_corrections_are_current_minus_frozen(
     frozen: list[dict[str, Any]], current: list[dict[str, Any]], expected: list[tuple[str, str, str, str]]
 ) -> None:
     """Only where something differs."""
-    assert expected == told(lines(differences(by_key(frozen), by_key(current)), {}))
+    assert expected == amounts_of(lines(differences(by_key(frozen), by_key(current)), {}))
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def cuts(rng: random.Random) -> tuple[int, int, int]:
 # What must not happen.
 
 
-def test_without_a_policy_the_plain_bill_is_told() -> None:
+def test_without_a_policy_the_plain_bill_is_reported() -> None:
     world, state, window = two_teams()
     plain = chargeback.chargeback(world.store, state, window)
 
@@ -326,11 +326,11 @@ def test_the_worked_example_of_the_page(day: tuple[World, State, Window]) -> Non
         {"payers": {"lost_work": "platform"}, "checkpoint_minutes": 120},
     )
 
-    for (_, *told), fields in zip(rows, rules, strict=True):
+    for (_, *entry), fields in zip(rows, rules, strict=True):
         sums: dict[str, Decimal] = defaultdict(Decimal)
         for (team, *_rest), amount in bill(world, state, made(**fields), window).items():
             sums[team] += amount
-        assert told == [str(sums[name]) for name in ("a", "b", "__platform__")]
+        assert entry == [str(sums[name]) for name in ("a", "b", "__platform__")]
 
 
 def test_an_amount_in_another_currency_is_that_of_the_day(day: tuple[World, State, Window]) -> None:
@@ -346,7 +346,7 @@ def test_an_amount_in_another_currency_is_that_of_the_day(day: tuple[World, Stat
     ]
 
 
-def test_shared_costs_are_told_beside_what_devices_cost(day: tuple[World, State, Window]) -> None:
+def test_shared_costs_are_reported_beside_what_devices_cost(day: tuple[World, State, Window]) -> None:
     world, state, window = day
     found = made(shared=[{"name": "net", "amount": "0.5", "per": "hour", "currency": "USD", "split": "even"}])
 
@@ -438,8 +438,8 @@ def test_a_quota_is_for_as_much_of_a_day_as_the_books_know(expected: str, hours:
     state = stated(with_another_cluster(world, hours), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a", "b"))
     found = made(payers={"idle": "quota_holder"}, quotas=[{"team": "a", "gpus": "0.5", "cluster": "c2"}])
 
-    told = bill(world, state, found, window, "team", "cluster")
-    assert Decimal(expected) == told[("a", "c2", "shared", None)]
+    result = bill(world, state, found, window, "team", "cluster")
+    assert Decimal(expected) == result[("a", "c2", "shared", None)]
     halves = [exact(world, found, Window(us(a * HOUR), us(b * HOUR)), "team", "cluster") for a, b in ((0, 5), (5, 24))]
     assert added(exact(world, found, window, "team", "cluster")) == added(*halves)
 
@@ -459,7 +459,7 @@ def test_prices_of_many_decimals_leave_room_for_large_fleets() -> None:
     assert 10_000 * 30 * DAY_US * 56 * 2163466894977 * 100 < AMOUNT_MAX
 
 
-def test_shared_costs_that_do_not_fit_are_told() -> None:
+def test_shared_costs_that_do_not_fit_are_reported() -> None:
     world, state, window = two_teams()
     large = {"amount": "9999999999.999999999999", "per": "hour", "currency": "USD", "split": "even"}
     fits = bill(world, state, made(shared=[large | {"name": "net"}]), window)

@@ -211,11 +211,11 @@ def _held(fleet: Fleet, window: Window) -> list[Row]:
     words = ("team", "job", "cluster", "pool", "gpu_model", "mig_profile")
     for start, end in pairwise(cuts):
         for row in chargeback.ledger(fleet.world.store, fleet.state, Window(start, end), words).items:
-            said = row.group
-            place = (said["cluster"], said["pool"], said["gpu_model"])
-            currency, price = fleet.price(said["gpu_model"], said["mig_profile"], start)
+            result = row.group
+            place = (result["cluster"], result["pool"], result["gpu_model"])
+            currency, price = fleet.price(result["gpu_model"], result["mig_profile"], start)
             seconds = Fraction(row.gpu_seconds)
-            found.append((said["team"] or "", said["job"], place, currency, row.bucket, seconds, price / HOUR))
+            found.append((result["team"] or "", result["job"], place, currency, row.bucket, seconds, price / HOUR))
     return found
 
 
@@ -350,11 +350,11 @@ def test_a_policy_charges_what_the_page_says(seed: int) -> None:
     rules, rng = fleet.policies(), fleet.rng
     cut = sorted(us(FIRST) + rng.randrange(10 * HOUR_US) for _ in range(2))
     for window in (Window(T0_US, T0_US + 2 * DAY_US), Window(*cut)) if cut[0] < cut[1] else ():
-        told, computed = expected(fleet, rules, window), booked(fleet, rules, window)
+        result, computed = expected(fleet, rules, window), booked(fleet, rules, window)
         wrong = {
-            key: (float(told.get(key, 0)), float(computed.get(key, 0)))
-            for key in {*told, *computed}
-            if abs(told.get(key, Fraction(0)) - computed.get(key, Fraction(0))) > NEAR
+            key: (float(result.get(key, 0)), float(computed.get(key, 0)))
+            for key in {*result, *computed}
+            if abs(result.get(key, Fraction(0)) - computed.get(key, Fraction(0))) > NEAR
         }
         assert {} == wrong
 
@@ -371,14 +371,16 @@ def test_the_default_policy_answers_what_is_answered_without_policies(seed: int)
     for window, bys in ((whole, groups), (part, groups[fleet.rng.randrange(3) :][:1])):
         for by in bys:
             plain = chargeback.chargeback(store, fleet.state, window, by)
-            told = {(*c.group.values(), c.kind, c.currency): (c.gpu_seconds, c.cost, c.cost_exact) for c in plain.items}
+            by_name = {
+                (*c.group.values(), c.kind, c.currency): (c.gpu_seconds, c.cost, c.cost_exact) for c in plain.items
+            }
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Policies, "plain", lambda *_: False)
                 ruled = chargeback.chargeback(store, fleet.state, window, by, policy=Policies((DEFAULT,)))
             found = {
                 (*c.group.values(), c.kind, c.currency): (c.gpu_seconds, c.cost, c.cost_exact) for c in ruled.items
             }
-            assert told == found
+            assert by_name == found
             assert (plain.cost, plain.gpu_seconds, plain.unpriced_gpu_seconds) == (
                 ruled.cost, ruled.gpu_seconds, ruled.unpriced_gpu_seconds,
             )  # fmt: skip

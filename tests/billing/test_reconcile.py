@@ -167,7 +167,7 @@ def test_a_difference_has_its_reason(rows: list[dict[str, Any]], expected: dict[
     assert sum(expected.values()) == found.totals["USD"].difference
 
 
-def test_a_gpu_without_a_rate_is_told_as_such() -> None:
+def test_a_gpu_without_a_rate_is_reported_as_such() -> None:
     world = billed(fleet(), line())
     found = asked(world, state_of(world, None))
 

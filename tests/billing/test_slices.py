@@ -180,7 +180,7 @@ def test_a_new_layout_is_another_row_of_a_slice_that_stays() -> None:
         pytest.param((None,) * 8, H100, ("1g.10gb",) * 8, id="a layout that cannot be is not told"),
     ],
 )
-def test_places_are_told_where_only_one_fits(
+def test_places_are_reported_where_only_one_fits(
     expected: tuple[int | None, ...], model: str, profiles: tuple[str, ...]
 ) -> None:
     assert expected == packing(model, profiles)

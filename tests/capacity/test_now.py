@@ -135,7 +135,7 @@ def demand(found: Row) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def told(found: Row) -> dict[str, int | None]:
+def note_counts(found: Row) -> dict[str, int | None]:
     return {note["what"]: note["gpus"] for note in found["clusters"][0]["notes"]}
 
 
@@ -205,7 +205,7 @@ def test_links_that_nobody_tells_are_unknown_and_not_none() -> None:
     assert {"1": (3, 1, None, 3), "2": (1, 0, None, 1)} == {
         row["shape"]: tuple(row[name] for name in SLOTS) for row in found["items"]
     }, "the GPU that is alone on its node needs no links"
-    assert {"cpu": None, "requests": None, "links": 2, "network": 3, "price": 3} == told(found)
+    assert {"cpu": None, "requests": None, "links": 2, "network": 3, "price": 3} == note_counts(found)
     assert {"node": 2, "nvlink": 1, "leaf": None, "cluster": 3} == {
         row["level"]: row["gpus"] for row in found["clusters"][0]["gangs"]
     }
@@ -216,7 +216,7 @@ def test_a_node_without_nvlink_has_islands_of_one() -> None:
 
     assert {"1": 2, "2": 0} == slots(found, "nvlink_local")
     assert {"1": 2, "2": 1} == slots(found, "node_local")
-    assert "links" not in told(found)
+    assert "links" not in note_counts(found)
 
 
 # Slots --------------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_parts_of_a_gpu_are_free_where_replicas_are() -> None:
     assert 0.0 == found["total"]["stranded_gpus"], "a half fits on it"
 
 
-def test_pools_and_models_are_told_apart_and_paged() -> None:
+def test_pools_and_models_are_distinguished_and_paged() -> None:
     world = World().add(machine("n1", 1, at=END, pool="a"), machine("n2", 1, at=END, pool="b")).attribute()
     with world.store as store:
         first, rest = shapes(store, NOW_US, limit=1), shapes(store, NOW_US, limit=5, offset=1)
@@ -308,11 +308,11 @@ def test_another_cluster_has_nothing(two_nodes: World) -> None:
 
 def test_without_requests_the_usual_stand_for_them(two_nodes: World) -> None:
     found = requested(two_nodes)
-    said = found["clusters"][0]["demand"]
+    entry = found["clusters"][0]["demand"]
 
-    assert (0, True) == (said["requests"], said["usual"])
-    assert ["1", "2", "4"] == [row["shape"] for row in said["shapes"]], "none is larger than the largest node"
-    assert [False] * 3 == [row["starved"] for row in said["shapes"]], "nobody has asked"
+    assert (0, True) == (entry["requests"], entry["usual"])
+    assert ["1", "2", "4"] == [row["shape"] for row in entry["shapes"]], "none is larger than the largest node"
+    assert [False] * 3 == [row["starved"] for row in entry["shapes"]], "nobody has asked"
     assert 2.0 == found["total"]["stranded_gpus"], "six free GPUs, lost to one of three shapes"
 
 
@@ -324,15 +324,15 @@ def test_requests_are_counted_by_shape() -> None:
         asked("d"), asked("w", 4), asked("u") | {"device_count": None}, asked("old", 2, at=-365 * 86_400),
         links=[*switch("l1", "n1"), *switch("l2", "n2")],
     )  # fmt: skip
-    said = found["clusters"][0]["demand"]
+    entry = found["clusters"][0]["demand"]
 
     assert {
         "1": (3, "node", 6, False),
         "2x4": (1, "cluster", 0, True),
         "4": (1, "node", 0, True),
     } == demand(found)
-    assert (5, 5, 1, False) == tuple(said[k] for k in ("requests", "requests_judged", "requests_unsized", "usual"))
-    assert "request-size" in told(found)
+    assert (5, 5, 1, False) == tuple(entry[k] for k in ("requests", "requests_judged", "requests_unsized", "usual"))
+    assert "request-size" in note_counts(found)
     assert 6 * 2 / 5 == found["total"]["stranded_gpus"]
     assert [("Q2", 2.4)] == [(cause["case"], cause["gpus"]) for cause in found["clusters"][0]["gpus"]["causes"]]
 
@@ -465,11 +465,11 @@ def test_slices_are_not_judged_by_the_usual_requests() -> None:
     assert look(*sliced("3g.40gb"))["clusters"][0]["slices"] is None
 
 
-def test_a_layout_that_cannot_be_is_said() -> None:
+def test_a_layout_that_cannot_be_is_shown() -> None:
     found = look(*sliced("4g.40gb", "4g.40gb"))
 
     assert [] == found["items"]
-    assert 1 == told(found)["mig-layout"]
+    assert 1 == note_counts(found)["mig-layout"]
 
 
 # Money --------------------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ def test_what_is_stranded_is_priced() -> None:
         tuple(row[k] for k in ("free_gpus", "stranded_gpus", "rate", "cost_per_hour", "currency"))
         for row in found["stranded"]
     ]
-    assert "price" not in told(found)
+    assert "price" not in note_counts(found)
 
 
 def test_a_slice_is_stranded_at_its_part_of_the_gpu() -> None:
@@ -500,7 +500,7 @@ def test_no_price_is_no_zero(two_nodes: World) -> None:
 
     assert [(None, None)] == [(row["cost_per_hour"], row["currency"]) for row in found["stranded"]]
     assert ([], 6.0) == (found["total"]["cost_per_hour"], found["total"]["unpriced_gpus"])
-    assert 8 == told(found)["price"]
+    assert 8 == note_counts(found)["price"]
     assert "rates" in next(n["fix"] for n in found["clusters"][0]["notes"] if n["what"] == "price")
 
 

@@ -126,7 +126,7 @@ def test_a_gang_below_one_leaf_is_placed_there(fleet: World) -> None:
     assert "4 nodes have 3 free GPUs, but at most 2 below one leaf switch." == one(fleet, "3x3", within="leaf")["why"]
 
 
-def test_no_node_with_room_is_said_in_words(fleet: World) -> None:
+def test_no_node_with_room_is_in_words(fleet: World) -> None:
     assert "No node has 4 free GPUs, and 2 are needed." == one(fleet, "2x4")["why"]
 
 

@@ -101,7 +101,7 @@ def test_history_comes_in_pages() -> None:
     assert (None, 1, None) == (whole["next_offset"], first["next_offset"], second["next_offset"])
 
 
-def test_stranded_time_is_told_of_the_jobs_that_cause_it(split: World) -> None:
+def test_stranded_time_is_shown_for_the_jobs_that_cause_it(split: World) -> None:
     rows = by_job(split.store, WINDOW)["items"]
 
     assert [("n1-0", 3.0, "6.00", "USD"), ("n2-0", 3.0, "6.00", "USD")] == [
@@ -117,7 +117,7 @@ def test_jobs_come_in_pages(split: World) -> None:
     assert (1, None) == (first["next_offset"], second["next_offset"])
 
 
-def test_who_stranded_less_than_is_told_is_not_there() -> None:
+def test_who_stranded_less_than_the_least_is_not_there() -> None:
     """Half a GPU-second each: 0.000 GPU-hours and no cent."""
     rows = [*machine("n1", 2), claim("blink", DAY, DAY + 1, "n1", gpus="GPU-n1-0", submit_us=us(DAY))]
     made = world(rows, requests=[asked("big", 2), asked("small", 1)]).book()
@@ -128,7 +128,7 @@ def test_who_stranded_less_than_is_told_is_not_there() -> None:
         assert {"items": [], "next_offset": None} == by_job(store, WINDOW)
 
 
-def test_free_parts_of_as_much_lost_are_each_told() -> None:
+def test_free_parts_that_lost_as_much_are_each_reported() -> None:
     """Two free halves and one free GPU of the same state lose as much: nothing of it goes missing."""
     made = world(machine("n1", 4, held=1), requests=[asked("big", 4)]).book()
     with made.store as store:
@@ -186,7 +186,7 @@ SMALL = ("1g.10gb",) * 7
 HALVES = ("3g.40gb", "3g.40gb")
 
 
-def told(demand: list[dict[str, int]], **layouts: tuple[str, ...]) -> tuple[list[tuple[str, ...]], int, int]:
+def repartitioned(demand: list[dict[str, int]], **layouts: tuple[str, ...]) -> tuple[list[tuple[str, ...]], int, int]:
     found = repartition("H100-80GB", layouts, sorted(layouts), demand, HOUR_US)
     return [new for _, _, new in found.changes], found.served_before, found.served_after
 
@@ -196,22 +196,22 @@ def demanded(**counts: int) -> list[dict[str, int]]:
 
 
 def test_a_layout_that_serves_all_stays() -> None:
-    assert ([], 7 * 3 * HOUR_US, 7 * 3 * HOUR_US) == told(demanded(p1g10=7), a=SMALL)
+    assert ([], 7 * 3 * HOUR_US, 7 * 3 * HOUR_US) == repartitioned(demanded(p1g10=7), a=SMALL)
 
 
 def test_no_demand_changes_nothing() -> None:
-    assert ([], 0, 0) == told([], a=SMALL)
+    assert ([], 0, 0) == repartitioned([], a=SMALL)
 
 
 def test_a_gpu_gets_the_layout_that_was_wanted() -> None:
-    changes, before, after = told(demanded(p3g40=2), a=SMALL)
+    changes, before, after = repartitioned(demanded(p3g40=2), a=SMALL)
 
     assert [HALVES] == changes
     assert (0, 2 * 4 * 3 * HOUR_US) == (before, after)
 
 
 def test_what_is_wanted_is_not_given_up() -> None:
-    changes, before, after = told(demanded(p1g10=7, p3g40=2), a=SMALL, b=SMALL)
+    changes, before, after = repartitioned(demanded(p1g10=7, p3g40=2), a=SMALL, b=SMALL)
 
     assert [HALVES] == changes
     assert before + 8 * 3 * HOUR_US == after
@@ -289,7 +289,7 @@ def test_the_command_refuses_what_is_no_shape(tmp_path: Path) -> None:
     assert "expected GPUs (8)" in found.stderr + str(found.exception)
 
 
-def test_better_layouts_are_told_in_lines() -> None:
+def test_better_layouts_are_reported_in_lines() -> None:
     change = {"gpu": "GPU-m", "layout": ["1g.10gb"] * 7, "better": ["3g.40gb", "3g.40gb"]}
     row = {"cluster": "c1", "changes": [change], "served_ratio": 0.25, "served_ratio_after": 1.0}
 

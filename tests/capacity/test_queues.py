@@ -96,7 +96,7 @@ def test_what_waits_in_a_queue(state: State, rows: list[tuple[str, Row]], expect
     assert {"lq": expected, "cq": expected, "all": expected, "other": (0, {})} == found
 
 
-def test_a_gang_is_told_once(state: State) -> None:
+def test_a_gang_is_reported_once(state: State) -> None:
     """A Volcano Job and its PodGroup are one; so are a Workload, its place in the queue and the job that it holds."""
     store = store_of(
         gang("j", scheduler="volcano", kind="Job", job_id="lab/j", reason="Pending"),

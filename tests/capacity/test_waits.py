@@ -47,11 +47,11 @@ def gang(**words: Any) -> tuple[str, Row]:
         "name": "train",
         "namespace": "lab",
     }
-    told = {"job_id": "lab/train", "state": "pending", "device_count": 16, "submit_us": us(0), "observed_us": us(1)}
-    return "workload", row | told | words
+    record = {"job_id": "lab/train", "state": "pending", "device_count": 16, "submit_us": us(0), "observed_us": us(1)}
+    return "workload", row | record | words
 
 
-def told(*rows: tuple[str, Row]) -> list[Row]:
+def waiting_rows(*rows: tuple[str, Row]) -> list[Row]:
     store, state = Store.open(None), State.open("sqlite://")
     for table, schema in SCHEMAS.items():
         listed = [{name: row.get(name) for name in schema.names} for kind, row in rows if kind == table]
@@ -66,9 +66,9 @@ def test_a_slurm_job_that_waits_is_its_account_s() -> None:
     slurm = {"scheduler": "slurm", "namespace": None}
     row = {"job_id": "7", "uid": "7", "name": "train", "detail": '{"account": "robotics"}', **slurm}
 
-    assert ["robotics"] == [one["team"] for one in told(gang(**row))]
-    assert ["nlp"] == [one["team"] for one in told(request("8", account="nlp", **slurm))]
-    assert ["__unallocated__"] == [one["team"] for one in told(request("9", **slurm))]
+    assert ["robotics"] == [one["team"] for one in waiting_rows(gang(**row))]
+    assert ["nlp"] == [one["team"] for one in waiting_rows(request("8", account="nlp", **slurm))]
+    assert ["__unallocated__"] == [one["team"] for one in waiting_rows(request("9", **slurm))]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_slurm_job_that_waits_is_its_account_s() -> None:
     ],
 )
 def test_nothing_waits(rows: list[tuple[str, Row]]) -> None:
-    assert [] == told(*rows)
+    assert [] == waiting_rows(*rows)
 
 
 def test_pods_of_a_group_that_kueue_holds_back_wait_as_the_group() -> None:
@@ -95,7 +95,9 @@ def test_pods_of_a_group_that_kueue_holds_back_wait_as_the_group() -> None:
         request("sea/p-0", reason="SchedulingGated", namespace="sea"),
     ]
 
-    assert {("Workload", None), ("Request", "sea/p-0")} == {(item["kind"], item["job"]) for item in told(group, *gated)}
+    assert {("Workload", None), ("Request", "sea/p-0")} == {
+        (item["kind"], item["job"]) for item in waiting_rows(group, *gated)
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,14 +116,14 @@ def test_pods_of_a_group_that_kueue_holds_back_wait_as_the_group() -> None:
     ],
 )
 def test_an_event_says_nothing_of_a_job(rows: list[tuple[str, Row]]) -> None:
-    item = next(item for item in told(request(), *rows) if item["job"] == "lab/train")
+    item = next(item for item in waiting_rows(request(), *rows) if item["job"] == "lab/train")
 
     assert (None, None) == (item["why"], item["unscheduled"])
 
 
 def test_a_job_of_which_no_queue_tells_says_why_it_waits() -> None:
     rows = [event(at=NOW - 300, message="older"), event(), event("train-1", NOW - 200, "0/7 nodes are available: 7 x.")]
-    [item] = told(request(), request(profile="1g.10gb", device_count=2), *rows)
+    [item] = waiting_rows(request(), request(profile="1g.10gb", device_count=2), *rows)
 
     assert ("Request", "lab/train", "pending", "Unschedulable") == tuple(
         item[name] for name in ("kind", "job", "state", "reason")
@@ -144,7 +146,7 @@ def test_a_job_of_which_no_queue_tells_says_why_it_waits() -> None:
     ],
 )
 def test_a_gang_says_why_it_waits(words: Row, why: str | None) -> None:
-    [item] = told(gang(**words), request(), event())
+    [item] = waiting_rows(gang(**words), request(), event())
 
     assert (why, 16) == (item["why"], item["gpus"]), "what waits of it is not all of it"
 

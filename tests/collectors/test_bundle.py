@@ -96,7 +96,7 @@ def test_an_empty_bundle_names_all_that_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ray/jobs.json", "yunikorn/queues.json", "slurm/sacct.txt"])
-def test_one_scheduler_is_enough_and_nobody_is_told_of_the_others(tmp_path: Path, name: str) -> None:
+def test_one_scheduler_is_enough_and_the_others_are_not_mentioned(tmp_path: Path, name: str) -> None:
     found = plan(bundle(tmp_path, name, "metrics/a.prom"))
 
     assert [] == [text for text in found.missing if text.startswith(("k8s", "ray", "yunikorn"))]

@@ -43,7 +43,7 @@ def audit(*arguments: str | Path) -> Result:
     return audit_free("audit", *arguments)
 
 
-def told(result: Result) -> Any:
+def document_of(result: Result) -> Any:
     assert 0 == result.exit_code, result.output
     return json.loads(result.stdout)
 
@@ -58,7 +58,7 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         pytest.param(["--bundle", ".", "--data", "d"], "--bundle and --data: use only one", id="two sources"),
         pytest.param(["--data", "d", "--since", "7d"], "--since: only with --prometheus", id="since of no Prometheus"),
@@ -70,13 +70,13 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_wrong_question_is_named_and_ends_with_2(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = audit(*arguments, "--out", tmp_path / "out")
 
     assert 2 == result.exit_code
-    assert said in result.stderr
+    assert expected in result.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -101,7 +101,7 @@ def test_a_bundle_without_gpus_is_not_graded(tmp_path: Path, aside: Path) -> Non
     (tmp_path / "prices" / "rates.csv").write_text(
         "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\n*,on_demand,2.5,2020-01-01T00:00:00Z,\n"
     )
-    found = told(audit("--bundle", tmp_path / "prices", "--out", tmp_path / "out"))
+    found = document_of(audit("--bundle", tmp_path / "prices", "--out", tmp_path / "out"))
 
     assert ["not graded"] * 4 == [row["grade"] for row in found["items"]]
     assert found["waste"]["cost"] is None
@@ -111,7 +111,7 @@ def test_a_bundle_without_gpus_is_not_graded(tmp_path: Path, aside: Path) -> Non
 def test_a_bundle_is_judged_aside(bundle: Path, tmp_path: Path, aside: Path) -> None:
     """The files are written, the bundle is as it was, and no data directory stays."""
     before = sorted(path.name for path in bundle.rglob("*"))
-    found = told(audit("--bundle", bundle, "--out", tmp_path / "out"))
+    found = document_of(audit("--bundle", bundle, "--out", tmp_path / "out"))
 
     assert [] == list(aside.iterdir())
     assert before == sorted(path.name for path in bundle.rglob("*"))
@@ -146,8 +146,8 @@ def test_a_prometheus_that_does_not_answer_ends_with_3(tmp_path: Path, aside: Pa
 
 def test_a_data_directory_is_analysed_first_and_can_fail(data: Path, tmp_path: Path) -> None:
     """Twice the same card; --fail-on is answered after the files are written."""
-    first = told(audit("--data", data, "--out", tmp_path / "a"))
-    again = told(audit("--data", data, "--out", tmp_path / "b"))
+    first = document_of(audit("--data", data, "--out", tmp_path / "a"))
+    again = document_of(audit("--data", data, "--out", tmp_path / "b"))
     assert first["waste"] == again["waste"]
     assert (tmp_path / "a/scorecard.pdf").read_bytes() == (tmp_path / "b/scorecard.pdf").read_bytes()
 

@@ -76,7 +76,7 @@ def test_buckets_add_up_to_capacity(data: Path) -> None:
     assert Decimal(books["capacity_gpu_seconds"]) == sum(Decimal(i["gpu_seconds"]) for i in books["items"])
 
 
-def test_findings_come_dearest_first(data: Path) -> None:
+def test_findings_come_most_expensive_first(data: Path) -> None:
     every = answer("findings", "--data", data)["items"]
     still = answer("findings", "--data", data, "--open")["items"]
     costs = [Decimal(f["wasted_cost"] or 0) for f in every]
@@ -204,7 +204,7 @@ def test_a_bundle_is_not_mixed_with_another(tmp_path: Path) -> None:
     assert "is not empty" in result.output
 
 
-def test_every_mistake_of_the_configuration_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_the_configuration_is_reported_at_once(tmp_path: Path) -> None:
     config = tmp_path / "gpuwatch.toml"
     config.write_text(
         '[gpuwatch]\nidle_minutes = 0\n[[dcgm]]\ntragets = []\n[[channel]]\nname = "a b"\nurl_file = "none"\n'
@@ -235,10 +235,10 @@ def test_a_query_that_ctrl_c_ends_is_an_interruption(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_wrong_window_says_what_a_week_looks_like(text: str, expected: str) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as captured:
         parse_window(text, 0)
-    assert str(told.value).startswith(expected)
-    assert "2026-W46" in str(told.value)
+    assert str(captured.value).startswith(expected)
+    assert "2026-W46" in str(captured.value)
 
 
 def test_a_date_is_a_day_in_utc() -> None:

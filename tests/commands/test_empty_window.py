@@ -49,8 +49,8 @@ def command(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(module, "opened", opened)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        told = CliRunner().invoke(app, list(arguments))
-        return told.exit_code, told.stdout, told.stderr
+        result = CliRunner().invoke(app, list(arguments))
+        return result.exit_code, result.stdout, result.stderr
 
     return run
 
@@ -116,12 +116,12 @@ def test_a_server_says_when_its_data_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_table_of_findings_has_no_cost_where_none_is_claimed(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs read what the API says; unknown money is no claim of none."""
-    told = [
+    listed = [
         finding("idle-0"),
         finding("blind-1", currency=None, wasted_cost="0.00", wasted_gpu_seconds="0.000000"),
         finding("unpriced-2", currency=None, wasted_cost=None),
     ]
-    monkeypatch.setattr(findings_read, "read", lambda *_, **__: told)
+    monkeypatch.setattr(findings_read, "read", lambda *_, **__: listed)
 
     _, table, _ = command("findings", "--format", "table")
     _, text, _ = command("findings", "--format", "json")
@@ -130,7 +130,7 @@ def test_a_table_of_findings_has_no_cost_where_none_is_claimed(command: Any, mon
     assert " - " in table
     assert " 0.00 " not in table
     assert ["480.00", "0.00", None] == [item["wasted_cost"] for item in json.loads(text)["items"]]
-    assert [queries.NOT_CLAIMED, None] == [queries._wasted(one.as_dict()) for one in told[1:]]
+    assert [queries.NOT_CLAIMED, None] == [queries._wasted(one.as_dict()) for one in listed[1:]]
 
 
 def test_a_table_of_findings_has_their_keys_or_says_where_they_are(
@@ -147,8 +147,8 @@ def test_a_table_of_findings_has_their_keys_or_says_where_they_are(
 
 def test_a_table_of_findings_says_what_happens_to_whom(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A site's own rules have no such sentence: the subject and the summary stand for it."""
-    told = [finding("a", headline="train-llm (job 4711) of team red holds 8 idle GPUs"), finding("b")]
-    monkeypatch.setattr(findings_read, "read", lambda *_, **__: told)
+    listed = [finding("a", headline="train-llm (job 4711) of team red holds 8 idle GPUs"), finding("b")]
+    monkeypatch.setattr(findings_read, "read", lambda *_, **__: listed)
 
     every, opened = command("findings", "--format", "table")[1], command("findings", "--open", "--format", "table")[1]
     text = " ".join(every.split())
@@ -157,7 +157,7 @@ def test_a_table_of_findings_says_what_happens_to_whom(command: Any, monkeypatch
     assert (True, False) == (" state " in every, " state " in opened)
 
 
-def test_no_line_to_paste_is_said(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_to_paste_is_shown(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reclaim_state, "proposals", lambda *_, **__: [])
 
     code, output, errors = command("reclaim", "--commands")

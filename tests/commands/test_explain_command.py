@@ -55,7 +55,7 @@ def data(template: Path, tmp_path: Path) -> Path:
     return shutil.copytree(template, tmp_path / "data")
 
 
-def told(data: Path, *arguments: str, code: int = 0) -> str:
+def output_of(data: Path, *arguments: str, code: int = 0) -> str:
     """What a command on the directory prints; of a failure what it says on stderr."""
     done = RUNNER.invoke(app, [*arguments, "--data", str(data)])
 
@@ -66,11 +66,11 @@ def told(data: Path, *arguments: str, code: int = 0) -> str:
 def answers(data: Path) -> list[Any]:
     """All that the command tells of the charge of team red."""
     window = "2026-11-02T00:00:00Z,2026-11-03T00:00:00Z"
-    charges = json.loads(told(data, "chargeback", "--window", window, "--format", "json"))["items"]
+    charges = json.loads(output_of(data, "chargeback", "--window", window, "--format", "json"))["items"]
     charge = next(row["charge"] for row in charges if row["team"] == "red")
     draft = str(data.parent / "draft.toml")
     found = [
-        json.loads(told(data, "explain", charge, "--format", "json", *more))
+        json.loads(output_of(data, "explain", charge, "--format", "json", *more))
         for more in (
             (),
             ("--policy", draft),
@@ -80,10 +80,10 @@ def answers(data: Path) -> list[Any]:
             ("--offset", "9"),
         )
     ]
-    found.append(list(csv.DictReader(io.StringIO(told(data, "explain", charge, "--format", "csv")))))
-    found.append(told(data, "explain", charge, "--format", "table", "--limit", "1", "--policy", draft))
-    found.append(told(data, "explain", charge[:-1], code=2).split(";")[0])
-    found.append(told(data, "explain", charge, "--policy", "generous", code=2).split(";")[0])
+    found.append(list(csv.DictReader(io.StringIO(output_of(data, "explain", charge, "--format", "csv")))))
+    found.append(output_of(data, "explain", charge, "--format", "table", "--limit", "1", "--policy", draft))
+    found.append(output_of(data, "explain", charge[:-1], code=2).split(";")[0])
+    found.append(output_of(data, "explain", charge, "--policy", "generous", code=2).split(";")[0])
     return found
 
 
@@ -106,4 +106,4 @@ def test_a_charge_is_opened_on_a_directory_and_beside_a_server(data: Path) -> No
 
 
 def test_a_file_that_is_not_there_is_named(data: Path) -> None:
-    assert "missing.toml: No such file" in told(data, "explain", "c1.alsx", "--policy", "missing.toml", code=2)
+    assert "missing.toml: No such file" in output_of(data, "explain", "c1.alsx", "--policy", "missing.toml", code=2)

@@ -20,9 +20,9 @@ ERROR = b'{"error": {"code": "busy", "message": "an analysis holds the books", "
 
 
 @contextmanager
-def answers(*told: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[Note, list[bytes]]]:
+def answers(*responses: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[Note, list[bytes]]]:
     """A server that gives these answers, one a request, and the bodies that it was sent."""
-    left, bodies = list(told), []
+    left, bodies = list(responses), []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -102,6 +102,6 @@ def test_nothing_else_is_asked_again(
 )
 def test_hints_for_who_writes_requests_are_left_out(hint: str, expected: str) -> None:
     body = json.dumps({"error": {"code": "bad_request", "message": "no", "hint": hint}}).encode()
-    with answers((400, {}, body)) as (note, _), pytest.raises(UsageError) as told:
+    with answers((400, {}, body)) as (note, _), pytest.raises(UsageError) as captured:
         remote.post(note, "/x", {})
-    assert expected == str(told.value)
+    assert expected == str(captured.value)

@@ -19,7 +19,7 @@ RUNNER = CliRunner()
 HEADER = "match_kind,match,team\n"
 
 
-def told(data: Path, *words: str) -> tuple[int, str]:
+def run_teams(data: Path, *words: str) -> tuple[int, str]:
     done = RUNNER.invoke(app, ["teams", *words, "--data", str(data)])
     return done.exit_code, done.stderr or str(done.exception or "")
 
@@ -34,15 +34,15 @@ def test_rules_are_set_and_added_and_a_bad_line_changes_nothing(tmp_path: Path) 
     file.write_text(HEADER + '"label:team",cv,"vision, and robots"\nnamespace,ml,ml\n')
     rules = [("label:team", "cv", "vision, and robots"), ("namespace", "ml", "ml")]
 
-    assert (0, "teams: 2 rules, in force\n") == told(data, "set", str(file))
-    assert (0, "teams: 2 rules, nothing changed\n") == told(data, "set", str(file))
+    assert (0, "teams: 2 rules, in force\n") == run_teams(data, "set", str(file))
+    assert (0, "teams: 2 rules, nothing changed\n") == run_teams(data, "set", str(file))
     assert rules == shown(data)
-    code, why = told(data, "add", "label:team,*,*", "user;ann;red")
+    code, why = run_teams(data, "add", "label:team,*,*", "user;ann;red")
     assert (2, True) == (code, "line 5" in why)
-    code, why = told(data, "add", "namespace,ml,ml")
+    code, why = run_teams(data, "add", "namespace,ml,ml")
     assert (2, True) == (code, "an earlier line says the same" in why)
     assert rules == shown(data)
-    assert (0, "teams: 3 rules, in force\n") == told(data, "add", "label:team,*,*")
+    assert (0, "teams: 3 rules, in force\n") == run_teams(data, "add", "label:team,*,*")
     assert [*rules, ("label:team", "*", "*")] == shown(data)
 
 
@@ -79,8 +79,8 @@ def test_a_server_gets_the_rules_that_it_has_and_the_new_ones(tmp_path: Path, mo
         file = tmp_path / "teams.csv"
         file.write_text(HEADER + "queue,x,y\n")
         assert [("user", "ann", "a, b")] == shown(tmp_path)
-        added = told(tmp_path, "add", "queue,x,y")
-        assert 0 == told(tmp_path, "set", str(file))[0]
+        added = run_teams(tmp_path, "add", "queue,x,y")
+        assert 0 == run_teams(tmp_path, "set", str(file))[0]
     finally:
         server.shutdown()
         thread.join()

@@ -528,12 +528,12 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         fall = [{"bucket": name, "gpu_seconds": value, "cost": "12.50"} for name, value in found["buckets"].items()]
         runs = [{"started_at": found["started_at"], "ended_at": None, "state": found["state"], "gpus": found["gpus"]}]
         more = {"runs": runs, "devices": ["GPU-1c1abed6/GI-3"] * 40, "waterfall": fall}
-        told = (
+        result = (
             {"findings": [], "series": {"step_s": 60, "points": []}}
             if place
             else {"findings": [finding(0)], "series": series(39)}
         )
-        return {**found, **more, **told}
+        return {**found, **more, **result}
 
     @app.get("/api/v1/quality")
     def get_quality() -> Json:

@@ -178,7 +178,7 @@ def budget(team: str, spent: str | None, forecast: str | None, amount: str = "10
         }
         for day in range(1, 21)
     ]
-    told = (
+    result = (
         {
             "amount": forecast,
             "low": f"{float(forecast) - 90:.2f}",
@@ -199,7 +199,7 @@ def budget(team: str, spent: str | None, forecast: str | None, amount: str = "10
         "gpu_hours": "410.000000",
         "gpu_hours_quota": "800" if team == "nlp" else None,
         "gpu_hours_ratio": 0.5125 if team == "nlp" else None,
-        "forecast": told,
+        "forecast": result,
         "runs_out": "2026-11-27" if forecast and float(forecast) > float(amount) else None,
         "burn_down": days if spent else [],
         "missing": None if spent else f"charges are in EUR, the budget in USD: set [reporting] currency {HOSTILE}",

@@ -114,7 +114,7 @@ def tried(place: int, change: str) -> Json:
 def backtest(body: Json) -> Json:
     """What a rule would have said."""
     sums = {"findings": 3, "gpu_hours": "37.500000", "cost": [{"amount": "60.00", "currency": "USD"}], "unpriced": 1}
-    said = {"true_positives": 3, "false_positives": 1, "precision": 0.75, "unsaid": 0}
+    record = {"true_positives": 3, "false_positives": 1, "precision": 0.75, "unsaid": 0}
     off = body.get("preset") == "gpu-pruner"
     return {
         "detector": "idle-hoarding", "window": {"start": at(NOW - timedelta(days=7)), "end": at(NOW)},
@@ -122,7 +122,7 @@ def backtest(body: Json) -> Json:
         "today_thresholds": {"idle_us_min": 9e8}, "left_out": 4,
         "items": [tried(0, "same"), tried(1, "new"), tried(2, "same"), tried(3, "gone")],
         "teams": [{"team": "nlp", **sums, "gone": 1}], "changes": {"new": 1, "gone": 1, "same": 2},
-        "total": sums, "today": sums, "feedback": said, "today_feedback": said,
+        "total": sums, "today": sums, "feedback": record, "today_feedback": record,
     }  # fmt: skip
 
 

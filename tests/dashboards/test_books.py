@@ -70,7 +70,7 @@ def test_a_change_needs_something_to_compare_with(before: int, expected: bool) -
     assert expected is ledger_math.comparable(Sum(Decimal(before)), Sum(Decimal(100)))
 
 
-def test_windows_are_told_as_the_api_takes_them() -> None:
+def test_windows_are_reported_as_the_api_takes_them() -> None:
     window = ledger_math.window_of({"window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00+00:00"}})
 
     assert window is not None

@@ -91,9 +91,9 @@ def test_the_button_sends_through_its_channel_and_shows_the_outcome(status: int,
         asked.append(name)
         return JSONResponse(answer, status)
 
-    said = asyncio.run(acting.tested(Client(app).of(Caller()), b"on.call".hex()))
+    result = asyncio.run(acting.tested(Client(app).of(Caller()), b"on.call".hex()))
 
-    assert (["on.call"], message) == (asked, text(said))
+    assert (["on.call"], message) == (asked, text(result))
 
 
 def test_a_button_that_is_not_ours_sends_nothing() -> None:

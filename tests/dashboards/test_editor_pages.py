@@ -158,12 +158,12 @@ def test_a_preview_writes_nothing() -> None:
     api, seen = recorded(answer=answer)
     pressed(api, "/rates?edit=end&row=1", "preview", valid_to="2026-01-01")
     row = {"team": "a", "now": "10", "then": "12.5", "difference": "2.5", "currency": "USD"}
-    said = text(preview.drawn(answer | {"items": [row, row | {"team": "b", "difference": "0"}]}))
+    page_text = text(preview.drawn(answer | {"items": [row, row | {"team": "b", "difference": "0"}]}))
 
     assert [("POST", "rates/what-if")] == [entry[:2] for entry in seen]
-    assert "1 of 2 teams would have paid another amount" in said
-    assert "2025-12 is closed: the bill stays, and the difference is posted as a correction." in said
-    assert "b" not in said.split()
+    assert "1 of 2 teams would have paid another amount" in page_text
+    assert "2025-12 is closed: the bill stays, and the difference is posted as a correction." in page_text
+    assert "b" not in page_text.split()
 
 
 @pytest.mark.parametrize(
@@ -250,11 +250,11 @@ def test_long_lists_are_read_whole() -> None:
 
 
 def test_a_change_names_its_rows_and_counts_the_others() -> None:
-    said = text(history.table(fake_setup.CHANGES))
+    page_text = text(history.table(fake_setup.CHANGES))
 
-    assert "and 695 more rows" in said
-    assert "price per GPU-hour 2.1" in said
-    assert "admin" in said
+    assert "and 695 more rows" in page_text
+    assert "price per GPU-hour 2.1" in page_text
+    assert "admin" in page_text
 
 
 @pytest.mark.parametrize(

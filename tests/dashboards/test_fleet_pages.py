@@ -64,9 +64,9 @@ def test_every_measure_is_drawn_in_light_and_dark(measure: str) -> None:
 def test_gpus_with_faults_are_first_and_are_counted() -> None:
     broken = gpu(2, xids=[48], ecc_dbe_count=1, row_remap_pending=1, remapped_uncorrectable_rows=7, pcie_lanes=8)
     page = shown("/fleet", source=answering({"gpus": fleet(gpu(0), gpu(1, driver="535.1"), broken)}))
-    said = text(page)
+    page_text = text(page)
 
-    assert "3 GPUs" in said and "XID 48" in said and "pending" in said
+    assert "3 GPUs" in page_text and "XID 48" in page_text and "pending" in page_text
     rows = [href for href in links(page) if "/ui/fleet/GPU-" in href]
     assert ["/ui/fleet/GPU-00000002-a?in=sim", "/ui/fleet/GPU-00000000-a?in=sim"] == rows[:2]
     check_layout(page)
@@ -75,10 +75,10 @@ def test_gpus_with_faults_are_first_and_are_counted() -> None:
 def test_faults_that_no_source_reads_are_not_counted_as_none() -> None:
     """As where only Slurm's records are known; one reading is enough for a count."""
     dark = {"xids": None, "driver": None, "pcie_lanes": None, "pcie_lanes_max": None}
-    said = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0, **dark), gpu(1, **dark))})))
+    page_text = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0, **dark), gpu(1, **dark))})))
     read = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0, **dark), gpu(1, ecc_dbe_count=0))})))
 
-    assert 4 == said.count("Not measured"), said
+    assert 4 == page_text.count("Not measured"), page_text
     assert 1 == read.count("Not measured"), read
 
 
@@ -102,16 +102,16 @@ def test_a_gpu_shows_its_owners_and_findings() -> None:
         "values": {"gr_engine_ratio": [0.9, None, None], "power_watts": [None, None, None]},
     }  # fmt: skip
     page = shown("/fleet/GPU-00000003-a", source=answering({"gpus/GPU-00000003-a": answer}))
-    said = text(page)
+    page_text = text(page)
 
-    assert "How the GPU was used" in said and "Mean power" not in said
-    assert "Findings (1)" in said and "16 of 16" in said
+    assert "How the GPU was used" in page_text and "Mean power" not in page_text
+    assert "Findings (1)" in page_text and "16 of 16" in page_text
     assert "/ui/jobs/42?in=sim" in links(page)
     check_layout(page)
 
 
 def test_a_gpu_without_readings_says_so() -> None:
     answer = {"gpu": gpu(3), "times": TIMES, "values": {}, "owners": [], "findings": [], "window": WINDOW}
-    said = text(shown("/fleet/GPU-x", source=answering({"gpus/GPU-x": answer})))
+    page_text = text(shown("/fleet/GPU-x", source=answering({"gpus/GPU-x": answer})))
 
-    assert "Nothing was read" in said and "Nobody held" in said and "No rule found anything" in said
+    assert "Nothing was read" in page_text and "Nobody held" in page_text and "No rule found anything" in page_text

@@ -110,7 +110,7 @@ def test_a_label_within_a_sentence(label: str, expected: str) -> None:
         pytest.param("2026-W07", "week 7 of 2026", id="a week"),
     ],
 )
-def test_a_period_is_said_in_words(name: object, expected: str) -> None:
+def test_a_period_is_in_words(name: object, expected: str) -> None:
     assert expected == formats.period(name)
 
 
@@ -138,7 +138,7 @@ def test_a_span_within_a_day_names_the_day_once(end: str | None, expected: str) 
     assert expected == formats.span("2026-11-09T00:00:00Z", end)
 
 
-def test_a_class_of_work_is_said_in_words() -> None:
+def test_a_class_of_work_is_in_words() -> None:
     assert ("compute tensor", formats.MISSING) == (
         formats.workload("compute-tensor"),
         formats.workload(None),

@@ -53,7 +53,7 @@ def test_there_is_no_card(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("answer", "expected"),
     [
         pytest.param(
             UNKNOWN,
@@ -68,10 +68,10 @@ def test_there_is_no_card(data: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_the_card_says_it(told: dict[str, Any], expected: list[str]) -> None:
-    said = text(placement({"placement": told}))
+def test_the_card_says_it(answer: dict[str, Any], expected: list[str]) -> None:
+    page_text = text(placement({"placement": answer}))
 
-    assert [] == [words for words in expected if words not in said]
+    assert [] == [words for words in expected if words not in page_text]
 
 
 def test_the_numbers_are_those_of_the_finding() -> None:
@@ -80,7 +80,7 @@ def test_the_numbers_are_those_of_the_finding() -> None:
         "exposed_ratio_high": 0.111,
     }  # fmt: skip
     about = {"detector": "topology-blind-placement", "evidence": evidence}
-    said = text(placement({"placement": FAR, "findings": [{"detector": "idle-hoarding"}, about]}))
+    page_text = text(placement({"placement": FAR, "findings": [{"detector": "idle-hoarding"}, about]}))
 
-    assert "4.5 to 12.9 GPU-h" in said and "1.9 % to 11 %" in said
-    assert "42" not in said and "not measured" not in said
+    assert "4.5 to 12.9 GPU-h" in page_text and "1.9 % to 11 %" in page_text
+    assert "42" not in page_text and "not measured" not in page_text

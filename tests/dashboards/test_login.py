@@ -41,7 +41,7 @@ def cookie(response: httpx.Response) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("token", "status", "said"),
+    ("token", "status", "expected"),
     [
         pytest.param("", 400, "not a valid token", id="nothing"),
         pytest.param("x" * 9000, 400, "not a valid token", id="too long to be read"),
@@ -50,11 +50,11 @@ def cookie(response: httpx.Response) -> Any:
         pytest.param(fake_api.INGEST, 403, "only send data", id="a token that cannot read"),
     ],
 )
-def test_a_wrong_token_is_told_and_not_kept(token: str, status: int, said: str) -> None:
+def test_a_wrong_token_is_reported_and_not_kept(token: str, status: int, expected: str) -> None:
     response = sign_in(token)
 
     assert status == response.status_code
-    assert said in response.text
+    assert expected in response.text
     assert "set-cookie" not in response.headers
     assert not token or token not in response.text
 

@@ -48,10 +48,10 @@ def test_a_charge_leads_to_its_jobs_and_findings() -> None:
     assert "/ui/charges/held?cursor=l2" in found
 
 
-def test_a_line_says_how_it_was_reckoned() -> None:
-    said = text(charge_lines.computation(fake_money.segment(1), "USD"))
+def test_a_line_says_how_it_was_computed() -> None:
+    page_text = text(charge_lines.computation(fake_money.segment(1), "USD"))
 
-    assert said == (
+    assert page_text == (
         "21600 s x 4/7 x 2.40 / 3600 H100 from 2026-01-01 (line 2) (rates version 4); "
         "converted from 2.18 EUR at 1.10; policy 2026 H2"
     )
@@ -61,7 +61,7 @@ def test_a_line_of_a_discount_has_its_factor() -> None:
     assert text(charge_lines.computation(fake_money.segment(4), "USD")).endswith("policy 2026 H2, times 0.3")
 
 
-def test_what_a_policy_deals_is_told_as_a_part_of_an_amount() -> None:
+def test_what_a_policy_allocates_is_shown_as_a_part_of_an_amount() -> None:
     line = fake_money.dealt() | {"dealt": {"amount": "62.67", "weight": "51", "weights": "100"}}
 
     assert "51 % of $62.67 policy share what is idle, in proportion to time held" == text(
@@ -81,12 +81,12 @@ def test_what_nobody_measured_is_no_zero() -> None:
 
 def test_columns_that_nothing_fills_are_left_out() -> None:
     """A correction has neither a share nor a rate."""
-    said = text(charge_lines.lines(fake_money.explained("correction", None), Query("/charges/correction")))
+    page_text = text(charge_lines.lines(fake_money.explained("correction", None), Query("/charges/correction")))
 
-    assert "Share" not in said
-    assert "Measured" not in said
-    assert "GPU-h" not in said
-    assert "Correction of period 2026-W45" in said
+    assert "Share" not in page_text
+    assert "Measured" not in page_text
+    assert "GPU-h" not in page_text
+    assert "Correction of period 2026-W45" in page_text
 
 
 @pytest.mark.parametrize(
@@ -110,26 +110,26 @@ def test_money_below_a_cent_is_not_rounded_to_nothing() -> None:
 
 
 def test_a_charge_without_a_price_says_the_fix_and_asks_no_policy() -> None:
-    said = text(shown("/charges/unpriced?policy=pay-for-use"))
+    page_text = text(shown("/charges/unpriced?policy=pay-for-use"))
 
-    assert "Charge – " in said
-    assert "add to rates.csv:" in said
-    assert "The result is unknown because this charge has no price." in said
-    assert "they add up" not in said
+    assert "Charge – " in page_text
+    assert "add to rates.csv:" in page_text
+    assert "The result is unknown because this charge has no price." in page_text
+    assert "they add up" not in page_text
 
 
 def test_another_policy_compares_all_that_is_paid() -> None:
-    said = text(shown("/charges/held?policy=share-idle"))
+    page_text = text(shown("/charges/held?policy=share-idle"))
 
-    assert "Share idle cost: $51.20 instead of $86.40 (−41 %)" in said
-    assert "Held $86.40 $40.00 -$46.40 Free $0 $11.20 +$11.20" in said
+    assert "Share idle cost: $51.20 instead of $86.40 (−41 %)" in page_text
+    assert "Held $86.40 $40.00 -$46.40 Free $0 $11.20 +$11.20" in page_text
 
 
 def test_a_policy_that_is_none_leaves_the_charge() -> None:
-    said = text(shown("/charges/held?policy=nonsense"))
+    page_text = text(shown("/charges/held?policy=nonsense"))
 
-    assert "Policy 'nonsense': neither a preset nor" in said
-    assert "Lines of this charge" in said
+    assert "Policy 'nonsense': neither a preset nor" in page_text
+    assert "Lines of this charge" in page_text
 
 
 def test_a_correction_is_of_no_policy() -> None:
@@ -161,7 +161,7 @@ def test_exports_of_focus_are_whole() -> None:
     ] == exports
 
 
-def test_money_that_no_gpu_costs_is_told_apart() -> None:
+def test_money_that_no_gpu_costs_is_separate() -> None:
     data = asyncio.run(teams.load(api(), Query("/teams")))
     data.charges["total"] = {"external_cost": "500.00", "currency": "USD"}
 
@@ -204,26 +204,31 @@ def test_the_title_of_budgets_is_that_of_the_worst(
 
 
 def test_budgets_that_will_not_hold_come_first_and_unknown_ones_last() -> None:
-    said = text(shown("/budgets"))
+    page_text = text(shown("/budgets"))
 
-    assert said.startswith("3 of 6 budgets exceeded or at risk")
-    assert said.index("The fleet has") < said.index("nlp has") < said.index("vision has") < said.index(f"{HOSTILE}:")
+    assert page_text.startswith("3 of 6 budgets exceeded or at risk")
+    assert (
+        page_text.index("The fleet has")
+        < page_text.index("nlp has")
+        < page_text.index("vision has")
+        < page_text.index(f"{HOSTILE}:")
+    )
 
 
 def test_an_unknown_budget_says_what_is_missing_and_foretells_nothing() -> None:
-    said = text(budgets.card(fake_money.budget("nlp", None, None), Query("/budgets"), "light"))
+    page_text = text(budgets.card(fake_money.budget("nlp", None, None), Query("/budgets"), "light"))
 
-    assert "nlp: $1,000 for November 2026" in said
-    assert "set [reporting] currency" in said
-    assert "Spent – Left – Forecast – Runs out –" in said
-    assert "not in this period" not in said
+    assert "nlp: $1,000 for November 2026" in page_text
+    assert "set [reporting] currency" in page_text
+    assert "Spent – Left – Forecast – Runs out –" in page_text
+    assert "not in this period" not in page_text
 
 
 def test_no_budget_says_how_to_set_one() -> None:
-    said = text(shown("/budgets", "empty"))
+    page_text = text(shown("/budgets", "empty"))
 
-    assert "No budgets set" in said
-    assert "Add a budget" in said
+    assert "No budgets set" in page_text
+    assert "Add a budget" in page_text
     assert "This team has no budget" in text(shown("/budgets?team=nlp", "empty"))
 
 
@@ -248,12 +253,12 @@ def test_a_burn_down_without_a_forecast_draws_none() -> None:
 
 
 def test_closed_periods_tell_who_when_and_the_hash() -> None:
-    said = text(shown("/periods"))
+    page_text = text(shown("/periods"))
 
-    assert "1 closed without a signature" in said
-    assert "2026-W45 Closed $390.00 -$12.40 17 Nov 09:00 UTC by ada not signed 3f8a0c5d7e2b" in said
-    assert "2026-W44 Reopened" in said
-    assert "2026-W46, is closed." in said
+    assert "1 closed without a signature" in page_text
+    assert "2026-W45 Closed $390.00 -$12.40 17 Nov 09:00 UTC by ada not signed 3f8a0c5d7e2b" in page_text
+    assert "2026-W44 Reopened" in page_text
+    assert "2026-W46, is closed." in page_text
 
 
 @pytest.mark.parametrize(
@@ -276,22 +281,22 @@ def test_no_period_says_how_to_close_one() -> None:
 
 def test_a_period_is_what_was_billed_what_was_corrected_and_both() -> None:
     layout = shown("/periods/2026-W46")
-    said = text(layout)
+    page_text = text(layout)
 
-    assert "nlp 100.0 $240.00 -$12.40 $227.60" in said
-    assert f"SHA-256  {fake_money.DIGEST}" in said
-    assert "Priced with rates version 4, policies version 3" in said
-    assert "whose SHA-256 is the hash of the newest closing" in said
+    assert "nlp 100.0 $240.00 -$12.40 $227.60" in page_text
+    assert f"SHA-256  {fake_money.DIGEST}" in page_text
+    assert "Priced with rates version 4, policies version 3" in page_text
+    assert "whose SHA-256 is the hash of the newest closing" in page_text
     assert {"/ui/teams?window=2026-W46", "/ui/reports?week=2026-W46"} <= set(links(layout))
     assert "/ui/teams?window=2026-W46&team=nlp&by=user" in links(layout)
 
 
 def test_a_period_that_was_opened_again_tells_why_and_how_to_close_it() -> None:
-    said = text(shown("/periods/2026-W44"))
+    page_text = text(shown("/periods/2026-W44"))
 
-    assert "Reopened 20 Nov 12:00 UTC by bo: rates of pool b" in said
-    assert "Close it again" in said
-    assert "Corrected Now" not in said
+    assert "Reopened 20 Nov 12:00 UTC by bo: rates of pool b" in page_text
+    assert "Close it again" in page_text
+    assert "Corrected Now" not in page_text
 
 
 def test_corrections_of_one_cause_are_added_up() -> None:
@@ -344,23 +349,23 @@ def test_every_file_is_named_for_who_does_not_see_the_table() -> None:
 # Decisions
 
 
-def test_owning_is_told_with_its_assumptions_and_sensitivity() -> None:
-    said = text(shown("/decisions"))
+def test_owning_is_reported_with_its_assumptions_and_sensitivity() -> None:
+    page_text = text(shown("/decisions"))
 
-    assert "owning saves $2,614 per month" in said
-    assert "break-even 62 %" in said
-    assert "Cloud, per hour $3.50 on-demand rate of the card" in said
-    assert "Payback 54.7 months" in said
-    assert "$3.50 -$1,000 -$100 $800 62 % 54.7 months" in said
-    assert "The cloud would be rented for the hours that somebody held" in said
+    assert "owning saves $2,614 per month" in page_text
+    assert "break-even 62 %" in page_text
+    assert "Cloud, per hour $3.50 on-demand rate of the card" in page_text
+    assert "Payback 54.7 months" in page_text
+    assert "$3.50 -$1,000 -$100 $800 62 % 54.7 months" in page_text
+    assert "The cloud would be rented for the hours that somebody held" in page_text
 
 
-def test_what_is_missing_for_a_decision_is_told_with_the_command() -> None:
-    said = text(shown("/decisions"))
+def test_what_is_missing_for_a_decision_is_reported_with_the_command() -> None:
+    page_text = text(shown("/decisions"))
 
-    assert "not enough data" in said
-    assert "Owned price: gpuwatch rates owned FILE" in said
-    assert "break-even 140 %: not reachable at this price" in said
+    assert "not enough data" in page_text
+    assert "Owned price: gpuwatch rates owned FILE" in page_text
+    assert "break-even 140 %: not reachable at this price" in page_text
 
 
 def test_a_sentence_is_no_command() -> None:
@@ -371,13 +376,13 @@ def test_a_sentence_is_no_command() -> None:
 
 
 def test_jobs_for_spot_come_before_those_that_are_not() -> None:
-    said = text(shown("/decisions?of=spot"))
+    page_text = text(shown("/decisions?of=spot"))
 
     assert (
         "Spot capacity would have saved $172.80 in the last 7 days 1 of 2 jobs suited; 1 more without a spot price"
-        in said
+        in page_text
     )
-    assert said.index("short runs") < said.index("without checkpoints")
+    assert page_text.index("short runs") < page_text.index("without checkpoints")
 
 
 def test_no_job_for_spot_says_so_and_saves_nothing() -> None:
@@ -415,25 +420,25 @@ MONEY = ("/charges/held", "/budgets", "/periods", "/periods/2026-W46", "/reports
 
 
 @pytest.mark.parametrize("path", MONEY)
-def test_a_failing_api_is_told_by_every_page(path: str) -> None:
+def test_a_failing_api_is_reported_by_every_page(path: str) -> None:
     """What a page cannot do without raises; the app shows it as a state."""
     page = find(asked(path).path)
     assert page is not None
     try:
-        said = text(page.layout(asyncio.run(page.load(api("500"), asked(path))), asked(path), "light"))
+        page_text = text(page.layout(asyncio.run(page.load(api("500"), asked(path))), asked(path), "light"))
     except ApiFailure as failure:
-        said = f"{failure.status}"
+        page_text = f"{failure.status}"
 
-    assert said == "500" or "This could not be loaded" in said
+    assert page_text == "500" or "This could not be loaded" in page_text
 
 
 def described(node: Any) -> list[str]:
     """Kinds of what has neither words nor a name: links and pictures."""
     found: list[str] = []
     if isinstance(node, Component):
-        told = node.to_plotly_json()["props"]
-        if (hasattr(node, "href") or told.get("role") == "img") and not (
-            text(node).strip() or told.get("aria-label") or told.get("title")
+        entry = node.to_plotly_json()["props"]
+        if (hasattr(node, "href") or entry.get("role") == "img") and not (
+            text(node).strip() or entry.get("aria-label") or entry.get("title")
         ):
             found.append(json.dumps(node, default=Component.to_plotly_json)[:200])
         found += described(getattr(node, "children", None))

@@ -121,22 +121,22 @@ def test_a_layout_with_markup_none_or_a_foreign_link_is_refused() -> None:
 
 
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
-    said = text(shown("/"))
+    page_text = text(shown("/"))
 
-    assert "$15.5 k  of $51.6 k was avoidable in the last 7 days , 8 % less than the week before ;" in said
-    assert "Compared per hour with data: 168 hours now, 151 before" in said
-    assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in said
-    assert "Of the working time, the hardware ran at 71 % of its roofline" in said
-    assert "Owned 100 % 21,504.0 $51.6 k" in said
-    assert "Total 100 % 21,504.0 51,610" in said
-    assert "45 % of the GPU time owned was working" in said
+    assert "$15.5 k  of $51.6 k was avoidable in the last 7 days , 8 % less than the week before ;" in page_text
+    assert "Compared per hour with data: 168 hours now, 151 before" in page_text
+    assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in page_text
+    assert "Of the working time, the hardware ran at 71 % of its roofline" in page_text
+    assert "Owned 100 % 21,504.0 $51.6 k" in page_text
+    assert "Total 100 % 21,504.0 51,610" in page_text
+    assert "45 % of the GPU time owned was working" in page_text
 
 
 def test_free_time_that_no_job_can_use_is_avoidable() -> None:
-    said = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
+    page_text = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
 
-    assert "was avoidable (30 % of the GPU time)" in said
-    assert "Free 50 %" in said
+    assert "was avoidable (30 % of the GPU time)" in page_text
+    assert "Free 50 %" in page_text
 
 
 def test_pages_and_the_ledger_have_one_definition_of_waste() -> None:
@@ -162,14 +162,14 @@ def test_an_overview_without_books_leads_to_the_last_week_that_has_some() -> Non
 def test_the_overview_does_without_the_fleet_now() -> None:
     data = asyncio.run(overview.load(api(), Query()))
     answer = {**data.answer, "before": None, "steps_before": None}
-    said = text(overview.layout(overview.Data(answer, None), Query(), "light"))
+    page_text = text(overview.layout(overview.Data(answer, None), Query(), "light"))
 
-    assert "vs. previous" not in said
-    assert "no earlier data" in said
-    assert "week before" not in said
+    assert "vs. previous" not in page_text
+    assert "no earlier data" in page_text
+    assert "week before" not in page_text
 
 
-def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
+def test_a_pool_has_no_reporting_stage_because_nobody_reported_it() -> None:
     sums = ledger_math.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
 
     assert {"total", "allocated", "active", "effective"} == set(funnel.pool_stages(sums))
@@ -179,10 +179,10 @@ def test_unknown_is_missing_and_never_zero() -> None:
     """A pending job knows neither its GPUs nor its cost."""
     layout = jobs.listing([fake_api.job(1)], Query("/jobs"))
     row = layout.children[1].children.children[-1].children[0]
-    said = [text(cell) for cell in row.children]
+    listed = [text(cell) for cell in row.children]
 
-    assert [formats.MISSING] * 4 == said[4:8]
-    assert "No GPU time" == said[8]
+    assert [formats.MISSING] * 4 == listed[4:8]
+    assert "No GPU time" == listed[8]
 
 
 def test_a_funnel_without_prices_has_no_money() -> None:
@@ -202,7 +202,7 @@ def blind(shares: dict[str, str]) -> Component:
     now = [{"bucket": name, "gpu_seconds": f"{Decimal(size) * 3600}", "cost": size} for name, size in shares.items()]
     stepped = [{**row, "start": f"2026-11-1{day}T00:00:00Z"} for day in (4, 5) for row in now]
     whole = sum(Decimal(one["gpu_seconds"]) for one in now)
-    told = {
+    record = {
         **data.now,
         "capacity_gpu_seconds": str(whole),
         "cost": fake_api.cost(float(whole)),
@@ -212,7 +212,7 @@ def blind(shares: dict[str, str]) -> Component:
     steps = {"step": "1d", "items": fake_overview.stacked(stepped)}
     answer = {
         **data.answer,
-        "now": told,
+        "now": record,
         "before": None,
         "steps": steps,
         "steps_before": None,
@@ -225,17 +225,17 @@ def blind(shares: dict[str, str]) -> Component:
 def test_work_that_nobody_measured_is_not_zero() -> None:
     """Every held GPU is busy at 97 % by an exporter without SM activity."""
     layout = blind({"unobserved": "62", "gap": "2", "schedulable": "36"})
-    said = text(layout)
+    page_text = text(layout)
 
-    assert said.startswith("Not measured : 97 % of the GPU time held in the last 7 days")
-    assert "Working – SM activity is not measured" in said
-    assert "Less than half of the GPU time held was measured" in said
-    assert said.index("Not measured 62 %") < said.index("Working –")
-    assert "Allocated, measured 2.0 %" in said
-    assert "Active – – –" in said
-    assert "Effective – – –" in said
-    assert "Not measured 62 %" in said
-    assert "was avoidable (" not in said
+    assert page_text.startswith("Not measured : 97 % of the GPU time held in the last 7 days")
+    assert "Working – SM activity is not measured" in page_text
+    assert "Less than half of the GPU time held was measured" in page_text
+    assert page_text.index("Not measured 62 %") < page_text.index("Working –")
+    assert "Allocated, measured 2.0 %" in page_text
+    assert "Active – – –" in page_text
+    assert "Effective – – –" in page_text
+    assert "Not measured 62 %" in page_text
+    assert "was avoidable (" not in page_text
     assert 2 <= sum(href == "/ui/quality" for href in links(layout))
 
 
@@ -248,70 +248,72 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
     ],
 )  # fmt: skip
 def test_the_first_sentence_is_honest(shares: dict[str, str], expected: str) -> None:
-    said = text(blind(shares))
+    page_text = text(blind(shares))
 
-    assert said.startswith(expected), said[:200]
-    assert "than the" not in said[:200]
+    assert page_text.startswith(expected), page_text[:200]
+    assert "than the" not in page_text[:200]
 
 
 def test_without_prices_the_sentence_is_of_gpu_hours() -> None:
     data = asyncio.run(overview.load(api(), Query()))
     bare = {**data.now, "cost": None, "avoidable": {**data.now["avoidable"], "cost": None}}
-    said = text(overview.layout(replace(data, answer={**data.answer, "now": bare, "before": None}), Query(), "light"))
+    page_text = text(
+        overview.layout(replace(data, answer={**data.answer, "now": bare, "before": None}), Query(), "light")
+    )
 
-    assert said.startswith("6,451 GPU-h  of 21.5 k GPU-h was avoidable in the last 7 days")
+    assert page_text.startswith("6,451 GPU-h  of 21.5 k GPU-h was avoidable in the last 7 days")
 
 
 def test_the_first_actions_lead_somewhere_and_name_whom_to_ask() -> None:
     """19 findings of one cause are one line; the largest loss takes the last of five places; GPUs at risk have no amount."""
     card = do_first.card(fake_overview.actions(), Query())
-    said, found = text(card), links(card)
+    page_text, found = text(card), links(card)
 
     assert 5 == len(card.children[1].children)
-    assert "Work lost with failed runs" in said
-    assert "19 findings" in said
-    assert "Free but stranded" in said
-    assert "Largest loss: $2.76 k in the last 7 days" in said
-    assert "Ask  the platform team" in said
+    assert "Work lost with failed runs" in page_text
+    assert "19 findings" in page_text
+    assert "Free but stranded" in page_text
+    assert "Largest loss: $2.76 k in the last 7 days" in page_text
+    assert "Ask  the platform team" in page_text
     assert "/ui/findings?detector=failed-work" in found
     assert "/ui/findings/idle-hoarding-0002" in found
     assert "/ui/capacity" in found
-    assert "could save  $3.20  a day" in said
-    assert "lost  $8.34 k" in said
+    assert "could save  $3.20  a day" in page_text
+    assert "lost  $8.34 k" in page_text
     unpriced = {"lost_work": {"gpu_seconds": "10943280.000000", "cost": None}}
     assert "lost  3,040 GPU-h" in text(do_first.line(fake_overview.action(1, **unpriced), Query()))
     assert "2 GPUs at risk" in text(do_first.line(fake_overview.actions()[4], Query()))
 
 
 def test_work_that_was_measured_in_part_says_so() -> None:
-    said = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
+    page_text = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
 
-    assert "Working –" in said
-    assert "Most of the GPU time held was not measured" in said
-    assert "Allocated, measured 20 %" in said
+    assert "Working –" in page_text
+    assert "Most of the GPU time held was not measured" in page_text
+    assert "Allocated, measured 20 %" in page_text
 
 
 def test_time_that_nobody_held_did_no_work() -> None:
-    said = text(blind({"schedulable": "36"}))
+    page_text = text(blind({"schedulable": "36"}))
 
-    assert "0 % of the GPU time owned was working" in said
-    assert "SM activity is not measured" not in said
+    assert "0 % of the GPU time owned was working" in page_text
+    assert "SM activity is not measured" not in page_text
 
 
 def test_held_and_measured_now_are_the_held_gpus_whose_work_is_known() -> None:
     """Of 102 held GPUs 96.5 give activity."""
-    said = text(shown("/"))
+    page_text = text(shown("/"))
 
-    assert "Allocated, measured 72 % 15,482.9 $37.2 k 96.5" in said
-    assert " 102 " not in said
+    assert "Allocated, measured 72 % 15,482.9 $37.2 k 96.5" in page_text
+    assert " 102 " not in page_text
 
 
 def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
-    said = text(shown("/?team=nlp"))
+    page_text = text(shown("/?team=nlp"))
 
-    assert "of the GPU time held was working" in said
-    assert "Owned" not in said
-    assert "Now" not in said
+    assert "of the GPU time held was working" in page_text
+    assert "Owned" not in page_text
+    assert "Now" not in page_text
 
 
 def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
@@ -325,11 +327,11 @@ def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
     assert "$0" == text(findings_list.wasted(free))
 
 
-def test_the_cards_of_gpus_on_one_node_are_told_apart() -> None:
-    said = text(shown("/mig?sort=node"))
+def test_the_cards_of_gpus_on_one_node_are_distinguished() -> None:
+    page_text = text(shown("/mig?sort=node"))
 
-    assert "gpu-h100-00 · GPU-00000000" in said
-    assert "gpu-h100-00 · GPU-00000001" in said
+    assert "gpu-h100-00 · GPU-00000000" in page_text
+    assert "gpu-h100-00 · GPU-00000001" in page_text
 
 
 @pytest.mark.parametrize(
@@ -375,11 +377,11 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
 
 def test_a_team_page_has_its_money_jobs_budget_and_ways_on() -> None:
     layout = shown("/team/nlp")
-    said, found = text(layout), links(layout)
+    page_text, found = text(layout), links(layout)
 
-    assert said.startswith("Team  nlp $15.5 k  of $51.6 k was avoidable in the last 7 days")
-    assert "resnet-ddp" in said
-    assert "nlp has spent" in said
+    assert page_text.startswith("Team  nlp $15.5 k  of $51.6 k was avoidable in the last 7 days")
+    assert "resnet-ddp" in page_text
+    assert "nlp has spent" in page_text
     assert "/ui/teams?team=nlp&by=queue" in found
     assert "/ui/me?user=alice" in found
 
@@ -463,9 +465,9 @@ def test_many_owners_share_the_last_colour() -> None:
 def test_a_slice_has_a_page_with_who_held_it() -> None:
     row = next(row for row in fake_api.slices()["items"] if row["job"])
     page = shown(f"/mig/{row['slice']}")
-    said = text(page)
+    page_text = text(page)
 
-    assert "Who held it" in said and formats.clip(row["job"], 40) in said
+    assert "Who held it" in page_text and formats.clip(row["job"], 40) in page_text
     assert "No slices in this window" in text(shown("/mig/GPU-none-such"))
     check_layout(page)
 
@@ -480,12 +482,12 @@ def test_readers_may_not_exempt() -> None:
 
 
 def test_a_finding_shows_its_limits_and_its_reason() -> None:
-    said = text(shown("/findings/false-utilization-0001"))
+    page_text = text(shown("/findings/false-utilization-0001"))
 
-    assert "What to do:" in said
-    assert "4 thresholds of the rule" in said
-    assert "SMs active at most 50 %" in said
-    assert "Utilization counts any kernel." in said
+    assert "What to do:" in page_text
+    assert "4 thresholds of the rule" in page_text
+    assert "SMs active at most 50 %" in page_text
+    assert "Utilization counts any kernel." in page_text
 
 
 def test_a_finding_without_a_price_says_so() -> None:
@@ -496,15 +498,15 @@ def test_a_finding_without_a_price_says_so() -> None:
 
 
 def test_sources_that_fail_come_first_with_their_fix() -> None:
-    said = text(shown("/quality"))
+    page_text = text(shown("/quality"))
 
-    assert "2 sources are late or failing, 1 check needs attention." in said
-    assert said.index("slurm http://ctl:6820") < said.index("1 healthy source")
-    assert "scontrol token lifespan=86400" in said
-    assert "DCGM_FI_PROF_SM_ACTIVE, gauge" in said
+    assert "2 sources are late or failing, 1 check needs attention." in page_text
+    assert page_text.index("slurm http://ctl:6820") < page_text.index("1 healthy source")
+    assert "scontrol token lifespan=86400" in page_text
+    assert "DCGM_FI_PROF_SM_ACTIVE, gauge" in page_text
 
 
-def test_a_snooze_ends_when_it_was_said() -> None:
+def test_a_snooze_ends_at_its_time() -> None:
     assert "2026-11-27T12:00:00Z" == finding_actions.until_after("snooze", "7", "2026-11-20T12:00:00Z")
     assert "2026-11-27T12:00:00Z" == finding_actions.until_after("snooze", "nonsense", "2026-11-20T12:00:00Z")
     assert finding_actions.until_after("exempt", "", "2026-11-20T12:00:00Z") is None
@@ -521,9 +523,9 @@ def test_a_snooze_ends_when_it_was_said() -> None:
     ],
 )
 def test_failures_are_states_of_a_page(status: int, title: str) -> None:
-    said = text(failed(ApiFailure(status, "x", "because", "do this"), Query("/jobs", {"team": "a"})))
+    page_text = text(failed(ApiFailure(status, "x", "because", "do this"), Query("/jobs", {"team": "a"})))
 
-    assert said.startswith(title)
+    assert page_text.startswith(title)
 
 
 def test_signing_in_leads_back() -> None:
@@ -562,13 +564,13 @@ def test_slices_that_no_exporter_reports_stand_under_their_node() -> None:
     unknown = {"gpu": None, "gi": None, "node": "dark", "team": "vision", "idle_seconds": None, "placement": None}
     use = {"utilisation": dict.fromkeys(shape["utilisation"])}
     items = [shape | unknown | use | {"slice": f"dark/1g.10gb/{n}"} for n in range(2)]
-    said = text(shown("/mig", source=answering({"slices": {"items": items, "gpus": [], "next": None}})))
+    page_text = text(shown("/mig", source=answering({"slices": {"items": items, "gpus": [], "next": None}})))
 
-    assert "0 GPUs, 2 slices" in said
-    assert "2 slices, not measured" in said
-    assert "which GPU each is on is not known" in said
-    assert "0 of 2" in said
-    assert "None" not in said
+    assert "0 GPUs, 2 slices" in page_text
+    assert "2 slices, not measured" in page_text
+    assert "which GPU each is on is not known" in page_text
+    assert "0 of 2" in page_text
+    assert "None" not in page_text
 
 
 def test_the_page_of_a_finding_begins_with_what_happens_to_whom() -> None:

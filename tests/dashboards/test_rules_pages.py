@@ -75,13 +75,13 @@ def test_what_has_no_page_of_its_own_is_named(key: str, expected: str) -> None:
 def test_a_saving_is_no_loss() -> None:
     """Nothing red, no waste so far, and the currency of what would be saved."""
     found = fake_rules.FINDINGS["own-vs-cloud-00a6"]
-    said = text(shown("/findings/own-vs-cloud-00a6"))
+    page_text = text(shown("/findings/own-vs-cloud-00a6"))
 
     assert "could save  €12.8 k  per month" == text(findings_list.amount(found))
     assert "lost" not in classes(findings_list.amount(found))
-    assert "Could save per month €12.8 k" in said
-    assert "So far" not in said
-    assert "none; no GPU time counts as wasted" in said
+    assert "Could save per month €12.8 k" in page_text
+    assert "So far" not in page_text
+    assert "none; no GPU time counts as wasted" in page_text
 
 
 def test_a_saving_without_a_price_says_no_number() -> None:
@@ -116,23 +116,23 @@ def test_what_was_taken_back_is_not_called_resolved(reason: str, expected: str) 
 
 
 def test_a_placement_is_shown_beside_the_better_one() -> None:
-    said = text(shown("/findings/topology-blind-placement-00a0"))
+    page_text = text(shown("/findings/topology-blind-placement-00a0"))
 
-    assert "Each step takes 1.17 to 1.66 times as long as with the best free placement" in said
-    assert "Farthest pair SYS NV18" in said
-    assert "Slowest link 50 GB/s 350 GB/s" in said
-    assert "12.4 to 33.1 GPU-h" in said
-    assert "2.8 % to 11 %" in said
-    assert "An estimate" in said
-    assert "Workload communication bound" in said
+    assert "Each step takes 1.17 to 1.66 times as long as with the best free placement" in page_text
+    assert "Farthest pair SYS NV18" in page_text
+    assert "Slowest link 50 GB/s 350 GB/s" in page_text
+    assert "12.4 to 33.1 GPU-h" in page_text
+    assert "2.8 % to 11 %" in page_text
+    assert "An estimate" in page_text
+    assert "Workload communication bound" in page_text
 
 
-def test_what_a_finding_claims_is_told_by_bucket() -> None:
-    said = text(shown("/findings/topology-blind-placement-00a0"))
+def test_what_a_finding_claims_is_reported_by_bucket() -> None:
+    page_text = text(shown("/findings/topology-blind-placement-00a0"))
 
-    assert "17.2 GPU-h of the ledger counted as waste" in said
-    assert "Busy, SMs idle 7.2 GPU-h" in said
-    assert "Waiting on network 10 GPU-h" in said
+    assert "17.2 GPU-h of the ledger counted as waste" in page_text
+    assert "Busy, SMs idle 7.2 GPU-h" in page_text
+    assert "Waiting on network 10 GPU-h" in page_text
 
 
 def test_free_gpus_in_pieces_show_what_would_make_room() -> None:
@@ -143,12 +143,12 @@ def test_free_gpus_in_pieces_show_what_would_make_room() -> None:
     assert "/ui/capacity?cluster=sim" in links(layout)
 
 
-def test_others_who_waited_are_told_with_their_price() -> None:
-    said = text(shown("/findings/idle-hoarding-00a8"))
+def test_others_who_waited_are_reported_with_their_price() -> None:
+    page_text = text(shown("/findings/idle-hoarding-00a8"))
 
-    assert "3 requests from others waited and would have fit" in said
-    assert "GPU time waited for 3.2 GPU-h Its cost $7.80 Largest request 8 devices" in said
-    assert "No price: no rate for L40S" in said
+    assert "3 requests from others waited and would have fit" in page_text
+    assert "GPU time waited for 3.2 GPU-h Its cost $7.80 Largest request 8 devices" in page_text
+    assert "No price: no rate for L40S" in page_text
 
 
 def test_a_finding_names_its_rule_and_its_preset() -> None:
@@ -274,21 +274,21 @@ def test_a_decision_before_tells_its_verdict() -> None:
 
 
 def test_rules_tell_their_limits_precision_and_what_is_open() -> None:
-    said = text(shown("/detectors"))
+    page_text = text(shown("/detectors"))
 
-    assert "5 rules, 1 disabled; 21 open findings" in said
-    assert "An idle GPU that is held helps nobody." in said
-    assert "9 of 10 judged true" in said
-    assert "not reviewed" in said
-    assert "saving" in said
-    assert "Custom rule" in said
+    assert "5 rules, 1 disabled; 21 open findings" in page_text
+    assert "An idle GPU that is held helps nobody." in page_text
+    assert "9 of 10 judged true" in page_text
+    assert "not reviewed" in page_text
+    assert "saving" in page_text
+    assert "Custom rule" in page_text
 
 
 def test_a_refused_rule_is_named_with_line_reason_and_fix() -> None:
-    said = text(shown("/detectors"))
+    page_text = text(shown("/detectors"))
 
-    assert "/etc/gpuwatch/detectors/typo.sql, line 7 : no column start_us" in said
-    assert "select it" in said
+    assert "/etc/gpuwatch/detectors/typo.sql, line 7 : no column start_us" in page_text
+    assert "select it" in page_text
 
 
 def test_a_rule_that_could_not_judge_is_shown() -> None:
@@ -304,10 +304,10 @@ def test_a_rule_that_could_not_judge_is_shown() -> None:
 
 
 def test_limits_of_pools_and_teams_are_listed() -> None:
-    said = text(shown("/detectors"))
+    page_text = text(shown("/detectors"))
 
-    assert "Pool batch in sim meta-rsc" in said
-    assert "Version 3" in said
+    assert "Pool batch in sim meta-rsc" in page_text
+    assert "Version 3" in page_text
     assert "Not set: each rule uses its defaults" in text(shown("/detectors", "empty"))
 
 
@@ -339,24 +339,24 @@ def test_a_rule_that_nobody_tries_asks_for_no_back_test() -> None:
 
 
 def test_a_trial_says_who_would_have_been_flagged() -> None:
-    said = text(shown(TRIAL))
+    page_text = text(shown(TRIAL))
 
-    assert "3 findings with these thresholds, 3 with the current ones" in said
-    assert "New (1)" in said
-    assert "Gone (1)" in said
-    assert "Cost $60.00 currently $60.00" in said
-    assert "of 4 reviewed; currently 75 %" in said
-    assert "1 of them have no price" in said
-    assert "and 4 smaller ones" in said
-    assert "Nothing is stored and nobody is notified." in said
+    assert "3 findings with these thresholds, 3 with the current ones" in page_text
+    assert "New (1)" in page_text
+    assert "Gone (1)" in page_text
+    assert "Cost $60.00 currently $60.00" in page_text
+    assert "of 4 reviewed; currently 75 %" in page_text
+    assert "1 of them have no price" in page_text
+    assert "and 4 smaller ones" in page_text
+    assert "Nothing is stored and nobody is notified." in page_text
 
 
 def test_a_trial_can_show_what_is_gone_alone() -> None:
-    said = text(shown(f"{TRIAL}&show=gone"))
+    page_text = text(shown(f"{TRIAL}&show=gone"))
 
-    assert "pretrain (4203)" in said
-    assert "pretrain (4200)" not in said
-    assert "false alarm" in said
+    assert "pretrain (4203)" in page_text
+    assert "pretrain (4200)" not in page_text
+    assert "false alarm" in page_text
 
 
 def test_only_what_is_a_finding_today_leads_to_one() -> None:
@@ -370,12 +370,12 @@ def test_a_rule_that_a_preset_switches_off_flags_nobody() -> None:
     assert "Disabled by this preset" in text(shown(TRIAL.replace("princeton", "gpu-pruner")))
 
 
-def test_a_wrong_limit_is_said_beside_the_form() -> None:
-    said = text(shown(TRIAL.replace("30m", "nonsense")))
+def test_a_wrong_limit_is_shown_beside_the_form() -> None:
+    page_text = text(shown(TRIAL.replace("30m", "nonsense")))
 
-    assert "Invalid back-test" in said
-    assert "'nonsense' is no time" in said
-    assert "Try it" in said
+    assert "Invalid back-test" in page_text
+    assert "'nonsense' is no time" in page_text
+    assert "Try it" in page_text
 
 
 def test_a_rule_that_there_is_not_is_no_page() -> None:
@@ -428,7 +428,7 @@ def test_a_limit_is_offered_as_one_would_write_it(name: str, entry: float, expec
         pytest.param("idle_device_hours", 14.009, ("Idle", "14.0 device-h"), id="device-hours"),
     ],
 )
-def test_evidence_is_said_in_its_unit(name: str, entry: Any, expected: tuple[str, str]) -> None:
+def test_evidence_is_shown_in_its_unit(name: str, entry: Any, expected: tuple[str, str]) -> None:
     assert expected == (quantities.label(name), text(quantities.value(name, entry)))
 
 
@@ -438,14 +438,14 @@ def test_reclaims_say_that_nothing_is_killed() -> None:
 
 
 def test_a_reclaim_tells_its_step_the_next_and_who_waited() -> None:
-    said = text(shown("/reclaim"))
+    page_text = text(shown("/reclaim"))
 
-    assert "3 jobs hold idle GPUs; others waited for those of 1 job" in said
-    assert "Warning  20 Nov 12:45" in said
-    assert "none; your decision" in said
-    assert "4 GPU-h $9.60" in said
-    assert "Partly in use: shrink only" in said
-    assert "Snoozed until 27 Nov 12:00 UTC" in said
+    assert "3 jobs hold idle GPUs; others waited for those of 1 job" in page_text
+    assert "Warning  20 Nov 12:45" in page_text
+    assert "none; your decision" in page_text
+    assert "4 GPU-h $9.60" in page_text
+    assert "Partly in use: shrink only" in page_text
+    assert "Snoozed until 27 Nov 12:00 UTC" in page_text
 
 
 def test_only_recommendations_that_nobody_holds_have_a_line_to_paste() -> None:
@@ -458,47 +458,47 @@ def test_only_recommendations_that_nobody_holds_have_a_line_to_paste() -> None:
 
 
 def test_capacity_says_what_could_start_now() -> None:
-    said = text(shown("/capacity?view=shapes"))
+    page_text = text(shown("/capacity?view=shapes"))
 
-    assert "5 jobs of 2 GPUs could start now on one node, but none of 4" in said
-    assert "Free GPUs 12" in said
-    assert "54 % of the free GPUs" in said
-    assert "Stranded cost per hour $15.60" in said
-    assert "1 of 1 of the requested shapes" in said
-    assert "Nothing is free in sim · H100 80GB HBM3" in said
+    assert "5 jobs of 2 GPUs could start now on one node, but none of 4" in page_text
+    assert "Free GPUs 12" in page_text
+    assert "54 % of the free GPUs" in page_text
+    assert "Stranded cost per hour $15.60" in page_text
+    assert "1 of 1 of the requested shapes" in page_text
+    assert "Nothing is free in sim · H100 80GB HBM3" in page_text
 
 
 def test_a_level_that_nobody_knows_is_missing_and_not_zero() -> None:
-    said = text(shown("/capacity?view=shapes"))
+    page_text = text(shown("/capacity?view=shapes"))
 
-    assert "1 GPU 20 % 12 12 – 12" in said
+    assert "1 GPU 20 % 12 12 – 12" in page_text
 
 
 def test_capacity_shows_what_is_stranded_and_when() -> None:
-    said = text(shown("/capacity?view=history"))
+    page_text = text(shown("/capacity?view=history"))
 
-    assert "of the free GPU-hours" in said
-    assert "could start now on one node" not in said
-    assert said == text(shown("/capacity?view=history&shape=8"))
+    assert "of the free GPU-hours" in page_text
+    assert "could start now on one node" not in page_text
+    assert page_text == text(shown("/capacity?view=history&shape=8"))
     assert text(shown("/capacity?view=unknown")) == text(shown("/capacity"))
 
 
 def test_plans_name_moves_and_say_where_none_helps() -> None:
-    said = text(shown("/capacity"))
+    page_text = text(shown("/capacity"))
 
-    assert "1 shape would fit after moving jobs" in said
-    assert "move 2 GPUs" in said
-    assert "unknown job : 1 GPU on gpu-h100-01" in said
-    assert "The search stopped early" in said
-    assert "1 shape that no moves would make fit" in said
-    assert "gpuwatch moves nothing" in said
+    assert "1 shape would fit after moving jobs" in page_text
+    assert "move 2 GPUs" in page_text
+    assert "unknown job : 1 GPU on gpu-h100-01" in page_text
+    assert "The search stopped early" in page_text
+    assert "1 shape that no moves would make fit" in page_text
+    assert "gpuwatch moves nothing" in page_text
 
 
-def test_better_mig_layouts_are_told_with_what_they_serve() -> None:
-    said = text(capacity_moves.repartition(fake_rules.PLANS))
+def test_better_mig_layouts_are_reported_with_what_they_serve() -> None:
+    page_text = text(capacity_moves.repartition(fake_rules.PLANS))
 
-    assert "3g.40gb + 4 × 1g.10gb" in said
-    assert "90 % would have" in said
+    assert "3g.40gb + 4 × 1g.10gb" in page_text
+    assert "90 % would have" in page_text
     assert None is capacity_moves.repartition({"repartition": [{"changes": []}]})
 
 
@@ -512,7 +512,7 @@ def test_free_and_stranded_gpus_add_up_over_pools() -> None:
     assert None is charts.fragmentation([{**rows[0], "free_gpus": 0.0}], "light")
 
 
-def test_what_could_not_be_had_is_said_and_the_rest_is_shown() -> None:
+def test_what_could_not_be_had_is_shown_and_the_rest_is_shown() -> None:
     assert "could not be loaded" in text(capacity_moves.history(None, "light", Query()))
     assert "could not be loaded" in text(capacity_moves.strands(None, Query()))
     assert "could not be loaded" in text(capacity_moves.plans(None, Query()))
@@ -520,10 +520,10 @@ def test_what_could_not_be_had_is_said_and_the_rest_is_shown() -> None:
 
 def test_an_unknown_total_is_missing() -> None:
     total = dict.fromkeys(fake_rules.SHAPES["total"])
-    said = text(capacity_now.headlines({"total": total, "clusters": []}))
+    page_text = text(capacity_now.headlines({"total": total, "clusters": []}))
 
-    assert re.search(r"Free GPUs –", said)
-    assert "None" not in said
+    assert re.search(r"Free GPUs –", page_text)
+    assert "None" not in page_text
 
 
 @pytest.mark.parametrize("path", ["/detectors", "/reclaim", "/capacity", "/detectors/idle-hoarding"])
@@ -567,8 +567,8 @@ def test_the_history_has_as_many_steps_as_one_can_see(window: str, expected: str
 def test_of_many_pools_the_first_tables_are_open() -> None:
     rows = [fake_rules.slot("1", 1.0, fits, fits, 0, fits, pool=f"p{fits}") for fits in range(9)]
     names = [name for name, _ in capacity_slots.grouped(rows, "across")]
-    said = text(capacity_slots.whole_table(rows))
+    page_text = text(capacity_slots.whole_table(rows))
 
     assert "sim · p8 · H100 80GB HBM3" == names[0]
-    assert "4 more pools" in said
-    assert "Nothing is free in sim · p0 · H100 80GB HBM3." in said
+    assert "4 more pools" in page_text
+    assert "Nothing is free in sim · p0 · H100 80GB HBM3." in page_text

@@ -84,7 +84,7 @@ def test_a_job_is_outlined_beside_its_best_place() -> None:
     assert "370.8 GB/s instead of 50.0 GB/s" in text(layout)
 
 
-def test_a_job_that_is_not_known_is_said_to_be_so() -> None:
+def test_a_job_that_is_not_known_is_reported_as_such() -> None:
     answers = {name: value for name, value in fake_map.answers().items() if name != "topology/job"}
 
     assert "Job 9 held no GPU that is known" in text(shown("/topology?job=9", source=answering(answers)))

@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.detectors.degraded_gpu import DEGRADED_GPU
 from gpuwatch.findings.read import read
 from tests.worlds.detectors import IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds
-from tests.worlds.subjects import Said, granted_s, hour_by_hour, said
+from tests.worlds.subjects import SubjectFinding, findings_of, granted_s, hour_by_hour
 
 RULE = "degraded-gpu"
 FINE = WORK | {
@@ -140,13 +140,13 @@ def loud(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_says_nothing_of(quiet: World, case: str) -> None:
     name = f"q{list(MUST_NOT_FIRE).index(case)}"
 
-    assert [] == [one.subject for one in said(quiet, RULE) if one.subject.split("-")[0] == name]
+    assert [] == [one.subject for one in findings_of(quiet, RULE) if one.subject.split("-")[0] == name]
 
 
 @pytest.mark.parametrize("case", MUST_FIRE)
 def test_names(loud: World, case: str) -> None:
     name, (_, severity, sign) = f"q{list(MUST_FIRE).index(case)}", MUST_FIRE[case]
-    (one,) = [one for one in said(loud, RULE) if one.subject.split("-")[0] == name]
+    (one,) = [one for one in findings_of(loud, RULE) if one.subject.split("-")[0] == name]
 
     assert ("gpu", name, severity) == (one.kind, one.subject, one.severity)
     assert sign in one.evidence["signs"]
@@ -168,25 +168,27 @@ def courses(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def findings(courses: World) -> dict[str, Said]:
+def findings(courses: World) -> dict[str, SubjectFinding]:
     """The findings of `courses` by GPU: one each."""
-    listed = said(courses, RULE)
+    listed = findings_of(courses, RULE)
     assert ["application", "bus", "held", "repeats", "sliced"] == [one.subject for one in listed]
     return {one.subject: one for one in listed}
 
 
-def test_an_xid_that_the_exporter_repeats_for_hours_is_one_event(findings: dict[str, Said]) -> None:
+def test_an_xid_that_the_exporter_repeats_for_hours_is_one_event(findings: dict[str, SubjectFinding]) -> None:
     one = findings["repeats"]
 
     assert ("resolved", 91, 720) == (one.state, one.started, one.ended)
     assert 0 == one.wasted_s  # it works on: nothing of it is lost
 
 
-def test_an_xid_of_an_application_does_not_date_the_event(findings: dict[str, Said]) -> None:
+def test_an_xid_of_an_application_does_not_date_the_event(findings: dict[str, SubjectFinding]) -> None:
     assert 31 == findings["application"].started
 
 
-def test_held_time_after_the_event_is_lost_and_time_before_it_is_not(courses: World, findings: dict[str, Said]) -> None:
+def test_held_time_after_the_event_is_lost_and_time_before_it_is_not(
+    courses: World, findings: dict[str, SubjectFinding]
+) -> None:
     one = findings["held"]
 
     assert 31 == one.started
@@ -195,14 +197,14 @@ def test_held_time_after_the_event_is_lost_and_time_before_it_is_not(courses: Wo
     assert Fraction(3600) == one.wasted_s
 
 
-def test_a_gpu_that_fell_off_the_bus_stays_broken_until_it_is_read_again(findings: dict[str, Said]) -> None:
+def test_a_gpu_that_fell_off_the_bus_stays_broken_until_it_is_read_again(findings: dict[str, SubjectFinding]) -> None:
     one = findings["bus"]
 
     assert ("resolved", 57, 420) == (one.state, one.started, one.ended)
     assert 5 == one.evidence["silent_hours"]
 
 
-def test_slices_of_one_gpu_are_one_gpu(findings: dict[str, Said]) -> None:
+def test_slices_of_one_gpu_are_one_gpu(findings: dict[str, SubjectFinding]) -> None:
     assert 2 == findings["sliced"].devices
 
 
@@ -217,7 +219,7 @@ def test_a_gpu_that_is_silent_since_xid_79_is_open(tmp_path: Path) -> None:
     world = World(tmp_path).gpu("a", (56, FINE), (4, DEAD), (180, None)).gpu("b", (240, FINE))
     world.analyze(240, detectors=[RULE])
 
-    (one,) = said(world, RULE)
+    (one,) = findings_of(world, RULE)
 
     assert ("a", "open", None) == (one.subject, one.state, one.ended)
     assert ["out_of_service"] == list(granted_s(world, RULE))
@@ -237,7 +239,7 @@ def test_one_event_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> N
     at_once = played("whole")
     at_once.analyze(360, detectors=[RULE])
 
-    expected = [(one.key, one.started, one.wasted_s, one.evidence) for one in said(at_once, RULE)]
+    expected = [(one.key, one.started, one.wasted_s, one.evidence) for one in findings_of(at_once, RULE)]
     assert 2 == len(expected)
     assert expected == [
         (one.key, one.started, one.wasted_s, one.evidence) for one in hour_by_hour(played("hours"), 6, RULE, step=2)

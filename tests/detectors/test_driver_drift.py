@@ -15,7 +15,7 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.core.model import CLAIM, CONTEXT, EVENT, WHOLE_GPU, Records, context_key, device_key
 from gpuwatch.detectors.driver_drift import DRIVER_DRIFT
 from tests.worlds.detectors import H100, IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
-from tests.worlds.subjects import Said, granted_s, hour_by_hour, offer, said
+from tests.worlds.subjects import SubjectFinding, findings_of, granted_s, hour_by_hour, offer
 
 RULE = "driver-drift"
 OLD, NEW = "535.161.08", "550.54.15"
@@ -108,7 +108,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> World:
         plant(world, f"case{number}")
     runs(runs(world, "drifts-0", (30, OLD), pool="drifts"), "drifts-1", (30, NEW), pool="drifts")
     world.analyze(60 * 48, detectors=[RULE])
-    assert "drifts" in {one.subject for one in said(world, RULE)}
+    assert "drifts" in {one.subject for one in findings_of(world, RULE)}
     return world
 
 
@@ -116,7 +116,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_says_nothing_of(quiet: World, case: str) -> None:
     pool = f"case{list(MUST_NOT_FIRE).index(case)}"
 
-    assert [] == [one for one in said(quiet, RULE) if one.subject.startswith(pool)]
+    assert [] == [one for one in findings_of(quiet, RULE) if one.subject.startswith(pool)]
 
 
 def refused(world: World, node: str) -> None:
@@ -148,7 +148,7 @@ def refused(world: World, node: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def loud(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+def loud(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SubjectFinding]:
     """What the rule reports of the cases that must fire and of one that must not, by pool; all are measured for 44 hours."""
     world = World(tmp_path_factory.mktemp("loud"))
     for number, spans in enumerate((((4, OLD), (40, NEW)), ((44, OLD),), ((44, OLD),))):
@@ -165,14 +165,14 @@ def loud(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
     runs(runs(world, "refused-0", (44, OLD), pool="refused"), "refused-1", (44, NEW), pool="refused")
     refused(world, "refused-0")
     world.analyze(60 * 44, detectors=[RULE])
-    listed = said(world, RULE)
+    listed = findings_of(world, RULE)
 
     assert ["fails", "follows", "labels", "refused", "two", "unmet"] == [one.subject for one in listed]
     assert sum(granted_s(world, RULE).values()) == sum(one.wasted_s for one in listed)
     return {one.subject: one for one in listed}
 
 
-def test_two_drivers_for_more_than_a_day(loud: dict[str, Said]) -> None:
+def test_two_drivers_for_more_than_a_day(loud: dict[str, SubjectFinding]) -> None:
     one = loud["two"]
 
     assert ("pool", "low", "open", 0) == (one.kind, one.severity, one.state, one.wasted_s)
@@ -182,34 +182,34 @@ def test_two_drivers_for_more_than_a_day(loud: dict[str, Said]) -> None:
     assert "bring two-0 to it" in DRIVER_DRIFT.remedy(one.evidence)
 
 
-def test_two_drivers_by_the_labels_of_the_nodes(loud: dict[str, Said]) -> None:
+def test_two_drivers_by_the_labels_of_the_nodes(loud: dict[str, SubjectFinding]) -> None:
     assert "low" == loud["labels"].severity
 
 
-def test_it_ends_when_the_last_node_follows(loud: dict[str, Said]) -> None:
+def test_it_ends_when_the_last_node_follows(loud: dict[str, SubjectFinding]) -> None:
     one = loud["follows"]
 
     assert ("resolved", 0, 36 * 60) == (one.state, one.started, one.ended)
 
 
-def test_jobs_that_need_a_cuda_that_no_driver_of_the_pool_has(loud: dict[str, Said]) -> None:
+def test_jobs_that_need_a_cuda_that_no_driver_of_the_pool_has(loud: dict[str, SubjectFinding]) -> None:
     one = loud["unmet"]
 
     assert ("medium", "CUDA 13.0 on unmet-0 with 12.2") == (one.severity, one.evidence["unmet"])
     assert 0 == one.wasted_s
 
 
-def test_the_cuda_that_a_node_reports_comes_before_the_branch_of_its_driver(loud: dict[str, Said]) -> None:
+def test_the_cuda_that_a_node_reports_comes_before_the_branch_of_its_driver(loud: dict[str, SubjectFinding]) -> None:
     assert "newer" not in loud
 
 
-def test_starts_that_fail_are_high_and_cost_their_time(loud: dict[str, Said]) -> None:
+def test_starts_that_fail_are_high_and_cost_their_time(loud: dict[str, SubjectFinding]) -> None:
     one = loud["fails"]
 
     assert ("high", 30, Fraction(30 * 60)) == (one.severity, one.evidence["failed_starts"], one.wasted_s)
 
 
-def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(loud: dict[str, Said]) -> None:
+def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(loud: dict[str, SubjectFinding]) -> None:
     assert ("high", 1) == (loud["refused"].severity, loud["refused"].evidence["failed_starts"])
 
 
@@ -218,7 +218,7 @@ def test_one_drift_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> N
     at_once = runs(runs(World(tmp_path / "whole"), "n0", (36, OLD)), "n1", (4, OLD), (32, NEW))
     at_once.analyze(60 * 36, detectors=[RULE])
 
-    expected = [(one.key, one.started) for one in said(at_once, RULE)]
+    expected = [(one.key, one.started) for one in findings_of(at_once, RULE)]
     assert [240] == [started for _, started in expected]
     by_hour = runs(runs(World(tmp_path / "hours"), "n0", (36, OLD)), "n1", (4, OLD), (32, NEW))
     assert expected == [(one.key, one.started) for one in hour_by_hour(by_hour, 36, RULE, step=9)]

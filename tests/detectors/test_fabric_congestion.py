@@ -134,12 +134,12 @@ def test_the_switch_is_named(judged: Judged, name: str) -> None:
 def test_evidence_and_waste(world: LinkedWorld, judged: Judged) -> None:
     """Stalled rises from .18 to .38 of the engines' time, less what bytes show as communication, which falls: .17 in all."""
     ((_, found),) = judged["two gangs of one switch"]
-    told: Mapping[str, Any] = found.evidence
+    result: Mapping[str, Any] = found.evidence
 
     assert (0.3, 0.1, 0.07) == tuple(
-        round(told[name], 3) for name in ("fall_ratio", "usual_nvlink_ratio", "nvlink_ratio")
+        round(result[name], 3) for name in ("fall_ratio", "usual_nvlink_ratio", "nvlink_ratio")
     )
-    assert pytest.approx(told["rise_ratio"] * 8 * 3 * 3600, rel=0.01) == float(found.wasted_s)
+    assert pytest.approx(result["rise_ratio"] * 8 * 3 * 3600, rel=0.01) == float(found.wasted_s)
     assert (
         0
         < found.wasted_s
@@ -164,15 +164,15 @@ def test_judging_some_hours_again_changes_nothing(world: LinkedWorld, judged: Ju
 
 
 def test_words() -> None:
-    told = {
+    record = {
         "leaf": "l1", "gangs": 3, "fallen_gangs": 2, "fall_ratio": 0.3, "rise_ratio": 0.2, "devices": 16, "nvlink_errors": 4,
     }  # fmt: skip
 
     assert (
         "Leaf l1: 2 of 3 gangs exchange 30 % less than in the week before and wait 20 % of the time more, on 16 GPUs."
-    ) == FABRIC_CONGESTION.summary(told)
-    assert "Replace the links" in FABRIC_CONGESTION.remedy(told)
-    assert "Look for link errors" in FABRIC_CONGESTION.remedy(told | {"nvlink_errors": 0})
+    ) == FABRIC_CONGESTION.summary(record)
+    assert "Replace the links" in FABRIC_CONGESTION.remedy(record)
+    assert "Look for link errors" in FABRIC_CONGESTION.remedy(record | {"nvlink_errors": 0})
 
 
 def test_the_page_prints_the_thresholds() -> None:

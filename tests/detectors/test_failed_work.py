@@ -30,7 +30,7 @@ from tests.worlds.detectors import (
     us,
     without,
 )
-from tests.worlds.subjects import granted_s, said
+from tests.worlds.subjects import findings_of, granted_s
 
 RULE = "failed-work"
 HOUR = 60.0
@@ -239,14 +239,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_reports_nothing_for(world: World, case: str) -> None:
     name = f"q{list(MUST_NOT_FIRE).index(case)}"
 
-    assert [] == [one.subject for one in said(world, RULE) if one.subject in (name, f"ml/{name}")]
+    assert [] == [one.subject for one in findings_of(world, RULE) if one.subject in (name, f"ml/{name}")]
 
 
 @pytest.mark.parametrize("case", MUST_FIRE)
 def test_reports(world: World, case: str) -> None:
     name = f"q{len(MUST_NOT_FIRE) + list(MUST_FIRE).index(case)}"
     _, lost, reason, confidence = MUST_FIRE[case]
-    (one,) = [one for one in said(world, RULE) if one.subject in (name, f"ml/{name}")]
+    (one,) = [one for one in findings_of(world, RULE) if one.subject in (name, f"ml/{name}")]
 
     assert (lost, reason, confidence) == (
         pytest.approx(one.evidence["lost_gpu_hours"], rel=3e-4), one.evidence["reason"], one.confidence,
@@ -255,7 +255,7 @@ def test_reports(world: World, case: str) -> None:
 
 def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World) -> None:
     name = f"q{len(MUST_NOT_FIRE)}"
-    (one,) = [one for one in said(world, RULE) if one.subject == name]
+    (one,) = [one for one in findings_of(world, RULE) if one.subject == name]
 
     assert ("job", "open", 0.0, 8, 0) == (
         one.kind, one.state, one.started, one.devices, one.wasted_s,
@@ -274,7 +274,7 @@ def test_the_price_follows_the_rates(world: World, usd: str, cost: str) -> None:
     rate = Rate(H100, "owned", Decimal(usd), us(-DAY), None, None, None, None)
     replace_rates(world.state, [rate], "test", "test", 0)
     world.analyze(41 * HOUR, detectors=[RULE])
-    (one,) = [one for one in said(world, RULE) if one.subject == f"q{len(MUST_NOT_FIRE)}"]
+    (one,) = [one for one in findings_of(world, RULE) if one.subject == f"q{len(MUST_NOT_FIRE)}"]
 
     assert (cost, "open", 0.0) == (one.evidence["lost_cost"], one.state, one.started)
 
@@ -296,7 +296,7 @@ def test_the_severity_follows_what_was_lost(lost: float, severity: str) -> None:
 
 def test_retries_are_listed_by_reason(world: World) -> None:
     name = f"q{len(MUST_NOT_FIRE) + list(MUST_FIRE).index('retries are one case')}"
-    (one,) = [one for one in said(world, RULE) if one.subject == name]
+    (one,) = [one for one in findings_of(world, RULE) if one.subject == name]
 
     assert (2, "node failure 15.3 GPU-hours, failed 8.0 GPU-hours") == (
         one.evidence["failures"], one.evidence["by_reason"],
@@ -310,9 +310,9 @@ def test_the_remedy_follows_the_reason() -> None:
     assert "may have continued" in FAILED_WORK.remedy({"reason": "time limit", "continued": "possibly"})
 
 
-def test_a_pod_of_which_no_container_runs_is_said_to_hold_its_gpus(world: World) -> None:
+def test_a_pod_without_a_running_container_is_reported_to_hold_its_gpus(world: World) -> None:
     name = f"ml/q{len(MUST_NOT_FIRE) + list(MUST_FIRE).index('an image that cannot be pulled')}"
-    (one,) = [one for one in said(world, RULE) if one.subject == name]
+    (one,) = [one for one in findings_of(world, RULE) if one.subject == name]
 
     expected = "4 GPUs held while no container runs: 160 GPU-hours ($400); reason: image not pulled."
     assert (expected, "open", 0.0) == (FAILED_WORK.summary(one.evidence), one.state, one.started)
@@ -323,13 +323,13 @@ def test_it_stays_open_for_a_week(tmp_path: Path) -> None:
     world = World(tmp_path)
     runs(world, "a", ("FAILED", 0, 10 * HOUR))
     world.analyze(11 * HOUR, detectors=[RULE])
-    states = [said(world, RULE)[0].state]
+    states = [findings_of(world, RULE)[0].state]
     world.gpu("later", (10, WORK), start=6 * DAY, node="later")
     world.analyze(6 * DAY + HOUR, detectors=[RULE])
-    states.append(said(world, RULE)[0].state)
+    states.append(findings_of(world, RULE)[0].state)
     world.gpu("latest", (10, WORK), start=8 * DAY, node="latest")
     world.analyze(8 * DAY + HOUR, detectors=[RULE])
-    (one,) = said(world, RULE)
+    (one,) = findings_of(world, RULE)
 
     assert ["open", "open", "resolved"] == [*states, one.state]
     assert 10 * HOUR == one.ended

@@ -19,7 +19,7 @@ from tests.worlds.detectors import (
     printed_thresholds,
     without,
 )
-from tests.worlds.subjects import Said, granted_s, hour_by_hour, said
+from tests.worlds.subjects import SubjectFinding, findings_of, granted_s, hour_by_hour
 
 RULE = "mig-mismatch"
 GIB = 1 << 30
@@ -133,9 +133,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def findings(fleet: World) -> dict[str, Said]:
+def findings(fleet: World) -> dict[str, SubjectFinding]:
     """The findings by case."""
-    listed = said(fleet, RULE)
+    listed = findings_of(fleet, RULE)
     assert sum(granted_s(fleet, RULE).values()) == sum(one.wasted_s for one in listed)
     assert all(one.subject.endswith("/GI-1") for one in listed)
     assert len(listed) == len({one.subject for one in listed})
@@ -143,11 +143,11 @@ def findings(fleet: World) -> dict[str, Said]:
 
 
 @pytest.mark.parametrize("case", MUST_NOT_FIRE)
-def test_says_nothing_of(findings: dict[str, Said], case: str) -> None:
+def test_says_nothing_of(findings: dict[str, SubjectFinding], case: str) -> None:
     assert case not in findings
 
 
-def test_a_slice_that_a_smaller_one_would_have_held(fleet: World, findings: dict[str, Said]) -> None:
+def test_a_slice_that_a_smaller_one_would_have_held(fleet: World, findings: dict[str, SubjectFinding]) -> None:
     one = findings["small"]
 
     assert ("slice", "low", "open") == (one.kind, one.severity, one.state)
@@ -162,15 +162,15 @@ def test_a_slice_that_a_smaller_one_would_have_held(fleet: World, findings: dict
     assert "Use 1g.10gb instead of 3g.40gb." == MIG_MISMATCH.remedy(one.evidence)
 
 
-def test_more_memory_needs_the_profile_with_double_memory(findings: dict[str, Said]) -> None:
+def test_more_memory_needs_the_profile_with_double_memory(findings: dict[str, SubjectFinding]) -> None:
     assert "1g.20gb" == findings["more memory"].evidence["fit"]
 
 
-def test_a_burst_in_one_hour_of_many_does_not_need_the_sms(findings: dict[str, Said]) -> None:
+def test_a_burst_in_one_hour_of_many_does_not_need_the_sms(findings: dict[str, SubjectFinding]) -> None:
     assert "oversized" == findings["burst"].evidence["verdict"]
 
 
-def test_a_run_that_failed_when_its_slice_was_full(fleet: World, findings: dict[str, Said]) -> None:
+def test_a_run_that_failed_when_its_slice_was_full(fleet: World, findings: dict[str, SubjectFinding]) -> None:
     one = findings["failed"]
 
     assert ("medium", 0.7) == (one.severity, one.confidence)
@@ -179,25 +179,27 @@ def test_a_run_that_failed_when_its_slice_was_full(fleet: World, findings: dict[
     assert "larger" in MIG_MISMATCH.remedy(one.evidence)
 
 
-def test_attempts_that_fail_again_and_again_are_high(findings: dict[str, Said]) -> None:
+def test_attempts_that_fail_again_and_again_are_high(findings: dict[str, SubjectFinding]) -> None:
     one = findings["again"]
 
     assert ("high", 0.9, 4) == (one.severity, one.confidence, one.evidence["attempts"])
     assert "4 attempts" in MIG_MISMATCH.summary(one.evidence)
 
 
-def test_memory_that_was_full_all_the_time_proves_little(findings: dict[str, Said]) -> None:
+def test_memory_that_was_full_all_the_time_proves_little(findings: dict[str, SubjectFinding]) -> None:
     assert 0.4 == findings["always full"].confidence
 
 
-def test_a_long_attempt_is_listed_and_not_claimed(findings: dict[str, Said]) -> None:
+def test_a_long_attempt_is_listed_and_not_claimed(findings: dict[str, SubjectFinding]) -> None:
     one = findings["long attempt"]
 
     assert ("medium", 0) == (one.severity, one.wasted_s)
 
 
 @pytest.mark.slow
-def test_one_slice_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path, findings: dict[str, Said]) -> None:
+def test_one_slice_keeps_one_key_when_hours_come_one_by_one(
+    tmp_path: Path, findings: dict[str, SubjectFinding]
+) -> None:
     at_once = findings["small"]
     (by_hour,) = hour_by_hour(on_slice(World(tmp_path), "small", (LENGTH, SMALL)), HOURS, RULE, step=11)
 

@@ -22,7 +22,7 @@ from tests.worlds.detectors import (
     printed_thresholds,
     us,
 )
-from tests.worlds.subjects import Said, granted_s, hour_by_hour, offer, said
+from tests.worlds.subjects import SubjectFinding, findings_of, granted_s, hour_by_hour, offer
 
 RULE = "mig-mixed-pool"
 
@@ -151,20 +151,20 @@ REPORTED: dict[str, Callable[[Case], object]] = {
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SubjectFinding]:
     """What the rule reports of all cases, which are one cluster, by pool."""
     world = World(tmp_path_factory.mktemp("cases"))
     for number, (name, plant) in enumerate((SILENT | REPORTED).items()):
         plant(Case(world, number, name))
     assert [] == world.analyze(180, detectors=[RULE]).failed_rules
-    listed = said(world, RULE)
+    listed = findings_of(world, RULE)
     assert len(listed) == len({one.subject for one in listed})
     assert sum(granted_s(world, RULE).values()) == sum(one.wasted_s for one in listed)
     return {one.subject: one for one in listed}
 
 
 @pytest.mark.parametrize("case", SILENT)
-def test_says_nothing_of(findings: dict[str, Said], case: str) -> None:
+def test_says_nothing_of(findings: dict[str, SubjectFinding], case: str) -> None:
     assert [] == [subject for subject in findings if subject.startswith(case)]
 
 
@@ -173,15 +173,15 @@ def test_says_nothing_of_half_an_hour_while_a_gpu_is_repartitioned(tmp_path: Pat
     world = cut_anew(World(tmp_path), "p")
     world.analyze(180, detectors=[RULE])
 
-    assert [] == said(world, RULE)
+    assert [] == findings_of(world, RULE)
 
 
-def test_nothing_else_is_reported(findings: dict[str, Said]) -> None:
+def test_nothing_else_is_reported(findings: dict[str, SubjectFinding]) -> None:
     """A free slice of another profile is not what a request waits for, and a Slurm request waits for its partition."""
     assert set(REPORTED) == set(findings)
 
 
-def test_a_pool_of_both_kinds_where_a_request_cannot_say_which_it_means(findings: dict[str, Said]) -> None:
+def test_a_pool_of_both_kinds_where_a_request_cannot_say_which_it_means(findings: dict[str, SubjectFinding]) -> None:
     one = findings["both kinds"]
 
     assert ("pool", "low", "open", 0) == (one.kind, one.severity, one.state, one.wasted_s)
@@ -189,7 +189,7 @@ def test_a_pool_of_both_kinds_where_a_request_cannot_say_which_it_means(findings
     assert "strategy single" in MIG_MIXED_POOL.summary(one.evidence)
 
 
-def test_a_request_that_waits_for_whole_gpus_while_slices_are_free_is_high(findings: dict[str, Said]) -> None:
+def test_a_request_that_waits_for_whole_gpus_while_slices_are_free_is_high(findings: dict[str, SubjectFinding]) -> None:
     one = findings["whole"]
 
     assert ("high", 1, 60) == (one.severity, one.evidence["starved_requests"], one.evidence["waited_minutes"])
@@ -198,7 +198,7 @@ def test_a_request_that_waits_for_whole_gpus_while_slices_are_free_is_high(findi
     assert "while others were free" in MIG_MIXED_POOL.summary(one.evidence)
 
 
-def test_a_request_for_a_profile_counts_where_only_other_profiles_are_free(findings: dict[str, Said]) -> None:
+def test_a_request_for_a_profile_counts_where_only_other_profiles_are_free(findings: dict[str, SubjectFinding]) -> None:
     """All whole GPUs are held: what is free is two slices of another profile."""
     one = findings["only other profiles"]
 
@@ -210,7 +210,7 @@ def test_one_pool_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> No
     at_once = pool(World(tmp_path / "whole"), "p", length=360)
     at_once.analyze(360, detectors=[RULE])
 
-    expected = [(one.key, one.started) for one in said(at_once, RULE)]
+    expected = [(one.key, one.started) for one in findings_of(at_once, RULE)]
     assert 1 == len(expected)
     by_hour = hour_by_hour(pool(World(tmp_path / "hours"), "p", length=360), 6, RULE, step=2)
     assert expected == [(one.key, one.started) for one in by_hour]

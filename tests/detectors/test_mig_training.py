@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model import WORKLOAD, Records
 from gpuwatch.detectors.mig_training import MIG_TRAINING
 from tests.worlds.detectors import PAGE_HEADINGS, World, level, page_headings, page_rows, printed_thresholds, us
-from tests.worlds.subjects import granted_s, said
+from tests.worlds.subjects import findings_of, granted_s
 
 RULE = "mig-training"
 TRAIN = {"training.kubeflow.org/job-name": "bert"}
@@ -117,13 +117,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_says_nothing_of(world: World, case: str) -> None:
     name = f"q{list(MUST_NOT_FIRE).index(case)}"
 
-    assert [] == [one.subject for one in said(world, RULE) if one.subject in (name, f"ml/{name}")]
+    assert [] == [one.subject for one in findings_of(world, RULE) if one.subject in (name, f"ml/{name}")]
 
 
 @pytest.mark.parametrize("case", MUST_FIRE)
 def test_names(world: World, case: str) -> None:
     name = f"ml/q{len(MUST_NOT_FIRE) + list(MUST_FIRE).index(case)}"
-    (one,) = [one for one in said(world, RULE) if one.subject == name]
+    (one,) = [one for one in findings_of(world, RULE) if one.subject == name]
 
     assert ("job", "high", 0, 120, 2) == (one.kind, one.severity, one.started, one.ended, one.devices)
     assert (2, 2, 2) == tuple(one.evidence[key] for key in ("members", "slices", "together_hours"))
@@ -133,7 +133,7 @@ def test_names(world: World, case: str) -> None:
 def test_it_claims_communication_and_what_is_below_the_roof(tmp_path: Path) -> None:
     world = gang(World(tmp_path), "a", TRAIN)
     world.analyze(240, detectors=[RULE])
-    (one,) = said(world, RULE)
+    (one,) = findings_of(world, RULE)
 
     assert world.booked_s("communication", "below_roof") == one.wasted_s == sum(granted_s(world, RULE).values())
     assert one.wasted_s > 0

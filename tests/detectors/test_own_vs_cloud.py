@@ -24,7 +24,7 @@ from tests.worlds.detectors import (
     printed_thresholds,
     us,
 )
-from tests.worlds.subjects import Said, hour_by_hour, offer, said
+from tests.worlds.subjects import SubjectFinding, findings_of, hour_by_hour, offer
 
 RULE = "own-vs-cloud"
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -95,7 +95,7 @@ REPORTED = {
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SubjectFinding]:
     """What the rule reports of all pools above, which are one cluster, by pool."""
     world = World(tmp_path_factory.mktemp("pools"))
     rates = []
@@ -105,14 +105,14 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
     replace_rates(world.state, rates, "test", "test", 0)
     buy(world)
     report = world.analyze(LENGTH, detectors=[RULE])
-    found = said(world, RULE)
+    found = findings_of(world, RULE)
 
     assert ([], len(found)) == (report.failed_rules, len({one.subject for one in found}))
     return {one.subject: one for one in found}
 
 
 @pytest.mark.parametrize("case", SILENT)
-def test_says_nothing_of(findings: dict[str, Said], case: str) -> None:
+def test_says_nothing_of(findings: dict[str, SubjectFinding], case: str) -> None:
     assert case not in findings
 
 
@@ -120,14 +120,14 @@ def test_says_nothing_where_two_days_are_not_yet_known(tmp_path: Path) -> None:
     world = pool(World(tmp_path), OWNED, CLOUD, used=0.1, hours=40)
     report = world.analyze(LENGTH, detectors=[RULE])
 
-    assert ([], []) == (report.failed_rules, said(world, RULE))
+    assert ([], []) == (report.failed_rules, findings_of(world, RULE))
 
 
-def test_nothing_else_is_reported(findings: dict[str, Said]) -> None:
+def test_nothing_else_is_reported(findings: dict[str, SubjectFinding]) -> None:
     assert set(REPORTED) == set(findings)
 
 
-def test_owned_gpus_that_are_hardly_used(findings: dict[str, Said]) -> None:
+def test_owned_gpus_that_are_hardly_used(findings: dict[str, SubjectFinding]) -> None:
     one = findings["owned"]
 
     assert ("pool", "info", "open", 0) == (one.kind, one.severity, one.state, one.wasted_s)
@@ -141,7 +141,7 @@ def test_owned_gpus_that_are_hardly_used(findings: dict[str, Said]) -> None:
     assert "Rent what is used" in OWN_VS_CLOUD.remedy(one.evidence)
 
 
-def test_a_reservation_that_is_hardly_used_is_called_reserved(findings: dict[str, Said]) -> None:
+def test_a_reservation_that_is_hardly_used_is_called_reserved(findings: dict[str, SubjectFinding]) -> None:
     one = findings["reserved"]
 
     assert ("reserved", "cloud") == (one.evidence["paid"], one.evidence["cheaper"])
@@ -149,7 +149,7 @@ def test_a_reservation_that_is_hardly_used_is_called_reserved(findings: dict[str
     assert "Let the reservation end" in OWN_VS_CLOUD.remedy(one.evidence)
 
 
-def test_rented_gpus_that_are_used_all_the_time(findings: dict[str, Said]) -> None:
+def test_rented_gpus_that_are_used_all_the_time(findings: dict[str, SubjectFinding]) -> None:
     one = findings["rented"]
 
     assert ("owned", "2.163467") == (one.evidence["cheaper"], one.evidence["owned_price"])
@@ -176,7 +176,7 @@ def test_it_is_computed_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     replace_rates(world.state, [OWNED, rate("on_demand", "2.10")], "test", "test", 1)
     world.analyze(LENGTH, detectors=[RULE], since_us=us(LENGTH - 120))
     assert [1, 1] == reckoned
-    assert ["2.100000"] == [one.evidence["cloud_price"] for one in said(world, RULE)]
+    assert ["2.100000"] == [one.evidence["cloud_price"] for one in findings_of(world, RULE)]
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_one_pool_keeps_one_key_over_four_days(tmp_path: Path) -> None:
     at_once = pool(World(tmp_path / "whole"), OWNED, CLOUD, used=0.1, hours=24 * 4)
     at_once.analyze(60 * 24 * 4, detectors=[RULE])
 
-    expected = [(one.key, one.started) for one in said(at_once, RULE)]
+    expected = [(one.key, one.started) for one in findings_of(at_once, RULE)]
     assert 1 == len(expected)
     by_hour = pool(World(tmp_path / "hours"), OWNED, CLOUD, used=0.1, hours=24 * 4)
     assert expected == [(one.key, one.started) for one in hour_by_hour(by_hour, 24 * 4, RULE, step=24)]

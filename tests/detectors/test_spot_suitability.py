@@ -13,7 +13,7 @@ from gpuwatch.detectors.spot_suitability import SPOT_SUITABILITY
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from tests.worlds.detectors import H100, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
-from tests.worlds.subjects import hour_by_hour, said
+from tests.worlds.subjects import findings_of, hour_by_hour
 
 RULE = "spot-suitability"
 DAY = 24 * 60
@@ -83,7 +83,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_says_nothing_of(quiet: World, case: str) -> None:
     name = f"q{list(MUST_NOT_FIRE).index(case)}"
 
-    assert name not in [one.subject for one in said(quiet, RULE)]
+    assert name not in [one.subject for one in findings_of(quiet, RULE)]
 
 
 PAID = {
@@ -100,20 +100,20 @@ def test_where_nothing_can_be_saved_it_says_nothing(tmp_path: Path) -> None:
     for case, rates in PAID.items():
         report = priced(world, *rates).analyze(2 * DAY + 120, detectors=[RULE])
 
-        assert ([], []) == (report.failed_rules, said(world, RULE)), case
+        assert ([], []) == (report.failed_rules, findings_of(world, RULE)), case
 
     priced(world, *RENTED).analyze(2 * DAY + 120, detectors=[RULE])
-    assert ["a"] == [one.subject for one in said(world, RULE)]
+    assert ["a"] == [one.subject for one in findings_of(world, RULE)]
 
 
 def test_a_job_with_checkpoints_that_is_rented_by_the_hour(quiet: World) -> None:
-    (one,) = said(quiet, RULE)
+    (one,) = findings_of(quiet, RULE)
 
     assert ("job", "clock", "info", "open", 0) == (one.kind, one.subject, one.severity, one.state, one.wasted_s)
     # Two GPUs for the 48 hours before the last midnight. A checkpoint each half hour and 0.05 interruptions an hour lose
     # 0.05 x (1/4 + 1/6) of the time; spot costs 0.40 of what it costs now, 1.25 % longer: it saves 59.5 %.
-    told = ("gpu_hours", "spot_price_ratio", "lost_ratio", "checkpoint_minutes", "interruptions_an_hour")
-    assert (96, 0.4, 0.020833, 30, 0.05) == tuple(round(one.evidence[name], 6) for name in told)
+    listed = ("gpu_hours", "spot_price_ratio", "lost_ratio", "checkpoint_minutes", "interruptions_an_hour")
+    assert (96, 0.4, 0.020833, 30, 0.05) == tuple(round(one.evidence[name], 6) for name in listed)
     assert ("192.00", "114.24", "USD") == tuple(one.evidence[name] for name in ("cost", "saving", "currency"))
     assert "Spot saves $114 of $192 " in SPOT_SUITABILITY.summary(one.evidence)
 
@@ -130,7 +130,7 @@ def test_one_job_keeps_one_key_over_its_runs(tmp_path: Path) -> None:
     at_once = played("whole")
     at_once.analyze(5 * DAY, detectors=[RULE])
 
-    expected = [(one.key, one.started) for one in said(at_once, RULE)]
+    expected = [(one.key, one.started) for one in findings_of(at_once, RULE)]
     assert [0] == [started for _, started in expected]
     assert expected == [(one.key, one.started) for one in hour_by_hour(played("hours"), 5 * 24, RULE, step=30)]
 

@@ -19,10 +19,10 @@ HOURLY = (10.0, 70.0, 130.0)
 
 def queue(w: World, name: str, at: float, quota: int, uses: int, **words: Any) -> None:
     """A ClusterQueue as told at a minute, with one flavor; what it uses beyond its quota is borrowed."""
-    tell_all(w, "queue", told(name, at, quota, uses, **words))
+    tell_all(w, "queue", queue_records(name, at, quota, uses, **words))
 
 
-def told(
+def queue_records(
     name: str, at: float, quota: int, uses: int, *, cohort: str, flavor: str = "h100", **words: Any
 ) -> list[dict[str, Any]]:
     row = {
@@ -238,8 +238,8 @@ def test_quota_that_its_queue_does_not_use(
     w.gpu("g", (120, IDLE), start=end - 120)
     rows: list[dict[str, Any]] = []
     for at in range(0, end, 60):
-        rows += told("kept", at + 1, 8, busiest if at == end - 3 * DAY else 0, cohort="all")
-        rows += told("full", at + 1, 8, 8, cohort="all")
+        rows += queue_records("kept", at + 1, 8, busiest if at == end - 3 * DAY else 0, cohort="all")
+        rows += queue_records("full", at + 1, 8, 8, cohort="all")
     tell_all(w, "queue", rows)
     for name in ("full", "kept") if own else ("full",):
         tell(

@@ -159,7 +159,7 @@ def test_judging_some_hours_again_changes_nothing(world: World, judged: Judged) 
 
 
 def test_words() -> None:
-    told = {
+    record = {
         "gpu": "GPU-a",
         "node": "n7",
         "causes": "low clock",
@@ -175,9 +175,9 @@ def test_words() -> None:
     assert (
         "GPU-a on n7 at 1400 MHz, others at 1900 (low clock) computes 45 % of the time, the middle of its 8 GPUs 30 %: "
         "the others wait 33 % of the time in 2 h."
-    ) == STRAGGLER.summary(told)
-    assert "GPU-a on n7 (low clock)" in STRAGGLER.summary(told | {"sm_clock_mhz": 1900.0})
-    assert "Drain n7" in STRAGGLER.remedy(told)
+    ) == STRAGGLER.summary(record)
+    assert "GPU-a on n7 (low clock)" in STRAGGLER.summary(record | {"sm_clock_mhz": 1900.0})
+    assert "Drain n7" in STRAGGLER.remedy(record)
 
 
 def test_the_page_prints_the_thresholds() -> None:

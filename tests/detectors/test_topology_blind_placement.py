@@ -189,19 +189,19 @@ def test_a_nearer_place_was_free(judged: Judged, name: str) -> None:
 
 def test_evidence_says_both_places(judged: Judged) -> None:
     (found,) = judged["but for others it had been free"]
-    told = found.evidence
+    result = found.evidence
 
     assert (15.0, 115.0, "resolved") == (found.started, found.ended, found.state)
     assert ("leaf", "nvlink", "leaf", "NV18", "D") == tuple(
-        told[name] for name in ("kind", "best_kind", "worst_level", "best_level", "grade")
+        result[name] for name in ("kind", "best_kind", "worst_level", "best_level", "grade")
     )
     assert (50.0, 370.8, 7.416, 8) == tuple(
-        told[name] for name in ("gb_per_s", "best_gb_per_s", "bandwidth_ratio", "free_gpus")
+        result[name] for name in ("gb_per_s", "best_gb_per_s", "bandwidth_ratio", "free_gpus")
     )
-    assert (2, 2, 1) == (told["nvlink_domains"], told["nodes"], told["leaves"])
+    assert (2, 2, 1) == (result["nvlink_domains"], result["nodes"], result["leaves"])
     node = found.job.replace("-1", "-n3")
-    assert (node, " ".join(f"{node}/{n}" for n in ALL)) == (told["best_nodes"], told["best_gpus"])
-    assert (0.05, 4) == (round(told["nvlink_ratio"], 4), told["pcie_gb_per_s"])
+    assert (node, " ".join(f"{node}/{n}" for n in ALL)) == (result["best_nodes"], result["best_gpus"])
+    assert (0.05, 4) == (round(result["nvlink_ratio"], 4), result["pcie_gb_per_s"])
 
 
 def test_places_without_nvlink_are_not_counted_in_nvlink_domains(judged: Judged) -> None:
@@ -213,23 +213,23 @@ def test_places_without_nvlink_are_not_counted_in_nvlink_domains(judged: Judged)
     )
 
 
-def test_without_a_measured_share_the_published_range_is_told(judged: Judged) -> None:
+def test_without_a_measured_share_the_published_range_is_reported(judged: Judged) -> None:
     """phi 2.9 % to 11.1 % at r = 7.416: a step takes 1.186 to 1.712 times as long; waste takes the lower end."""
     (found,) = judged["no SM_ACTIVE: the published share"]
-    told = found.evidence
+    result = found.evidence
 
-    assert (0.029, 0.111, 0.5) == (told["exposed_ratio_low"], told["exposed_ratio_high"], found.confidence)
-    assert (1.1861, 1.7122) == (round(told["slowdown_low"], 4), round(told["slowdown_high"], 4))
+    assert (0.029, 0.111, 0.5) == (result["exposed_ratio_low"], result["exposed_ratio_high"], found.confidence)
+    assert (1.1861, 1.7122) == (round(result["slowdown_low"], 4), round(result["slowdown_high"], 4))
 
 
 def test_measured_waiting_is_graver(judged: Judged) -> None:
     """Half of the time the port is busy while engines do no work: c = .5 on these links, 1 / (1 - c (1 - 1/r)) = 1.762."""
     (found,) = judged["its links are busy half of the time"]
-    told = found.evidence
+    result = found.evidence
 
-    assert (0.5, 0.7) == (round(told["measured_exposed_ratio"], 3), found.confidence)
-    assert 1.7624 == round(told["slowdown_low"], 4)
-    assert "high" == severity(told)
+    assert (0.5, 0.7) == (round(result["measured_exposed_ratio"], 3), found.confidence)
+    assert 1.7624 == round(result["slowdown_low"], 4)
+    assert "high" == severity(result)
 
 
 def test_waste_is_taken_from_communication_first_and_never_exceeds_the_books(
@@ -275,13 +275,13 @@ def test_the_bucket_is_the_one_with_most_of_the_claim(claimed: dict[str, int], b
     assert bucket == main_bucket("communication", {name: Fraction(us) for name, us in claimed.items()})
 
 
-def severity(told: Mapping[str, Any]) -> str:
+def severity(evidence: Mapping[str, Any]) -> str:
     assert TOPOLOGY_BLIND_PLACEMENT.severity is not None
-    return TOPOLOGY_BLIND_PLACEMENT.severity(told, 2)
+    return TOPOLOGY_BLIND_PLACEMENT.severity(evidence, 2)
 
 
 def test_words() -> None:
-    told = {
+    record = {
         "spans": "Spans 2 NVLink domains on 2 nodes",
         "best": "one NVLink domain (n3/nvlink-0)",
         "at": "2026-01-05T00:05:00Z",
@@ -296,12 +296,12 @@ def test_words() -> None:
     assert (
         "Spans 2 NVLink domains on 2 nodes, while one NVLink domain (n3/nvlink-0) had 8 free GPUs at "
         "2026-01-05T00:05:00Z: a step takes 1.19 to 1.71 times as long on links that are 7.4 times slower."
-    ) == TOPOLOGY_BLIND_PLACEMENT.summary(told)
-    assert "takes 1.19 times" in TOPOLOGY_BLIND_PLACEMENT.summary(told | {"slowdown_high": 1.19})
-    assert "Kueue" in TOPOLOGY_BLIND_PLACEMENT.remedy(told)
-    assert "--nodes=1" in TOPOLOGY_BLIND_PLACEMENT.remedy(told | {"scheduler": "slurm"})
-    assert "single-numa-node" in TOPOLOGY_BLIND_PLACEMENT.remedy(told | {"nodes": 1, "best_kind": "numa"})
-    assert "not known" in TOPOLOGY_BLIND_PLACEMENT.summary(told | {"slowdown_low": None})
+    ) == TOPOLOGY_BLIND_PLACEMENT.summary(record)
+    assert "takes 1.19 times" in TOPOLOGY_BLIND_PLACEMENT.summary(record | {"slowdown_high": 1.19})
+    assert "Kueue" in TOPOLOGY_BLIND_PLACEMENT.remedy(record)
+    assert "--nodes=1" in TOPOLOGY_BLIND_PLACEMENT.remedy(record | {"scheduler": "slurm"})
+    assert "single-numa-node" in TOPOLOGY_BLIND_PLACEMENT.remedy(record | {"nodes": 1, "best_kind": "numa"})
+    assert "not known" in TOPOLOGY_BLIND_PLACEMENT.summary(record | {"slowdown_low": None})
 
 
 def test_the_page_prints_the_thresholds() -> None:

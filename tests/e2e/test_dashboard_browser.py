@@ -172,7 +172,9 @@ def tab(contexts: Callable[..., BrowserContext], shared: Callable[[bool, str, st
         page.on("request", lambda asked: made.asked.add(asked))
         page.on("requestfinished", lambda asked: made.asked.discard(asked))
         page.on("requestfailed", lambda asked: made.asked.discard(asked))
-        page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None
+        )
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda asked: problems.append(asked.url) if foreign(asked.url, host) else None)
         page.on("response", lambda got: problems.append(f"{got.status} {got.url}") if got.status >= 400 else None)

@@ -103,13 +103,13 @@ def problems(page: Page) -> Iterator[list[str]]:
     """Errors of the console and answers that failed, except those that a test expects by clearing the list."""
     found: list[str] = []
 
-    def said(message: Any) -> None:
+    def on_console(message: Any) -> None:
         if message.type == "error":
             found.append(message.text)
 
-    page.on("console", said)
+    page.on("console", on_console)
     yield found
-    page.remove_listener("console", said)
+    page.remove_listener("console", on_console)
     assert [] == found
 
 
@@ -131,7 +131,7 @@ def press(page: Page, name: str) -> None:
     page.locator("#edit").get_by_role("button", name=name, exact=True).click()
 
 
-def said(page: Page, text: str) -> None:
+def expect_message(page: Page, text: str) -> None:
     """Waits for a message, and for the form to close."""
     expect(page.locator("#message")).to_contain_text(text, timeout=PATIENCE_MS)
     expect(page.locator("#edit .buttons .primary, #edit .buttons .danger").filter(has_not_text="Ask")).to_have_count(
@@ -163,7 +163,7 @@ def test_a_new_price_is_previewed_and_saved(page: Page, api: Server) -> None:
     press(page, "Show the effect on last month")
     expect(page.locator("#edit")).to_contain_text("The preview is of last month", timeout=PATIENCE_MS)
     press(page, "Save")
-    said(page, "The rate card is changed.")
+    expect_message(page, "The rate card is changed.")
 
     expect(shown).to_contain_text("3.50 USD", timeout=PATIENCE_MS)
     found = api.get("/api/v1/rates").json()["items"]
@@ -244,11 +244,11 @@ def test_a_rule_is_added_moved_and_removed(page: Page, api: Server) -> None:
     box(page, "Is").fill("green-*")
     box(page, "Place in the list").fill("1")
     press(page, "Save")
-    said(page, "The team map is changed.")
+    expect_message(page, "The team map is changed.")
     assert ("green-*", "green") == tuple(api.get("/api/v1/teams").json()["items"][0][n] for n in ("match", "team"))
     page.get_by_role("link", name="Remove rule 1").click()
     press(page, "Remove it")
-    said(page, "The team map is changed.")
+    expect_message(page, "The team map is changed.")
 
     assert "green" not in {rule["team"] for rule in api.get("/api/v1/teams").json()["items"]}
 
@@ -263,13 +263,13 @@ def test_a_budget_is_made_raised_and_its_first_card_shown(page: Page, api: Serve
     box(page, "Amount").fill("500")
     box(page, "Valid from").fill("2026-11-01")
     press(page, "Save")
-    said(page, "The budgets are changed.")
+    expect_message(page, "The budgets are changed.")
     expect(shown).to_contain_text("500 USD", timeout=PATIENCE_MS)
     page.get_by_role("link", name="Change red, each month").click()
     box(page, "Amount").fill("800")
     box(page, "Valid from").fill("2026-12-01")
     press(page, "Save")
-    said(page, "The budgets are changed.")
+    expect_message(page, "The budgets are changed.")
 
     found = api.get("/api/v1/budgets/set").json()["items"]
     assert [("500", "2026-12-01T00:00:00Z"), ("800", None)] == [(row["amount"], row["valid_to"]) for row in found]
@@ -284,19 +284,19 @@ def test_a_period_is_closed_signed_and_reopened(page: Page, api: Server) -> None
     box(page, "Close it if data or prices are missing?").click()
     page.get_by_role("option", name="Yes, close it anyway").click()
     press(page, "Close it")
-    said(page, "2026-W45 is closed.")
+    expect_message(page, "2026-W45 is closed.")
     opened(page, "/ui/periods/2026-W45")
     page.get_by_role("link", name="Sign it").click()
     box(page, "Name").fill("Ada Byron")
     press(page, "Sign it")
-    said(page, "2026-W45 is signed.")
+    expect_message(page, "2026-W45 is signed.")
     expect(page.locator("#page")).to_contain_text("Signed by Ada Byron", timeout=PATIENCE_MS)
     page.get_by_role("link", name="Reopen it").click()
     press(page, "Reopen it")
     expect(page.locator("#edit")).to_contain_text("Say why", timeout=PATIENCE_MS)
     box(page, "Reason").fill("wrong rates")
     press(page, "Reopen it")
-    said(page, "2026-W45 is open again.")
+    expect_message(page, "2026-W45 is open again.")
 
     assert "reopened" == api.get("/api/v1/periods/2026-W45").json()["period"]["state"]
 
@@ -311,18 +311,18 @@ def test_a_channel_is_made_changed_and_removed_and_its_address_never_shown(page:
     page.locator("#edit").get_by_label("Address", exact=True).fill("https://hooks.example.com/very-secret-address")
     box(page, "Teams").fill("red, blue")
     press(page, "Save")
-    said(page, "The channel is saved.")
+    expect_message(page, "The channel is saved.")
     page.get_by_role("link", name="Edit ops").click()
     assert "" == page.locator("#edit").get_by_label("Address", exact=True).input_value(timeout=PATIENCE_MS)
     assert "very-secret" not in page.content()
     box(page, "Teams").fill("red")
     press(page, "Save")
-    said(page, "The channel is saved.")
+    expect_message(page, "The channel is saved.")
     (found,) = api.get("/api/v1/channels").json()["items"]
     assert (["red"], "hooks.example.com/…/ress") == (found["teams"], found["url_hint"])
     page.get_by_role("link", name="Remove ops").click()
     press(page, "Remove it")
-    said(page, "The channel is removed.")
+    expect_message(page, "The channel is removed.")
 
     assert [] == api.get("/api/v1/channels").json()["items"]
 
@@ -362,7 +362,7 @@ def test_a_token_is_shown_once_and_revoked(page: Page, api: Server, problems: li
     opened(page, "/ui/tokens")
     page.get_by_role("link", name="Revoke dashboard").click()
     press(page, "Revoke it")
-    said(page, "dashboard is revoked.")
+    expect_message(page, "dashboard is revoked.")
     expect(shown).to_contain_text("Revoked", timeout=PATIENCE_MS)
 
     assert 401 == api.get("/api/v1/me", token=made["token"]).status_code

@@ -36,7 +36,7 @@ def base() -> Iterator[str]:
 def test_the_fleet_is_drawn_moved_and_opened(base: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     problems: list[str] = []
-    page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(f"{base}/ui/topology?colour=free")
     canvas = page.locator(".fleetmap canvas[data-gpus='2000']")

@@ -488,7 +488,7 @@ def test_bad_pages_are_named(server: Server, query: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FOO"])
-def test_wrong_methods_are_told_the_right_ones(server: Server, method: str) -> None:
+def test_wrong_methods_are_answered_with_the_right_ones(server: Server, method: str) -> None:
     if method == "FOO":
         assert b" 400 " in server.raw(b"FOO /api/v1/fleet HTTP/1.1\r\nHost: localhost\r\n\r\n")
         return
@@ -525,8 +525,8 @@ def test_nothing_is_open_to_who_comes_from_elsewhere(server: Server, headers: di
     found["channels"] = server.ask("PUT", "/api/v1/channels", b'{"items": []}', JSON | headers).status
 
     assert {} == {path: status for path, status in found.items() if status not in (400, 401, 403)}
-    told = json.loads(server.ask("GET", "/readyz", headers=headers).body or b"{}")
-    assert "items" not in told.get("sources", {}), "names of sources are told to strangers"
+    document = json.loads(server.ask("GET", "/readyz", headers=headers).body or b"{}")
+    assert "items" not in document.get("sources", {}), "names of sources are told to strangers"
 
 
 def test_two_hosts_are_none(server: Server) -> None:

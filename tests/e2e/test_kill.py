@@ -100,7 +100,7 @@ class Client(threading.Thread):
             connection.close()
 
 
-class Told:
+class Killed:
     """What is left after the rounds."""
 
     def __init__(self, directory: Path, receiver: Receiver, kills: int) -> None:
@@ -111,7 +111,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
     folder = tmp_path_factory.mktemp("kill")
     chance = random.Random(SEED)
     with Receiver(answer_s=ANSWER_S) as receiver:
@@ -120,32 +120,32 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             '[alerts]\nallow_private = ["127.0.0.1"]\n\n[[channel]]\nname = "ops"\nkind = "webhook"\n'
             f'url = "{receiver.url}"\nseverity_min = "info"\nrules = ["idle-hoarding"]\n'
         )
-        told = Told(folder / "data", receiver, ROUNDS)
+        result = Killed(folder / "data", receiver, ROUNDS)
         start_ms = now_ms() // STEP_MS * STEP_MS - 6 * 3_600_000
-        told.clients = [Client(number, start_ms) for number in range(CLIENTS)]
+        result.clients = [Client(number, start_ms) for number in range(CLIENTS)]
         for number in range(ROUNDS):
-            server = _started(told, config, number)
+            server = _started(result, config, number)
             time.sleep(chance.uniform(0, ALIVE_S_MAX))
             server.kill()
-        last = _started(told, config, ROUNDS)
-        for client in told.clients:
+        last = _started(result, config, ROUNDS)
+        for client in result.clients:
             client.stop()
-        wait_until(lambda: _queued(told.directory) == JOBS_A_ROUND * (ROUNDS + 1), "every idle job is found")
+        wait_until(lambda: _queued(result.directory) == JOBS_A_ROUND * (ROUNDS + 1), "every idle job is found")
         assert 0 == last.stop(), last.log
-        with State.open(told.directory) as state:
+        with State.open(result.directory) as state:
             # What a killed server was about to send is free again after HOLD_US: not waited for, but played.
             later_us = time.time_ns() // 1000 + HOLD_US + SECOND_US
             deliverer = Deliverer(state, lambda: later_us, allow_private=["127.0.0.1"])
             while asyncio.run(deliverer.deliver_due()):
                 pass
             assert 0 == Outbox(state).status()["ops"].pending
-        yield told
+        yield result
 
 
-def _started(told: Told, config: Path, number: int) -> Server:
+def _started(killed: Killed, config: Path, number: int) -> Server:
     """A server that has been sent this round's idle jobs, under load."""
-    server = Server(told.directory, config=config, analyze_interval_s=PASS_S)
-    for client in told.clients:
+    server = Server(killed.directory, config=config, analyze_interval_s=PASS_S)
+    for client in killed.clients:
         client.port = server.port
         if not client.is_alive():
             client.start()
@@ -163,18 +163,18 @@ def _queued(directory: Path) -> int:
 
 
 def test_nothing_acknowledged_is_lost_or_counted_twice_and_no_message_is_lost(
-    told: Told, record_property: Record
+    killed: Killed, record_property: Record
 ) -> None:
     # One test for both: with several workers, each would play all rounds for the test that it was given.
-    stored_once(told, record_property)
-    told_of_all(told, record_property)
+    stored_once(killed, record_property)
+    every_finding_notified(killed, record_property)
 
 
-def stored_once(told: Told, record_property: Record) -> None:
+def stored_once(killed: Killed, record_property: Record) -> None:
     """Every acknowledged sample is stored once, and nothing else is."""
-    acknowledged = set().union(*(client.acknowledged for client in told.clients))
-    sent = set().union(*(client.sent for client in told.clients))
-    with Store.open(told.directory, create=False) as store:
+    acknowledged = set().union(*(client.acknowledged for client in killed.clients))
+    sent = set().union(*(client.sent for client in killed.clients))
+    with Store.open(killed.directory, create=False) as store:
         seal_all(store)
         rows = store.sql(
             """select c.gpu, s.observed_us, s.sm_active_ratio
@@ -185,23 +185,23 @@ def stored_once(told: Told, record_property: Record) -> None:
         left = store.sql("select count(*) from sample_tail")
 
     stored = Counter(rows)
-    record_property("kills", told.kills)
+    record_property("kills", killed.kills)
     record_property("acknowledged", len(acknowledged))
     record_property("stored", len(rows))
-    record_property("requests sent again", sum(client.repeated for client in told.clients))
+    record_property("requests sent again", sum(client.repeated for client in killed.clients))
     assert [(0,)] == left
     assert {} == {sample: count for sample, count in stored.items() if count > 1}
     assert set() == acknowledged - set(stored)
     assert set() == set(stored) - sent
-    assert len(acknowledged) > told.kills * GPUS_A_CLIENT, "the load was no load"
-    assert {0, 503} >= set().union(*(client.refused for client in told.clients))
+    assert len(acknowledged) > killed.kills * GPUS_A_CLIENT, "the load was no load"
+    assert {0, 503} >= set().union(*(client.refused for client in killed.clients))
 
 
-def told_of_all(told: Told, record_property: Record) -> None:
+def every_finding_notified(killed: Killed, record_property: Record) -> None:
     """Every finding was told, and what came twice had the same key."""
-    with Store.open(told.directory, create=False) as store:
+    with Store.open(killed.directory, create=False) as store:
         wanted = {("opened", f.key) for f in findings_read.read(store) if (f.subject["id"] or "").startswith(IDLE_JOB)}
-    messages = told.receiver.messages
+    messages = killed.receiver.messages
     first = {message.key: message for message in reversed(messages)}
     alerts = Counter(alert for message in first.values() for alert in message.alerts)
 
@@ -209,8 +209,8 @@ def told_of_all(told: Told, record_property: Record) -> None:
     record_property("messages", len(messages))
     record_property("messages doubled", len(messages) - len(first))
 
-    assert JOBS_A_ROUND * (told.kills + 1) == len(wanted)
+    assert JOBS_A_ROUND * (killed.kills + 1) == len(wanted)
     assert set() == wanted - set(alerts)
     assert {} == {alert: count for alert, count in alerts.items() if count > 1 and alert[0] == "opened"}
-    assert told.kills >= len(messages) - len(first)
+    assert killed.kills >= len(messages) - len(first)
     assert all(first[message.key].alerts == message.alerts for message in messages)

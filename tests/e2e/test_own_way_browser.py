@@ -36,7 +36,7 @@ def tab(real: tuple[str, Api], browser: Browser) -> Iterator[Page]:
     page, problems = context.new_page(), []
     page.set_default_timeout(PATIENCE_MS)
     host = real[0].removeprefix("http://")
-    page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda asked: problems.append(asked.url) if foreign(asked.url, host) else None)
     yield page

@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert 0 == running.stop(signal.SIGINT), running.log
 
 
-def told(name: str, *arguments: str, data: Path) -> Ended:
+def run_command(name: str, *arguments: str, data: Path) -> Ended:
     """A command that ends by itself, in this process: `serve` too, where it must not start."""
     done = RUNNER.invoke(app, [*name.split(" "), *arguments, "--data", str(data)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.output
@@ -78,7 +78,7 @@ def test_a_signal_right_after_the_start_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_a_second_server_on_a_directory_names_the_process_that_holds_it(server: Server) -> None:
-    done = told("serve", "--port", "0", data=server.directory)
+    done = run_command("serve", "--port", "0", data=server.directory)
 
     assert (UNREACHABLE, "") == (done.code, done.out)
     assert f"process {server.pid}" in done.err
@@ -89,7 +89,7 @@ def test_a_second_server_on_a_directory_names_the_process_that_holds_it(server: 
 
 def test_a_port_in_use_is_named_and_nothing_is_left_behind(server: Server, tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    done = told("serve", "--port", str(server.port), data=directory)
+    done = run_command("serve", "--port", str(server.port), data=directory)
 
     assert (UNREACHABLE, "") == (done.code, done.out)
     assert f"port {server.port}" in done.err
@@ -99,15 +99,15 @@ def test_a_port_in_use_is_named_and_nothing_is_left_behind(server: Server, tmp_p
 
 def test_beyond_this_machine_a_token_must_exist(tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    done = told("serve", "--port", "0", "--host", "0.0.0.0", data=directory)
+    done = run_command("serve", "--port", "0", "--host", "0.0.0.0", data=directory)
 
     assert (USAGE, "") == (done.code, done.out)
     assert "gpuwatch token create" in done.err
-    token = told("token create", "--scope", "admin", data=directory).out.strip()
+    token = run_command("token create", "--scope", "admin", data=directory).out.strip()
     with Server(directory, host="0.0.0.0") as server:
         assert 401 == server.ask("GET", "/api/v1/me").status
         assert 200 == server.ask("GET", "/api/v1/me", headers={"Authorization": f"Bearer {token}"}).status
-        beside = told("findings", "--format", "json", data=directory)
+        beside = run_command("findings", "--format", "json", data=directory)
         assert (0, {"items": []}) == (beside.code, json.loads(beside.out or "null")), beside.err
 
 
@@ -134,7 +134,7 @@ targets = "n1:9400"
 signal = 1
 """
     )
-    done = told("serve", "--port", "0", "--config", str(config), data=tmp_path / "data")
+    done = run_command("serve", "--port", "0", "--config", str(config), data=tmp_path / "data")
 
     assert (USAGE, "") == (done.code, done.out)
     assert "T0PSECRETT0KEN" not in done.err
@@ -154,7 +154,7 @@ signal = 1
 def test_mistakes_of_one_kind_are_named_together(text: str, named: tuple[str, ...], tmp_path: Path) -> None:
     config = tmp_path / "gpuwatch.toml"
     config.write_text(text)
-    done = told("serve", "--port", "0", "--config", str(config), data=tmp_path / "data")
+    done = run_command("serve", "--port", "0", "--config", str(config), data=tmp_path / "data")
 
     assert (USAGE, "") == (done.code, done.out)
     assert [] == [word for word in named if word not in done.err], done.err
@@ -175,7 +175,7 @@ def test_mistakes_of_one_kind_are_named_together(text: str, named: tuple[str, ..
     ],
 )
 def test_a_command_on_a_directory_in_use_answers(server: Server, name: str, arguments: list[str]) -> None:
-    done = told(name, *arguments, data=server.directory)
+    done = run_command(name, *arguments, data=server.directory)
 
     assert done.code in ((0, 1) if name == "doctor" else (0,)), done.err
     assert "items" in json.loads(done.out)
@@ -190,7 +190,7 @@ def test_a_command_on_a_directory_in_use_answers(server: Server, name: str, argu
     ],
 )
 def test_a_command_that_must_write_names_the_process(server: Server, name: str, arguments: list[str]) -> None:
-    done = told(name, *arguments, data=server.directory)
+    done = run_command(name, *arguments, data=server.directory)
 
     assert (UNREACHABLE, True) == (done.code, f"process {server.pid}" in done.err), done.err
     assert "Traceback" not in done.err
@@ -198,10 +198,10 @@ def test_a_command_that_must_write_names_the_process(server: Server, name: str, 
 
 def test_a_backup_while_it_serves_is_a_directory_that_serves(server: Server, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    done = told("backup", str(copy), data=server.directory)
+    done = run_command("backup", str(copy), data=server.directory)
     assert 0 == done.code, done.err
     wanted = {f["key"] for f in server.ask("GET", "/api/v1/findings").json["items"]}
-    found = json.loads(told("findings", "--format", "json", data=copy).out)
+    found = json.loads(run_command("findings", "--format", "json", data=copy).out)
 
     assert wanted == {f["key"] for f in found["items"]} != set()
 
@@ -226,7 +226,7 @@ def test_a_note_of_a_server_that_was_killed_leads_nobody_astray(pid: Callable[[]
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
     lockfile.leave(directory, lockfile.Note(pid(), f"http://127.0.0.1:{port}", "secret"))
-    done = told("findings", "--format", "json", data=directory)
+    done = run_command("findings", "--format", "json", data=directory)
 
     assert (0, {"items": []}) == (done.code, json.loads(done.out or "null")), done.err
 
@@ -241,8 +241,8 @@ def test_bills_are_imported_beside_a_server_and_nothing_else(tmp_path: Path) -> 
     jobs.write_text("JobID|State\n1|COMPLETED\n")
     Store.open(directory).close()
     with Server(directory):
-        done = [told("import bill-focus", str(bill), "--format", "json", data=directory) for _ in range(2)]
-        other = told("import sacct", str(jobs), data=directory)
+        done = [run_command("import bill-focus", str(bill), "--format", "json", data=directory) for _ in range(2)]
+        other = run_command("import sacct", str(jobs), data=directory)
 
     assert [(0, 1), (1, 0)] == [
         (item["repeated"], item["records"]) for one in done for item in json.loads(one.out or "{}")["items"]
@@ -255,7 +255,7 @@ def test_bills_are_imported_beside_a_server_and_nothing_else(tmp_path: Path) -> 
 
 def test_logs_hold_no_secret(tmp_path: Path) -> None:
     directory, config = tmp_path / "data", tmp_path / "gpuwatch.toml"
-    token = told("token create", "--scope", "admin", data=directory).out.strip()
+    token = run_command("token create", "--scope", "admin", data=directory).out.strip()
     with Receiver(status=500) as receiver:
         config.write_text(
             '[alerts]\nallow_private = ["127.0.0.1"]\n\n[[channel]]\nname = "ops"\nkind = "slack"\n'
@@ -271,9 +271,9 @@ def test_logs_hold_no_secret(tmp_path: Path) -> None:
                      ("/api/v1/channels", "/api/v1/quality", "/metrics", "/readyz", "/api/v1/me")]  # fmt: skip
         assert (False, 401) == (test.json["ok"], wrong.status)
         assert receiver.messages
-    said = "\n".join([server.log, test.body.decode(), *shown])
+    output = "\n".join([server.log, test.body.decode(), *shown])
 
-    assert [] == [secret for secret in (token, token[:-1], "T0PSECRETT0KEN", local) if secret in said]
+    assert [] == [secret for secret in (token, token[:-1], "T0PSECRETT0KEN", local) if secret in output]
     assert 0o600 == os.stat(directory / "state.sqlite").st_mode & 0o777
 
 
@@ -411,5 +411,5 @@ def test_samples_of_a_sender_whose_clock_is_wrong_are_refused_and_named(server: 
     ]
 
     assert ["1", "1", "0"] == refused
-    told = json.dumps(server.ask("GET", "/api/v1/quality").json)
-    assert "check the clocks" in told
+    printed = json.dumps(server.ask("GET", "/api/v1/quality").json)
+    assert "check the clocks" in printed

@@ -76,12 +76,12 @@ def tables(*groups: tuple[float, list[Exporter]], settings: str = "") -> str:
     return f"[gpuwatch]\nanalyze_interval_s = 600\n{settings}\n{listed}"
 
 
-def reload(server: Server, config: Path, text: str, said: str = TAKEN) -> None:
+def reload(server: Server, config: Path, text: str, log_line: str = TAKEN) -> None:
     """Writes the file, sends SIGHUP, and waits until the server has told how it went."""
-    before = server.log.count(said)
+    before = server.log.count(log_line)
     config.write_text(text)
     server.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: server.log.count(said) > before, said)
+    wait_until(lambda: server.log.count(log_line) > before, log_line)
 
 
 def listed(server: Server) -> dict[str, str]:
@@ -143,16 +143,16 @@ def test_sources_come_go_and_change_and_the_others_are_left_alone(tmp_path: Path
             assert {kept.name: "ok", new.name: "ok"} == {n: s for n, s in listed(server).items() if n != slower.name}
             assert last == gone.scrapes
             assert 1 == kept.connections, "its connection is the one of the start"
-            told = next(json.loads(line) for line in server.log.splitlines() if TAKEN in line)
+            entry = next(json.loads(line) for line in server.log.splitlines() if TAKEN in line)
             assert ([new.name], [gone.name], [slower.name], 1) == (
-                told["started"],
-                told["stopped"],
-                told["restarted"],
-                told["kept"],
+                entry["started"],
+                entry["stopped"],
+                entry["restarted"],
+                entry["kept"],
             )
 
 
-def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_path: Path) -> None:
+def test_a_bad_file_changes_nothing_and_is_reported_until_it_is_mended(tmp_path: Path) -> None:
     config = tmp_path / "gpuwatch.toml"
     with exporters("a") as (a,):
         config.write_text(tables((1, [a])))

@@ -65,7 +65,7 @@ Store.run = killed
 Store.open(sys.argv[1])
 """
 
-Said = dict[str, Any]
+Answers = dict[str, Any]
 
 
 def unpacked(version: str, stage: str, into: Path) -> Path:
@@ -78,8 +78,8 @@ def unpacked(version: str, stage: str, into: Path) -> Path:
     return directory
 
 
-def said(version: str) -> Said:
-    found: Said = json.loads((RELEASED / version / "said.json").read_text("utf-8"))
+def released_answers(version: str) -> Answers:
+    found: Answers = json.loads((RELEASED / version / "said.json").read_text("utf-8"))
     return found
 
 
@@ -89,27 +89,27 @@ def answer(*arguments: str | Path) -> Any:
     return json.loads(result.stdout)
 
 
-def books(expected: Said) -> Said:
+def books(expected: Answers) -> Answers:
     return {name: expected[name] for name in ("chargeback", "ledger")}
 
 
-def books_now(directory: Path, expected: Said) -> Said:
+def books_now(directory: Path, expected: Answers) -> Answers:
     window = ["--window", expected["window"], "--data", str(directory)]
     return {name: {by: answer(name, "--by", by, *window) for by in asked} for name, asked in books(expected).items()}
 
 
-def amounts(answers: Said) -> Said:
+def amounts(answers: Answers) -> Answers:
     """What must never change: who has how much, and the sums; not the order of rows or further columns."""
     found = {}
     for name, by_dimension in answers.items():
-        for by, told in by_dimension.items():
+        for by, entry in by_dimension.items():
             keys = [*by.split(","), "gpu_seconds", *(["cost", "kind"] if name == "chargeback" else [])]
-            rows = sorted([str(item.get(key)) for key in keys] for item in told["items"])
-            found[f"{name} {by}"] = (rows, told.get("total"), told.get("capacity_gpu_seconds"))
+            rows = sorted([str(item.get(key)) for key in keys] for item in entry["items"])
+            found[f"{name} {by}"] = (rows, entry.get("total"), entry.get("capacity_gpu_seconds"))
     return found
 
 
-def shown(findings: list[Said], expected: list[Said]) -> list[Said]:
+def shown(findings: list[Answers], expected: list[Answers]) -> list[Answers]:
     names = sorted({name for finding in expected for name in finding})
     return sorted(({name: f[name] for name in names} for f in findings), key=lambda f: str(f["key"]))
 
@@ -151,7 +151,7 @@ def teams_by_rules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_rule_time_moves_to_inferred_teams_and_the_total_stays(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
+    directory, expected = unpacked(version, "analyzed", tmp_path), released_answers(version)
     monkeypatch.setenv("GPUWATCH_OWNERSHIP_DEFAULT", "inferred")
     now = answer("chargeback", "--by", "team", "--window", expected["window"], "--data", directory)
 
@@ -164,8 +164,8 @@ def test_the_fixtures_of_a_version_stay_small(version: str) -> None:
     assert FIXTURE_BYTES_MAX > sum(path.stat().st_size for path in (RELEASED / version).iterdir())
 
 
-def test_its_bills_and_books_are_what_it_said(version: str, tmp_path: Path) -> None:
-    directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
+def test_its_bills_and_ledger_are_what_it_answered(version: str, tmp_path: Path) -> None:
+    directory, expected = unpacked(version, "analyzed", tmp_path), released_answers(version)
 
     assert amounts(books(expected)) == amounts(books_now(directory, expected))
     assert shown(expected["findings"], expected["findings"]) == shown(
@@ -173,8 +173,8 @@ def test_its_bills_and_books_are_what_it_said(version: str, tmp_path: Path) -> N
     )
 
 
-def test_analysing_what_it_analysed_changes_nothing_that_was_said(version: str, tmp_path: Path) -> None:
-    directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
+def test_analysing_what_it_analysed_changes_no_answer(version: str, tmp_path: Path) -> None:
+    directory, expected = unpacked(version, "analyzed", tmp_path), released_answers(version)
     answer("analyze", "--data", directory)
 
     assert amounts(books(expected)) == amounts(books_now(directory, expected))
@@ -191,7 +191,7 @@ def test_analysing_what_it_analysed_changes_nothing_that_was_said(version: str, 
 
 
 def test_what_it_only_imported_is_analysed_to_the_same_books(version: str, tmp_path: Path) -> None:
-    directory, expected = unpacked(version, "imported", tmp_path), said(version)
+    directory, expected = unpacked(version, "imported", tmp_path), released_answers(version)
     assert [] == answer("analyze", "--data", directory)["items"][0]["failed_rules"]
 
     assert amounts(books(expected)) == amounts(books_now(directory, expected))
@@ -248,7 +248,7 @@ def raw(directory: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_server_on_it_answers_the_same_bill_and_takes_samples(version: str, tmp_path: Path) -> None:
-    directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
+    directory, expected = unpacked(version, "analyzed", tmp_path), released_answers(version)
     with Server(directory, analyze_interval_s=3600, ownership_default="none") as server:
         assert 204 == server.write([(gpu_labels("GPU-new"), [(0.5, now_ms())])]).status
         wait_until(lambda: bool(server.ask("GET", "/readyz").json["analyzer"]["lag_s"]), "a first pass")
@@ -258,14 +258,14 @@ def test_a_server_on_it_answers_the_same_bill_and_takes_samples(version: str, tm
 
 
 def test_the_first_bill_after_an_upgrade_is_right(tmp_path: Path) -> None:
-    directory, expected = unpacked("0.1.0", "analyzed", tmp_path), said("0.1.0")
+    directory, expected = unpacked("0.1.0", "analyzed", tmp_path), released_answers("0.1.0")
     with Server(directory, analyze_interval_s=3600, ownership_default="none") as server:
         found = bill(server, expected)
 
         assert amounts({"chargeback": {"team": expected["chargeback"]["team"]}}) == amounts(found)
 
 
-def bill(server: Server, expected: Said) -> Said:
+def bill(server: Server, expected: Answers) -> Answers:
     """What a server charges the teams, in the window of what was said."""
     answer = server.ask("GET", f"/api/v1/chargeback?by=team&window={quote(expected['window'])}")
     assert 200 == answer.status, answer.body

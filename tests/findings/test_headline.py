@@ -288,9 +288,9 @@ def test_what_is_unknown_is_left_out(
 
 def test_a_broken_gpu_names_the_job_that_it_met() -> None:
     evidence = {"signs": "XID 79 (fallen off the bus)", "silent_hours": 1}
-    told = headline(rules()["degraded-gpu"], evidence, row(GPU, ended=True), ("llama-pretrain", "nlp"))
+    result = headline(rules()["degraded-gpu"], evidence, row(GPU, ended=True), ("llama-pretrain", "nlp"))
 
-    assert "GPU 3 on n1 failed (XID 79) while llama-pretrain of team nlp was running" == told
+    assert "GPU 3 on n1 failed (XID 79) while llama-pretrain of team nlp was running" == result
 
 
 JOBS = {("c1", "504002"): ("score-batch", "scratch"), ("c1", "504003"): ("md-run", "physics")}

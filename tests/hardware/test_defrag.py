@@ -78,7 +78,7 @@ def test_many_members_beside_what_moves_are_packed() -> None:
     assert ["a-0"] == moved(found)
 
 
-def test_what_was_not_searched_to_its_end_is_not_told_as_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_searched_to_its_end_is_not_reported_as_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(defrag, "PACKINGS_MAX", 0)
     found = plan([host("a", 3, 1), host("b", 2, 2)], 4)
 

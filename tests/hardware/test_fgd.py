@@ -323,7 +323,7 @@ def _packed(states: list[State], tasks: list[Task], pods: Iterator[Pod], arrived
         lost: dict[Any, int] = dict(expected([Node(free, None, edges[bucket - 1] if bucket else 0)], tasks).lost)
         return sum(lost.values())
 
-    def told(cpu: int, free: tuple[int, ...]) -> int:
+    def fragment_of(cpu: int, free: tuple[int, ...]) -> int:
         return fragment(bisect_right(edges, cpu), free)
 
     known = Counter((cpu, memory, tuple(sorted(free))) for cpu, memory, free in states)
@@ -336,7 +336,7 @@ def _packed(states: list[State], tasks: list[Task], pods: Iterator[Pod], arrived
             if state[0] < cpu or state[1] < memory or (gpus and (len(state[2]) < gpus or state[2][-gpus] < share)):
                 continue
             for free in _after(state[2], gpus, share):
-                grows = told(state[0] - cpu, free) - told(state[0], state[2]), sum(state[2])
+                grows = fragment_of(state[0] - cpu, free) - fragment_of(state[0], state[2]), sum(state[2])
                 if best is None or grows < best[0]:
                     best = grows, state, (state[0] - cpu, state[1] - memory, free)
         if best is not None:

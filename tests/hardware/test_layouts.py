@@ -218,9 +218,9 @@ def test_slices_and_books_tell_the_method_and_the_remainder(method: str) -> None
     window = Window(us(0), us(HOUR))
     left = [Decimal(methods[method][1]) for _, _, methods in LAYOUTS.values()]
 
-    told = slices(store, state, window)
-    assert {method} == {item["share_method"] for item in told["items"]}
-    assert [str(Fraction(money) / 462) for money in left] == [gpu["remainder_share"] for gpu in told["gpus"]]
+    result = slices(store, state, window)
+    assert {method} == {item["share_method"] for item in result["items"]}
+    assert [str(Fraction(money) / 462) for money in left] == [gpu["remainder_share"] for gpu in result["gpus"]]
     books = chargeback.ledger(store, state, window, ("team",))
     assert sum(left) == sum(row.cost or 0 for row in books.items if row.bucket == "mig_remainder")
     assert (PRICE * len(LAYOUTS), Decimal(HOUR * len(LAYOUTS))) == (books.cost, books.capacity_gpu_seconds)
@@ -274,11 +274,11 @@ def test_the_documented_dollars_are_those_of_the_layouts() -> None:
             H100, [name for n, name in counts for _ in range(n)], cast(hardware_shares.ShareMethod, method)
         )
         firsts = accumulate([n for n, _ in counts], initial=0)
-        told = [
+        listed = [
             f"{n} x {462 * num / den:.2f}"
             for (n, _), (num, den) in zip(counts, (shares[at] for at in firsts if at < len(shares)), strict=True)
         ]
-        assert (dollars, remainder) == (", ".join(told), f"{462 * rest[0] / rest[1]:.2f}")
+        assert (dollars, remainder) == (", ".join(listed), f"{462 * rest[0] / rest[1]:.2f}")
 
 
 def test_the_documented_example_is_what_is_billed() -> None:
@@ -289,9 +289,11 @@ def test_the_documented_example_is_what_is_billed() -> None:
         found[item["team"], item["profile"]] += Decimal(item["cost"])
 
     *rows, total = doc_rows("| Who | Slice | Seconds | Share | Dollars |")
-    told = {(who, (re.search(r"\dg\.\d+gb", slice_) or [""])[0]): Decimal(money) for who, slice_, _, _, money in rows}
-    assert told == found
-    assert Decimal(total[-1]) == sum(told.values()) == PRICE
+    by_name = {
+        (who, (re.search(r"\dg\.\d+gb", slice_) or [""])[0]): Decimal(money) for who, slice_, _, _, money in rows
+    }
+    assert by_name == found
+    assert Decimal(total[-1]) == sum(by_name.values()) == PRICE
     for _, _, seconds, share, money in rows:
         assert Fraction(seconds) / 3600 * Fraction(share) * 462 == Fraction(money)
 
@@ -348,7 +350,7 @@ STALE = [
 
 
 @pytest.mark.parametrize(("again", "first", "expected"), STALE)
-def test_an_old_layout_that_is_told_for_some_scrapes_more_is_not_billed_for_ever(
+def test_an_old_layout_that_is_reported_for_some_scrapes_more_is_not_billed_for_ever(
     again: list[int], first: int, expected: str
 ) -> None:
     old = layout(H100, ["4g.40gb", "3g.40gb"])
@@ -542,9 +544,9 @@ def test_the_power_of_a_card_is_no_slice_s() -> None:
         for row in world.rows("device_window")
     }
     assert {(True, 600.0, False), (False, None, True)} == read
-    told = series.of_job(world.store, CLUSTER, "1")
-    assert told is not None
-    assert {"power_watts", "link_ratio"}.isdisjoint(told["columns"])
+    points = series.of_job(world.store, CLUSTER, "1")
+    assert points is not None
+    assert {"power_watts", "link_ratio"}.isdisjoint(points["columns"])
     drawn = world.store.rows(
         "rates/energy",
         start_us=us(0),
@@ -573,9 +575,9 @@ def test_ratios_of_a_slice_are_of_the_slice_and_not_of_its_gpu() -> None:
 
     items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]
     assert [1.0, 0.5] == [item["utilisation"]["sm_active_ratio"] for item in items]
-    told = series.of_job(world.store, CLUSTER, "1")
-    assert told is not None
-    assert {0.75} == {point["sm_active_ratio"] for point in told["points"]}
+    points = series.of_job(world.store, CLUSTER, "1")
+    assert points is not None
+    assert {0.75} == {point["sm_active_ratio"] for point in points["points"]}
 
 
 # Whatever the layout and the method.

@@ -144,7 +144,7 @@ def test_a_level_inside_a_container_is_the_slowest_of_it() -> None:
     assert {"PXB"} == {member.level for member in links.members if member.parent_kind == "pcie"}
 
 
-def test_of_a_pair_told_twice_the_farther_counts() -> None:
+def test_of_a_pair_reported_twice_the_farther_counts() -> None:
     assert (("GPU0", "GPU1", "SYS"),) == node_links(rows("GPU0 GPU1 NV4\nGPU1 GPU0 SYS")).pairs
     assert (("GPU0", "GPU1", "NV2"),) == node_links(rows("GPU0 GPU1 NV4\nGPU1 GPU0 NV2")).pairs
 

@@ -41,7 +41,7 @@ def plain(counts: dict[str, int]) -> list[int]:
         pytest.param(H100, (("3g.40gb", False),) * 3, id="more than fits"),
     ],
 )
-def test_of_these_nothing_is_told(model: str | None, layout: tuple[Slice, ...]) -> None:
+def test_of_these_nothing_is_reported(model: str | None, layout: tuple[Slice, ...]) -> None:
     assert slice_capacity(model, layout) is None
 
 
@@ -66,7 +66,7 @@ def test_an_empty_gpu() -> None:
         pytest.param([("3g.40gb", (0,)), ("1g.10gb", (4,))], [2, 1, 0, 0, 0, 0], id="3g at 0 and 1g at 4"),
     ],
 )
-def test_what_is_told_holds_wherever_the_instances_lie(
+def test_what_is_reported_holds_wherever_the_instances_lie(
     held: list[tuple[str, tuple[int, ...]]], left: list[int]
 ) -> None:
     """The table is of known places; without them the least of all places is told, which is never more."""
@@ -76,7 +76,7 @@ def test_what_is_told_holds_wherever_the_instances_lie(
 
         assert left == [hardware_shares.free_profiles(KEY, placed)[name] for name in PLAIN]
         assert placed in list(packings(KEY, [name for name, _ in held]))
-    assert all(told <= exact for told, exact in zip(plain(dict(found.creatable)), left, strict=True))
+    assert all(entry <= exact for entry, exact in zip(plain(dict(found.creatable)), left, strict=True))
     assert dict(found.creatable) == dict(found.reachable), "nothing is idle"
 
 

@@ -205,13 +205,13 @@ def test_what_is_done_is_done_of_one_history() -> None:
 
 
 @pytest.mark.parametrize(("since", "until"), [(1, 1), (2, 1), (11, 12), (-99_999, 0)])
-def test_a_wrong_time_is_told(since: int, until: int) -> None:
+def test_a_wrong_time_is_reported(since: int, until: int) -> None:
     history = History(Source(), Nothing(), "id", threading.Event(), lambda: None)
     with pytest.raises(UsageError, match="--since"):
         plan_backfill(history, T0_US + since * HOUR_US, T0_US + until * HOUR_US, NOW_US)
 
 
-def test_a_server_without_gpus_is_told() -> None:
+def test_a_server_without_gpus_is_reported() -> None:
     source = Source()
     source.fields = []
     history = History(source, Nothing(), "id", threading.Event(), lambda: None)
@@ -219,7 +219,7 @@ def test_a_server_without_gpus_is_told() -> None:
         plan_backfill(history, T0_US, T0_US + HOUR_US, NOW_US)
 
 
-def test_every_wrong_option_is_told_at_once(tmp_path: Path) -> None:
+def test_every_wrong_option_is_reported_at_once(tmp_path: Path) -> None:
     options = {"url": "p", "match": "up", "password_file": str(tmp_path / "none"), "key_file": str(tmp_path / "k")}
     with pytest.raises(UsageError) as caught:
         open_history(options, CLUSTER)

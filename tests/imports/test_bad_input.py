@@ -317,8 +317,8 @@ def in_a_child(desk: Desk, kind: str, file: Path) -> dict[str, object]:
     """Imports in a fresh process: rows, rejects, the error if any, and growth of peak memory in bytes."""
     command = [sys.executable, "-c", CHILD, kind, str(file), str(desk.folder / "data")]
     done = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S)
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
 
 
 def write_long_line(path: Path, size: int, pack: bool) -> None:
@@ -342,20 +342,20 @@ LONG_LINES = [
 def test_a_line_without_end_takes_no_memory(desk: Desk, size: int, pack: bool) -> None:
     file = desk.folder / "in/long.prom"
     write_long_line(file, size, pack)
-    told = in_a_child(desk, "openmetrics", file)
+    result = in_a_child(desk, "openmetrics", file)
 
-    assert 5 == told["rows"]
-    assert {"line longer than 65536 bytes": 1} == told["counts"]
-    assert int(str(told["growth"])) < 96 * MIB
+    assert 5 == result["rows"]
+    assert {"line longer than 65536 bytes": 1} == result["counts"]
+    assert int(str(result["growth"])) < 96 * MIB
 
 
 def test_a_long_line_given_as_json_is_refused(desk: Desk) -> None:
     file = desk.folder / "in/long.json"
     write_long_line(file, 64 * MIB, pack=True)
-    told = in_a_child(desk, "k8s-json", file)
+    result = in_a_child(desk, "k8s-json", file)
 
-    assert "long.json" in str(told["error"])
-    assert int(str(told["growth"])) < 256 * MIB
+    assert "long.json" in str(result["error"])
+    assert int(str(result["growth"])) < 256 * MIB
 
 
 REPEATS = [
@@ -371,10 +371,10 @@ def test_a_packed_flood_of_repeated_lines_is_a_few_rows(desk: Desk, size: int) -
     with gzip.open(file, "wb", compresslevel=1) as stream:
         for _ in range(size // len(GOOD)):
             stream.write(GOOD)
-    told = in_a_child(desk, "openmetrics", file)
+    result = in_a_child(desk, "openmetrics", file)
 
-    assert (5, {}, "") == (told["rows"], told["counts"], told["error"])
-    assert int(str(told["growth"])) < 256 * MIB
+    assert (5, {}, "") == (result["rows"], result["counts"], result["error"])
+    assert int(str(result["growth"])) < 256 * MIB
 
 
 LABEL_SETS = [
@@ -386,10 +386,10 @@ LABEL_SETS = [
 @pytest.mark.parametrize("count", LABEL_SETS)
 def test_a_flood_of_label_sets_is_stored_whole(desk: Desk, count: int) -> None:
     file = desk.write("labels.prom", "".join(line(0, extra=f',namespace="x",pod="p{n}"') for n in range(count)))
-    told = in_a_child(desk, "openmetrics", file)
+    result = in_a_child(desk, "openmetrics", file)
 
-    assert (count, "") == (told["rows"], told["error"])
-    assert int(str(told["growth"])) < 768 * MIB
+    assert (count, "") == (result["rows"], result["error"])
+    assert int(str(result["growth"])) < 768 * MIB
 
 
 NOT_A_FILE = [
@@ -404,10 +404,10 @@ def test_what_is_no_regular_file_is_refused_and_does_not_hang(desk: Desk, what: 
     if what == "fifo":
         path = desk.folder / "pipe.prom"
         os.mkfifo(path)
-    told = in_a_child(desk, "openmetrics", path)
+    result = in_a_child(desk, "openmetrics", path)
 
-    assert str(path) in str(told["error"])
-    assert 0 == told["rows"]
+    assert str(path) in str(result["error"])
+    assert 0 == result["rows"]
 
 
 def test_a_fifo_inside_a_bundle_is_left_out(desk: Desk) -> None:

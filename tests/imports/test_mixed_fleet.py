@@ -146,14 +146,14 @@ class Books:
         return int(self.store.sql("select count(*) from segment where conflict")[0][0])
 
     def charged(self) -> dict[tuple[str, str, str], Fraction]:
-        told = chargeback.chargeback(self.store, self.state, WINDOW, ("cluster", "team", "job"))
+        result = chargeback.chargeback(self.store, self.state, WINDOW, ("cluster", "team", "job"))
         rows: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
-        for item in told.items:
+        for item in result.items:
             group = item.group
             who = group["job"] if group["team"] != NOBODY else NOBODY
             rows[group["cluster"] or "", group["team"] or "", who or ""] += Fraction(item.gpu_seconds)
 
-        assert sum(rows.values()) == Fraction(told.gpu_seconds)
+        assert sum(rows.values()) == Fraction(result.gpu_seconds)
         return {key: value for key, value in rows.items() if value}
 
     def capacity(self) -> Fraction:

@@ -71,12 +71,12 @@ def naive_scrape(file: Path) -> dict[tuple[str, int, str], float]:
     """(GPU, instance, column) -> value of the usual fields, by regular expression."""
     found: dict[tuple[str, int, str], float] = {}
     for name, labels, value in re.findall(r"^(DCGM_\w+)\{(.*)\} (\S+)$", file.read_text(), re.MULTILINE):
-        told = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        uuid = told.get("UUID", told.get("uuid", ""))
+        record = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        uuid = record.get("UUID", record.get("uuid", ""))
         # A blank sentinel of DCGM (above 2^47 for every field here) is no value.
         if name in UNITS and uuid and float(value) < 2**47:
             column, factor = UNITS[name]
-            found[uuid, int(told.get("GPU_I_ID") or -1), column] = float(value) * factor
+            found[uuid, int(record.get("GPU_I_ID") or -1), column] = float(value) * factor
     return found
 
 
@@ -157,7 +157,7 @@ def test_recorded_slurm_jobs_have_the_gpu_seconds_of_sacct(
     }
     # The GPU type of a MIG slice is told by its node only.
     if parts == ("sacct",):
-        expected = {job: told for job, told in naive_sacct(folder / "sacct_P_X.txt").items() if job not in ("3", "4")}
+        expected = {job: entry for job, entry in naive_sacct(folder / "sacct_P_X.txt").items() if job not in ("3", "4")}
     else:
         expected = naive_sacct(folder / "sacct_P_X.txt")
     for part in parts:
@@ -199,9 +199,9 @@ def test_running_jobs_are_held_up_to_the_last_evidence_of_their_source(
     store = books[0]
     attribution.attribute(store, "c1", SETTINGS)
     started = int(datetime(2026, 11, 21, 2, 8, 29, tzinfo=UTC).timestamp()) * SECOND_US
-    told = dict(store.sql("select job_id, end_us from run where not ended"))
+    record = dict(store.sql("select job_id, end_us from run where not ended"))
 
-    assert {job: started + 48 * SECOND_US for job in ("1", "2", "3", "12")} == told
+    assert {job: started + 48 * SECOND_US for job in ("1", "2", "3", "12")} == record
 
 
 # GenTD26 ----------------------------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ def test_gentd26_idle_held_runs_are_those_published(books: tuple[Store, State], 
         runs = idle_held_runs(books[0], "c1", run_us_min=minutes * MINUTE_US)
         published = [
             (f"gentd26-{pod}", start * SECOND_US, end * SECOND_US, count)
-            for pod, told in sorted(expected["pods"].items())
-            for start, end, count in told[f"idle_held_runs_ge_{minutes}min"]
+            for pod, entry in sorted(expected["pods"].items())
+            for start, end, count in entry[f"idle_held_runs_ge_{minutes}min"]
         ]
         total = expected["totals"][f"ge_{minutes}min"]
 

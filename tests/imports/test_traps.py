@@ -80,7 +80,7 @@ def test_trap_02_old_and_new_spellings_are_one_gpu_and_one_owner(tmp_path: Path)
     assert [(60, 60)] == store.sql("select count(*), count(sm_active_ratio) from sample")
 
 
-def test_trap_03_slices_are_told_apart_by_instance_where_the_profile_is_wrong() -> None:
+def test_trap_03_slices_are_distinguished_by_instance_where_the_profile_is_wrong() -> None:
     nvl = "NVIDIA H100 NVL"
     slices = [Gpu(gi=gi, profile="1g.11gb", model=nvl) for gi in (7, 8)]
     world = World().add(*(samples(s, minutes(0, HOUR)) for s in slices)).book()
@@ -139,7 +139,7 @@ def test_trap_07_time_sliced_pods_share_the_gpu_s_second_and_never_add_to_it() -
     assert 3 * HOUR == sum(world.held().values())  # device seconds of three owners, each with a third of the GPU
 
 
-def test_trap_08_use_told_by_process_beside_profiling_by_device_makes_no_verdict_of_its_own(tmp_path: Path) -> None:
+def test_trap_08_use_by_process_alongside_profiling_by_device_makes_no_finding_of_its_own(tmp_path: Path) -> None:
     device = {"gr_engine_ratio": 0.9, "sm_active_ratio": 0.8, "tensor_active_ratio": 0.4, "dram_active_ratio": 0.3}
     a = samples(Gpu(), minutes(0, 2 * HOUR), device | {"gpu_util_ratio": 0.9}, namespace="lab", pod="a")
     b = samples(Gpu(), minutes(0, 2 * HOUR), device | {"gpu_util_ratio": 0.0}, namespace="lab", pod="b")

@@ -139,7 +139,7 @@ def test_pages_join_to_the_whole(made: tuple[World, State], sort: str) -> None:
     assert ids(jobs(world.store, state, ALL, sort=sort)) == seen
 
 
-def test_a_sort_that_is_not_known_is_told(made: tuple[World, State]) -> None:
+def test_a_sort_that_is_not_known_is_reported(made: tuple[World, State]) -> None:
     world, state = made
 
     with pytest.raises(UsageError, match="colour"):

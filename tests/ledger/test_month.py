@@ -41,6 +41,6 @@ def test_nothing_is_nothing_a_month_however_little_was_measured() -> None:
         pytest.param(7 * DAY_US, "", id="a week is not mentioned"),
     ],
 )
-def test_how_little_was_measured_is_said(measured_us: int, expected: str) -> None:
+def test_how_little_was_measured_is_shown(measured_us: int, expected: str) -> None:
     assert expected == Basis(14 * DAY_US, measured_us).words()
     assert "the 3 recorded hours" == Basis(3 * HOUR_US, measured_us).words("stranded")

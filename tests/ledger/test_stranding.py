@@ -30,7 +30,7 @@ from gpuwatch.ledger.stranding import Part
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
-from tests.worlds.focus import told
+from tests.worlds.focus import focus_rows
 from tests.worlds.world import CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, samples, us
 
 DAY = 24 * HOUR
@@ -278,7 +278,7 @@ def test_focus_and_the_lines_of_a_charge_divide_free_time_as_the_ledger_does(tor
     made, state = torn
     window = Window(us(DAY + 1000), us(DAY + 2 * HOUR - 777))
     ledger = _bucket_seconds(made, state, window.start_us, window.end_us)
-    rows = told(made, state, window)
+    rows = focus_rows(made, state, window)
     lines: Counter[str] = Counter()
     for row in chargeback_listing(chargeback.chargeback(made.store, state, window, ["team", "cause"])).items:
         if row["team"] == "__platform__":

@@ -98,10 +98,10 @@ def test_text_in_an_amount_s_column_is_no_formula_either() -> None:
 def test_json_is_the_answer_with_what_stands_beside_it() -> None:
     content, media_type = render(LISTING, "json")
 
-    told = json.loads(content)
+    document = json.loads(content)
     assert "application/json" == media_type
-    assert list(LISTING.items) == told["items"]
-    assert {"gpu_seconds": "124.500000", "cost": "12.34", "currency": "USD", "unpriced_gpu_seconds": "1"} == told[
+    assert list(LISTING.items) == document["items"]
+    assert {"gpu_seconds": "124.500000", "cost": "12.34", "currency": "USD", "unpriced_gpu_seconds": "1"} == document[
         "total"
     ]
 

@@ -66,8 +66,8 @@ def test_before_any_team_is_known_one_sentence_says_so() -> None:
 
 
 def test_doubts_are_bounded() -> None:
-    told = team_doubts([f"t{n}" for n in range(DOUBTS_MAX + 5)], ["vision"])
-    assert (DOUBTS_MAX + 1, "no run or rule names 5 more of these teams") == (len(told), told[-1])
+    result = team_doubts([f"t{n}" for n in range(DOUBTS_MAX + 5)], ["vision"])
+    assert (DOUBTS_MAX + 1, "no run or rule names 5 more of these teams") == (len(result), result[-1])
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_doubts_are_bounded() -> None:
     ],
 )
 def test_an_empty_answer_says_that_the_name_is_in_no_books(data: Path, arguments: list[str], expected: str) -> None:
-    told = run(data, *arguments).stderr
-    assert expected in told if expected else "known:" not in told
+    output = run(data, *arguments).stderr
+    assert expected in output if expected else "known:" not in output
 
 
 def test_a_budget_of_a_misspelt_team_is_kept_and_doubted(data: Path, tmp_path: Path) -> None:

@@ -197,8 +197,8 @@ def test_analysis_takes_the_setting_where_no_policy_says_a_share_method() -> Non
     state, slice_ = State.open("sqlite://"), Gpu(gi=1, profile="1g.10gb")
     world = World(Settings(default_interval_s=1800, mig_share_method="memory"))
     world.add(samples(slice_, minutes(0, 72 * HOUR, 1800)))
-    said = {"name": "p", "valid_from": "2026-11-03", "valid_to": "2026-11-04", "mig_share_method": "dominant"}
-    policy_document.replace(world.store, state, json.dumps({"policies": [said]}), "p.json", "ann", 0)
+    record = {"name": "p", "valid_from": "2026-11-03", "valid_to": "2026-11-04", "mig_share_method": "dominant"}
+    policy_document.replace(world.store, state, json.dumps({"policies": [record]}), "p.json", "ann", 0)
     analyze(world.store, state, world.settings, now_us=us(72 * HOUR))
 
     found = world.store.sql(
@@ -226,8 +226,8 @@ def test_a_card_keeps_what_was_set_and_each_version() -> None:
 
     (item,) = load_policies(state).items
     assert (item,) == parse({"policies": [as_dict(item)]})
-    said = policy_document.answer(state, parse_rfc3339("2026-12-01"))
-    assert ("p", 1, "ann") == (said["in_force"], said["version"], said["history"][0]["by"])
+    result = policy_document.answer(state, parse_rfc3339("2026-12-01"))
+    assert ("p", 1, "ann") == (result["in_force"], result["version"], result["history"][0]["by"])
 
 
 ODD = st.sampled_from(

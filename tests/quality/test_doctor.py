@@ -213,7 +213,7 @@ def test_pods_that_share_a_gpu_are_one_exporter() -> None:
     assert ("ok", "ok") == (found["exporters"].status, found["labels"].status)
 
 
-def test_labels_that_vanish_for_single_scrapes_are_told_apart_from_a_second_exporter() -> None:
+def test_labels_that_vanish_for_single_scrapes_are_distinguished_from_a_second_exporter() -> None:
     instants = minutes(0, HOUR)
     seen = [at for n, at in enumerate(instants) if n % 4]
     lost = [at for n, at in enumerate(instants) if n % 4 == 0]
@@ -254,7 +254,7 @@ def test_two_exporters_of_one_node_are_named() -> None:
         pytest.param(None, "3g.40gb", "3/7", id="no model"),
     ],
 )
-def test_a_share_that_is_read_from_a_name_only_is_told(model: str | None, profile: str, share: str) -> None:
+def test_a_share_that_is_read_from_a_name_only_is_reported(model: str | None, profile: str, share: str) -> None:
     world = World().add(samples(Gpu(gi=1, profile=profile, model=model), minutes(0, HOUR))).book()  # type: ignore[arg-type]
     check = checks(world.store)["shares"]
 
@@ -282,7 +282,7 @@ def test_profiles_that_a_gpu_does_not_have(status: str, model: str, profile: str
     assert status == check.status, check.what
 
 
-def test_a_misnamed_profile_is_told_with_what_it_is_counted_as() -> None:
+def test_a_misnamed_profile_is_reported_with_what_it_is_counted_as() -> None:
     world = World().add(samples(Gpu(gi=1, profile="1g.11gb", model="NVIDIA H100 NVL"), minutes(0, HOUR))).book()
 
     assert "1g.11gb on NVIDIA H100 NVL (1 slices on c1/n1, counted as 1g.12gb)" in checks(world.store)["profiles"].what
@@ -380,7 +380,7 @@ def test_what_a_live_source_ignores_is_not_refused() -> None:
     assert ("ok", "no input was refused") == (found["rejects"].status, found["rejects"].what)
 
 
-def test_pieces_that_live_sources_and_files_refused_are_told_together() -> None:
+def test_pieces_that_live_sources_and_files_refused_are_reported_together() -> None:
     source = live("dcgm", "dcgm http://n1:9400/metrics")
     source.rejects.add("not a number", "x", 7, "DCGM_FI_DEV_GPU_UTIL x", 5)
     with Store.open(None, threads=1) as store:

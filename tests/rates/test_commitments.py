@@ -69,7 +69,7 @@ def prices(store: Store) -> dict[str, list[tuple[str, str | None]]]:
     return found
 
 
-def test_without_commitments_nothing_is_told() -> None:
+def test_without_commitments_nothing_is_reported() -> None:
     world = two_gpus()
 
     assert () == commitments(world.store, priced(world, ON_DEMAND), DAY)

@@ -28,7 +28,7 @@ def gpu(name: str, start: int = 10, end: int | None = None, cluster: str = "c1",
     return FleetGpu(cluster, name, pool, MODEL, start, end)
 
 
-def told(covers: dict[tuple[str, str], Cover]) -> dict[str, list[tuple[str | None, int, int | None]]]:
+def covered_spans(covers: dict[tuple[str, str], Cover]) -> dict[str, list[tuple[str | None, int, int | None]]]:
     """GPU -> (commitment, start, end)."""
     return {
         key[1]: sorted((rate.commitment, *span) for rate, spans in found.items() for span in spans)
@@ -87,7 +87,7 @@ def told(covers: dict[tuple[str, str], Cover]) -> dict[str, list[tuple[str | Non
 def test_whom_a_commitment_covers(
     expected: dict[str, list[tuple[str, int, int | None]]], rates: list[Rate], gpus: list[FleetGpu]
 ) -> None:
-    assert expected == told(cover(rates, gpus))
+    assert expected == covered_spans(cover(rates, gpus))
 
 
 def test_the_others_get_the_next_pricing() -> None:

@@ -113,7 +113,7 @@ def test_a_name_counts_once() -> None:
         whole(parse_owned, text, "owned.csv")
 
 
-def test_a_record_is_kept_as_it_was_said() -> None:
+def test_a_record_is_kept_as_it_was_given() -> None:
     one = hardware(cluster="c1", pool="p", valid_to="2027-01-01", currency="EUR", kw_source="meter")
 
     assert one == owned_of(owned.shown(one), 1)

@@ -128,7 +128,7 @@ def test_a_file_without_the_columns_is_unreadable(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
-def test_another_separator_is_told(mark: str, name: str) -> None:
+def test_another_separator_is_reported(mark: str, name: str) -> None:
     with pytest.raises(UnreadableInput, match=f"separated by {name}; save it with commas"):
         parse_rates((HEADER + "\nH100,spot,1,2026-11-01,\n").replace(",", mark), "rates.csv", Rejects())
 
@@ -364,7 +364,7 @@ def test_two_commitments_of_one_scope_may_run_at_once() -> None:
         pytest.param({"pricing": "reserved", "quantity": 3, "cluster": "c", "pool": "p"}, id="one without a name"),
     ],
 )
-def test_a_rate_is_kept_as_it_was_said(more: dict[str, object]) -> None:
+def test_a_rate_is_kept_as_it_was_given(more: dict[str, object]) -> None:
     one = rate(**more)  # type: ignore[arg-type]
 
     assert one == from_stored(stored(one))

@@ -293,10 +293,10 @@ def test_everything_comes_once(
     own = SERVERS[server](tmp_path, fleet(), *options) if options else nullcontext(None)
     with own as limited:
         url = limited or servers(server)
-        code, row, said = backfill(url, tmp_path / "data", *asked)
+        code, row, entry = backfill(url, tmp_path / "data", *asked)
         again = backfill(url, tmp_path / "data", *asked)
 
-    assert (0, COUNT, 0) == (code, row.get("samples"), row.get("incomplete")), said
+    assert (0, COUNT, 0) == (code, row.get("samples"), row.get("incomplete")), entry
     assert (0, 0, 0) == (again[0], again[1]["samples"], again[1]["spans"])
     assert expected() == stored(tmp_path / "data")
 
@@ -346,9 +346,9 @@ def test_killed_at_any_time_and_run_again_gives_the_same(
         last = max(sizes)
         process.kill()
         process.wait(PATIENCE_S)
-    code, row, said = backfill(url, data, "--chunk", "1m")
+    code, row, entry = backfill(url, data, "--chunk", "1m")
 
-    assert 0 == code, said
+    assert 0 == code, entry
     assert 120 == row["spans"] + row["repeated"]
     assert row["repeated"] > 0
     assert expected() == stored(data)
@@ -360,9 +360,9 @@ def test_killed_at_any_time_and_run_again_gives_the_same(
 
 @pytest.mark.parametrize("server", ["prometheus", "victoria"])
 def test_kube_state_metrics_become_scheduler_records(servers: Callable[..., str], server: str, tmp_path: Path) -> None:
-    code, row, said = backfill(servers(server, pods=True), tmp_path / "data")
+    code, row, entry = backfill(servers(server, pods=True), tmp_path / "data")
 
-    assert 0 == code, said
+    assert 0 == code, entry
     assert COUNT == row["samples"]
     with Store.open(tmp_path / "data", create=False) as store:
         claims = store.sql(
@@ -394,19 +394,19 @@ def test_kube_state_metrics_become_scheduler_records(servers: Callable[..., str]
 
 
 def test_a_server_that_is_not_there_is_exit_code_3(tmp_path: Path) -> None:
-    code, row, said = backfill(f"http://127.0.0.1:{free_port()}", tmp_path / "data")
+    code, row, entry = backfill(f"http://127.0.0.1:{free_port()}", tmp_path / "data")
 
-    assert (3, {}, 1) == (code, row, said.count("\n"))
-    assert "connection refused" in said
+    assert (3, {}, 1) == (code, row, entry.count("\n"))
+    assert "connection refused" in entry
     assert not (tmp_path / "data").exists()
 
 
 def test_a_server_with_nothing_of_gpus_says_so(tmp_path: Path) -> None:
     with victoria(tmp_path, [({"__name__": "up"}, [(T0_S * 1000, 1.0)])]) as url:
-        code, _, said = backfill(url, tmp_path / "data")
+        code, _, entry = backfill(url, tmp_path / "data")
 
     assert 2 == code
-    assert "has no DCGM metric" in said
+    assert "has no DCGM metric" in entry
 
 
 def test_user_and_password(tmp_path: Path) -> None:
@@ -456,7 +456,7 @@ def test_own_ca_and_client_certificate(tmp_path: Path) -> None:
 def test_a_data_directory_that_a_server_uses_is_named(servers: Callable[..., str], tmp_path: Path) -> None:
     data = tmp_path / "data"
     with Store.open(data):
-        code, _, said = backfill(servers("victoria"), data)
+        code, _, entry = backfill(servers("victoria"), data)
 
     assert 3 == code
-    assert str(os.getpid()) in said
+    assert str(os.getpid()) in entry

@@ -41,11 +41,11 @@ def interpreter() -> str | None:
     pyenv = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.1[2-9]*/bin/python"))
     named = [found for name in ("python3.12", "python3.13", "python3.14") if (found := shutil.which(name))]
     for python in [*map(str, pyenv), *named]:
-        said = subprocess.run(
+        result = subprocess.run(
             [python, "-c", "import sys, venv, ensurepip; print(sys.version_info >= (3, 12))"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if said.stdout.strip() == "True":
+        if result.stdout.strip() == "True":
             return python
     return None
 
@@ -70,7 +70,7 @@ class Validator:
         bad = {name(case): "; ".join(f.get("message", "") for f in failed(case)) for case in cases if failed(case)}
         passed = {name(case) for case in cases if not failed(case) and case.find("skipped") is None}
         covered = {child for parent in passed for child in self.alternatives().get(parent, ())}
-        left = {rule: said for rule, said in bad.items() if rule not in covered}
+        left = {rule: entry for rule, entry in bad.items() if rule not in covered}
         return len(passed) + len(bad), left, bad.keys() & covered
 
     def model(self) -> dict[str, Any]:
@@ -82,8 +82,8 @@ class Validator:
     def alternatives(self) -> dict[str, list[str]]:
         """Rules of which one is enough, by the rule that says so."""
         found = {}
-        for rule, said in self.model()["ModelRules"].items():
-            need = said["ValidationCriteria"]["Requirement"]
+        for rule, entry in self.model()["ModelRules"].items():
+            need = entry["ValidationCriteria"]["Requirement"]
             if need.get("CheckFunction") == "OR":
                 found[rule] = [item["ModelRuleId"] for item in need["Items"] if "ModelRuleId" in item]
         return found

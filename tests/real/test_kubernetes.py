@@ -265,7 +265,7 @@ def test_a_list_comes_in_pages_and_its_version_is_where_the_watch_starts() -> No
     assert {"a", "b", "c"} == {row["pod"] for row in run(scenario, page_size=1).table("claim")}
 
 
-def test_a_continue_that_expired_begins_the_list_anew() -> None:
+def test_a_continue_that_expired_begins_the_list_again() -> None:
     """Half a list must not end the pods of the other half."""
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
@@ -351,9 +351,9 @@ def test_a_pod_that_vanished_while_nothing_ran_ends_at_the_last_sign_of_life_in_
     shared = {"cluster": "c1", "scheduler": "kubernetes", "kind": "k8s-json", "node": "n1", "device_count": 1}
 
     def stored(name: str, evidence: int, namespace: str = "lab") -> Json:
-        told = {"start_us": T0_US, "end_us": None, "evidence_us": T0_US + evidence * SECOND_US, "profile": None}
+        record = {"start_us": T0_US, "end_us": None, "evidence_us": T0_US + evidence * SECOND_US, "profile": None}
         named = {"job_id": f"{namespace}/{name}", "run_key": name, "pod_uid": f"uid-{name}", "pod": name}
-        return {**shared, **told, **named, "namespace": namespace, "state": "Running"}
+        return {**shared, **record, **named, "namespace": namespace, "state": "Running"}
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
         clock.at(5000)
@@ -409,7 +409,7 @@ def test_a_refused_list_names_the_missing_rule_and_the_rest_goes_on() -> None:
     assert "nodes is forbidden" in sink.errors[0]
 
 
-def test_a_token_is_read_again_and_never_told(tmp_path: Path) -> None:
+def test_a_token_is_read_again_and_never_reported(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old-secret\n")
 
@@ -448,7 +448,7 @@ def test_a_busy_server_is_given_the_time_it_asks_for(monkeypatch: pytest.MonkeyP
     assert 2 == len(sink.errors)
 
 
-def test_what_runs_is_said_to_run_once_a_minute() -> None:
+def test_what_runs_is_reported_once_a_minute() -> None:
     """The evidence is the time the server was last heard, not the time of writing."""
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
@@ -485,7 +485,7 @@ def test_an_event_that_comes_in_pieces_is_one_event() -> None:
     assert {} == sink.refused.counts
 
 
-def test_a_line_without_end_is_given_up_and_the_list_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_given_up_and_the_list_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuwatch.collectors.kubernetes.client.MAX_LINE_BYTES", 1000)
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
@@ -505,7 +505,7 @@ def test_a_line_without_end_is_given_up_and_the_list_read_anew(monkeypatch: pyte
         pytest.param(b'"' + b"x" * 5000, "a page is larger than 4000 bytes", id="more than a page"),
     ],
 )
-def test_an_answer_that_is_no_list_is_told(body: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_no_list_is_reported(body: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuwatch.collectors.kubernetes.client.MAX_PAGE_BYTES", 4000)
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
@@ -533,7 +533,7 @@ def test_a_redirect_is_not_followed_with_the_token(tmp_path: Path) -> None:
     assert "307" in run(scenario, bearer_token_file=str(token)).errors[0]
 
 
-def test_nobody_listening_is_told() -> None:
+def test_nobody_listening_is_reported() -> None:
     async def play() -> FakeSink:
         sink = FakeSink()
         source = configure([{"cluster": "c1", "server": "http://127.0.0.1:9"}], [])[0]

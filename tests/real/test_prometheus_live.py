@@ -184,7 +184,7 @@ async def watched(url: str, sink: StoreSink) -> AsyncIterator[None]:
             await task
 
 
-async def told(directory: Path, server: Start, pages: Exporters, sink: StoreSink) -> None:
+async def read_through_restarts(directory: Path, server: Start, pages: Exporters, sink: StoreSink) -> None:
     """A source that starts while its server runs; starts again; and whose server is away for a while.
 
     At its end the sink has every page but those that were on their way when the server went.
@@ -238,7 +238,9 @@ def test_what_was_served_is_stored_once_whatever_stops(tmp_path: Path) -> None:
         pages = [open_until_end.enter_context(exporters()) for _ in here]
         sinks = [StoreSink(open_until_end.enter_context(Store.open(None, threads=1))) for _ in here]
         every = zip(here, pages, sinks, strict=True)
-        asyncio.run(together([told(tmp_path / name, servers[name], own, sink) for name, own, sink in every]))
+        asyncio.run(
+            together([read_through_restarts(tmp_path / name, servers[name], own, sink) for name, own, sink in every])
+        )
         for sink, own in zip(sinks, pages, strict=True):
             seal_all(sink.store)
 

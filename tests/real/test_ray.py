@@ -299,9 +299,9 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
     wait_until(counted, "all its GPUs are counted")
     # Saved answers are of the time of the nodes' own reports, which come every few seconds and have the indexes later.
     begun = time.time()
-    wait_until(lambda: all(told["now"] > begun for told in head.get(NODES)["data"]["summary"]), "fresh reports")
+    wait_until(lambda: all(message["now"] > begun for message in head.get(NODES)["data"]["summary"]), "fresh reports")
     paths = {"version": VERSION, "jobs": JOBS, "summary": NODES, "logical": "/logical/actors", **LISTS}
-    told = "select pod_uid, max(device_indexes) from claim where job_id = 'sub-b' group by 1 having count(device_indexes) > 0 order by 1"
+    message = "select pod_uid, max(device_indexes) from claim where job_id = 'sub-b' group by 1 having count(device_indexes) > 0 order by 1"
     rejects, stores = Rejects(), [StoreSink()]
 
     def saved_with_indexes() -> bool:
@@ -311,7 +311,7 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
             (tmp_path / f"{name}.json").write_text(json.dumps(head.get(path)))
         stores[0] = StoreSink()
         asyncio.run(stores[0].commit("import", list(read_ray_files(Source(str(tmp_path), "c1"), rejects))))
-        return bool(stores[0].store.sql(told))
+        return bool(stores[0].store.sql(message))
 
     wait_until(saved_with_indexes, "the GPUs' indexes")
     saved = stores[0]
@@ -321,13 +321,13 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
     query = f"select {columns}, min(start_us) from claim where job_id = 'sub-b' and end_us is null group by all order by all"
     assert sink.store.sql(query) == saved.store.sql(query)
     assert 5.75 == saved.held()["sub-b"][0]
-    indexes, live = dict(saved.store.sql(told)), dict(sink.store.sql(told))
+    indexes, live = dict(saved.store.sql(message)), dict(sink.store.sql(message))
     assert {unit: indexes[unit] for unit in live.keys() & indexes.keys()} == {
         unit: live[unit] for unit in live.keys() & indexes.keys()
     }
 
 
-def test_a_head_that_was_killed_is_told_and_its_claims_end_at_its_last_word(head: Head) -> None:
+def test_a_head_that_was_killed_is_reported_and_its_claims_end_at_its_last_word(head: Head) -> None:
     one, sink = source(head), StoreSink()
     submit(
         head,

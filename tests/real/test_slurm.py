@@ -90,7 +90,7 @@ class Both:
 
         self.slurm.until("accounting was polled", holds)
 
-    def told(self, columns: str, table: str, where: str = "true") -> list[tuple[Any, ...]]:
+    def rows_of_both(self, columns: str, table: str, where: str = "true") -> list[tuple[Any, ...]]:
         """Rows of a table that both ways told alike, sorted."""
         query = f"select distinct {columns} from {table} where {where} order by all"
         commands, over_http = (sink.store.sql(query) for sink in self.sinks)
@@ -154,19 +154,23 @@ def test_polled_jobs_add_up_to_what_sacct_says(slurm: Slurm) -> None:
     both.settle(unseen)
     written = [sink.claims for sink in both.sinks]
 
-    said = accounted(slurm)
+    result = accounted(slurm)
 
-    assert expected == said.keys()
+    assert expected == result.keys()
     for sink in both.sinks:
-        assert said == sink.gpu_seconds()
+        assert result == sink.gpu_seconds()
         assert [] == sink.errors
 
     both.again()
 
     assert written == [sink.claims for sink in both.sinks], "what is known is not written again"
-    assert [(waiting, 8)] == both.told("job_id, device_count", "pending", f"job_id = '{waiting}'")
-    assert both.told("job_id, run_key, node, start_us, end_us, user_name, account, queue, qos", "claim", "end_us > 0")
-    assert [(1, "finished")] == both.told("evictions, state", "workload", f"uid = '{requeued}' and end_us is not null")
+    assert [(waiting, 8)] == both.rows_of_both("job_id, device_count", "pending", f"job_id = '{waiting}'")
+    assert both.rows_of_both(
+        "job_id, run_key, node, start_us, end_us, user_name, account, queue, qos", "claim", "end_us > 0"
+    )
+    assert [(1, "finished")] == both.rows_of_both(
+        "evictions, state", "workload", f"uid = '{requeued}' and end_us is not null"
+    )
 
 
 def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
@@ -182,7 +186,7 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
     slurm.run("scontrol", "suspend", paused)
     both.poll()
 
-    assert [("running", "SUSPENDED")] == both.told(
+    assert [("running", "SUSPENDED")] == both.rows_of_both(
         "state, detail ->> 'state'", "workload", f"uid = '{paused}' and (detail ->> 'state') = 'SUSPENDED'"
     )
 
@@ -212,11 +216,16 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
     for sink in both.sinks:
         assert expected == {job: s for job, s in sink.gpu_seconds().items() if job not in before}
         assert [] == sink.errors
-    assert [(1,)] == both.told("preemptions", "workload", f"uid = '{victim}' and preemptions > 0")
-    assert 1 <= both.told("max(suspended_us) / 1000000", "claim", f"job_id = '{paused}' and end_us is not null")[0][0]
+    assert [(1,)] == both.rows_of_both("preemptions", "workload", f"uid = '{victim}' and preemptions > 0")
+    assert (
+        1
+        <= both.rows_of_both("max(suspended_us) / 1000000", "claim", f"job_id = '{paused}' and end_us is not null")[0][
+            0
+        ]
+    )
 
 
-def test_limits_and_reservations_are_told_alike(slurm: Slurm) -> None:
+def test_limits_and_reservations_are_reported_alike(slurm: Slurm) -> None:
     """A partition has the GPUs of its nodes, a QOS its limits, a reservation its nodes; what is gone is deleted."""
     both = Both(slurm)
     slurm.run(
@@ -229,18 +238,20 @@ def test_limits_and_reservations_are_told_alike(slurm: Slurm) -> None:
     slurm.run("scontrol", "delete", "reservation", "fans")
     slurm.run("scancel", job)
     both.again()
-    urgent = both.told("quota_max, used, running_count", "queue", "name = 'urgent' and running_count = 1")
-    (limits,) = both.told("detail -> 'max_per_user', preemption -> 'preempts', priority", "queue", "name = 'urgent'")
+    urgent = both.rows_of_both("quota_max, used, running_count", "queue", "name = 'urgent' and running_count = 1")
+    (limits,) = both.rows_of_both(
+        "detail -> 'max_per_user', preemption -> 'preempts', priority", "queue", "name = 'urgent'"
+    )
 
-    assert [('{"":8}', '{"":3}')] == both.told("quota, used", "queue", "name = 'batch' and running_count = 1")
+    assert [('{"":8}', '{"":3}')] == both.rows_of_both("quota, used", "queue", "name = 'batch' and running_count = 1")
     assert [('{"":6}', '{"":3}', 1)] == urgent
     assert ({"": 5}, ["normal"], 100) == (json.loads(limits[0]), json.loads(limits[1]), limits[2])
-    reserved = both.told("state, nodes, device_count, users, end_us - start_us", "reservation")
+    reserved = both.rows_of_both("state, nodes, device_count, users, end_us - start_us", "reservation")
     assert [
         ("INACTIVE", "gpu1", 4, "root", 3600 * SECOND_US),
         ("deleted", "gpu1", 4, "root", 3600 * SECOND_US),
     ] == sorted(reserved)
-    assert [(True,)] == both.told("flags like '%MAINT%'", "reservation")
+    assert [(True,)] == both.rows_of_both("flags like '%MAINT%'", "reservation")
 
 
 def running(sink: StoreSink) -> set[str]:
@@ -281,7 +292,7 @@ def test_a_running_job_is_held_up_to_the_last_poll(slurm: Slurm) -> None:
     both = Both(slurm)
     both.poll()
     start = slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "Start")
-    ((start_us, end_us, indexes),) = both.told("start_us, end_us, device_indexes", "claim", f"job_id = '{job}'")
+    ((start_us, end_us, indexes),) = both.rows_of_both("start_us, end_us, device_indexes", "claim", f"job_id = '{job}'")
     slurm.run("scancel", job)
 
     assert (parse_rfc3339(start), None, "0") == (start_us, end_us, indexes)
@@ -317,8 +328,8 @@ def may_be_requeued(slurm: Slurm, job: str) -> bool:
 def ran(slurm: Slurm, job: str) -> int:
     """Whole seconds a job has run, by its controller."""
     words = slurm.run("scontrol", "show", "job", job).split()
-    told = next(word.partition("=")[2] for word in words if word.startswith("RunTime="))
-    return int(told.split(":")[-1])
+    line = next(word.partition("=")[2] for word in words if word.startswith("RunTime="))
+    return int(line.split(":")[-1])
 
 
 def test_nodes_come_with_their_gpus(slurm: Slurm) -> None:
@@ -346,7 +357,7 @@ def nodes(sink: StoreSink) -> list[tuple[Any, ...]]:
     return sink.store.sql("select node, state, reason, devices, gpu_model from node order by observed_us, node")
 
 
-def test_a_controller_that_is_not_there_is_told_with_the_fix(slurm: Slurm) -> None:
+def test_a_controller_that_is_not_there_is_reported_with_the_fix(slurm: Slurm) -> None:
     """The same commands, a configuration that names nobody."""
     nobody = slurm.folder / "nobody.conf"
     text = slurm.conf_file.read_text()
@@ -386,6 +397,6 @@ def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
     slurm.until("accounting has both ends", lambda: has_end(slurm, job) and has_end(slurm, other))
     slurm.until("both are told", lambda: asyncio.run(live.poll(sink, now_us)) and not is_open(sink))
 
-    said, held = accounted(slurm), sink.gpu_seconds()
+    result, held = accounted(slurm), sink.gpu_seconds()
 
-    assert [said[job], said[other]] == [held[job], held[other]]
+    assert [result[job], result[other]] == [held[job], held[other]]

@@ -202,10 +202,10 @@ def test_steps_are_taken_one_at_a_time(world: World) -> None:
     """Two hours idle, and nobody was told: notice first; a second look takes nothing; an hour later the warning."""
     first = reclaim_state.advance(world.store, world.state, us(190))
     again = reclaim_state.advance(world.store, world.state, us(190))
-    told = [one.at.step for one in found(world, 190)]
+    listed = [one.at.step for one in found(world, 190)]
     later = reclaim_state.advance(world.store, world.state, us(240))
 
-    assert (["notice"], [], ["notice"]) == ([one.at.step for one in first], again, told)
+    assert (["notice"], [], ["notice"]) == ([one.at.step for one in first], again, listed)
     assert ["warning"] == [one.at.step for one in later]
     assert None is later[0].command
 
@@ -251,7 +251,9 @@ def test_a_job_of_which_some_devices_work_is_not_to_be_ended(tmp_path: Path) -> 
         pytest.param(("ack", us(230), "false_positive"), "acked", id="who called it false is asked no more"),
     ],
 )
-def test_an_owner_holds_it_for_as_long_as_he_said(world: World, action: tuple[str, int, str | None], held: str) -> None:
+def test_an_owner_holds_it_for_as_long_as_they_asked(
+    world: World, action: tuple[str, int, str | None], held: str
+) -> None:
     key = found(world, 190)[0].finding.key
     Actions(world.state).act(Action(key, action[0], action[1], "soon", "ada", us(190), action[2]))
 
@@ -273,7 +275,7 @@ def test_an_acknowledged_finding_goes_on(world: World) -> None:
     assert ["notice"] == [one.at.step for one in reclaim_state.advance(world.store, world.state, us(200))]
 
 
-def test_work_in_between_begins_anew(tmp_path: Path) -> None:
+def test_work_in_between_begins_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.gpu("a", (60, WORK), (130, IDLE), (20, WORK), (40, IDLE))
     world.job("1", ["a"], 0, None, heard=250)
@@ -310,16 +312,16 @@ def test_a_preset_has_its_own_times(tmp_path: Path) -> None:
 def test_messages_get_graver_and_end(tmp_path: Path) -> None:
     """One message a reclaim: opened with the notice, graver at each step, resolved when the devices work."""
     world = hoard(tmp_path)
-    told = [alerts(world.store, world.state, us(minute))[0] for minute in (190, 240, 290, 310)]
+    listed = [alerts(world.store, world.state, us(minute))[0] for minute in (190, 240, 290, 310)]
     world.gpu("a", (30, WORK), start=LAST)
     analyzed(world, LAST + 30)
     over = alerts(world.store, world.state, us(LAST + 35))
 
-    assert ["info", "low", "medium", "high"] == [one.severity for one in told]
-    assert 1 == len({one.key for one in told} | {one.key for one in over})
+    assert ["info", "low", "medium", "high"] == [one.severity for one in listed]
+    assert 1 == len({one.key for one in listed} | {one.key for one in over})
     assert (["resolved"], "Nothing to do.") == ([one.state for one in over], over[0].remedy)
-    assert "All 1 devices of 1 idle for 250 minutes." == told[-1].summary
-    assert "scancel 1" == told[-1].evidence["command"]
+    assert "All 1 devices of 1 idle for 250 minutes." == listed[-1].summary
+    assert "scancel 1" == listed[-1].evidence["command"]
 
 
 # What nobody knows, and who was not told -------------------------------------------------------------------------------
@@ -375,7 +377,7 @@ def outbox(world: World, message: str, severity: str, state: str, sent: float | 
         pytest.param("dead", None, 235, id="it was given up: the clock alone counts"),
     ],
 )
-def test_the_next_step_waits_until_the_last_was_told(
+def test_the_next_step_waits_until_the_last_was_announced(
     world: World, state: str, sent: float | None, due: float | None
 ) -> None:
     (first,) = reclaim_state.advance(world.store, world.state, us(190))
@@ -411,10 +413,10 @@ def test_lines_of_two_clusters_are_not_mixed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(reclaim_state, "proposals", lambda *_, **__: [0, 1])
     monkeypatch.setattr(reclaim_state, "as_dict", lambda n: items[n])
 
-    told = CliRunner().invoke(app, ["reclaim", "--commands", "--data", str(tmp_path)])
+    result = CliRunner().invoke(app, ["reclaim", "--commands", "--data", str(tmp_path)])
 
-    assert (2, "") == (told.exit_code, told.stdout)
-    assert "c1, c2" in told.stderr + str(told.exception)
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "c1, c2" in result.stderr + str(result.exception)
 
 
 def test_a_message_in_a_channel_s_outbox_holds_the_next_step(world: World) -> None:
@@ -426,6 +428,6 @@ def test_a_message_in_a_channel_s_outbox_holds_the_next_step(world: World) -> No
     alerts(world.store, world.state, us(250))
     with world.state.transaction(write=True) as connection:
         connection.execute(sa.update(OUTBOX).values(state="sent", sent_us=us(200)))
-    (told,) = alerts(world.store, world.state, us(250))
+    (entry,) = alerts(world.store, world.state, us(250))
 
-    assert ([True], "warning") == (held, told.evidence["step"])
+    assert ([True], "warning") == (held, entry.evidence["step"])

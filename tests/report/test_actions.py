@@ -190,7 +190,7 @@ def test_a_team_s_largest_waste_lists_its_lost_work_and_does_not_add_it_to_waste
         pytest.param([finding("7", "0.00"), finding("8", "0.00")], "2 findings have no cost: the data files list them.", id="two"),
     ],
 )  # fmt: skip
-def test_no_findings_is_said_only_where_there_are_none(found: list[Finding], expected: str) -> None:
+def test_no_findings_is_shown_only_where_there_are_none(found: list[Finding], expected: str) -> None:
     assert wastes(facts(*found)).blocks[0].text.startswith(expected)  # type: ignore[union-attr]
 
 

@@ -99,9 +99,9 @@ def test_the_first_page_answers_three_questions() -> None:
     """What is wasted, which layer costs most, what to do first."""
     made = document(scorecard(facts()))
 
-    said = lead(scorecard(facts())).replace("\u00a0", " ")
-    assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.74 k a month." in said
-    assert "By its findings, scheduling costs the most: $30.00." in said
+    record = lead(scorecard(facts())).replace("\u00a0", " ")
+    assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.74 k a month." in record
+    assert "By its findings, scheduling costs the most: $30.00." in record
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
     assert ["Avoidable", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]
     assert 3 == sum(isinstance(block, Card) for block in made.head)
@@ -154,7 +154,7 @@ def test_the_table_says_the_waste_that_the_first_sentence_says() -> None:
     assert 300 == sum(int(each.cells[2].text.strip("$")) for each in table.rows if each.cells[5].text == "avoidable")
 
 
-def test_what_a_table_leaves_out_is_said() -> None:
+def test_what_a_table_leaves_out_is_shown() -> None:
     gang = facts()["gang"][0]
     many = facts(
         gang=[gang | {"authority": f"scheduler {n}"} for n in range(POOLS_MAX + 1)],
@@ -186,7 +186,7 @@ def test_a_window_without_data_names_the_window_that_has_some(asked: Window, wha
     assert "There is no data in this window, so no layer has a grade." in lead(known)
 
 
-def test_several_currencies_and_no_price_are_said() -> None:
+def test_several_currencies_and_no_price_are_shown() -> None:
     two = scorecard(
         facts(
             currency=None, cost=None, unpriced_gpu_hours=Fraction(5),

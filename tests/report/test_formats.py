@@ -118,7 +118,7 @@ def test_every_format_says_what_the_chargeback_says(
     table = list(csv.DictReader(io.StringIO(files[f"{stem}.csv"].decode("utf-8-sig"))))
     frame = pq.read_table(io.BytesIO(files[f"{stem}.parquet"])).to_pylist()
     jobs = sheets(files[f"{stem}.xlsx"])["Jobs"]
-    said = f"${cost}"
+    line = f"${cost}"
 
     assert cost == sum(Decimal(row["cost"]) for row in table if row["section"] == "charge")
     assert cost == sum(Decimal(row["cost"]) for row in table if row["section"] == "model")
@@ -128,8 +128,8 @@ def test_every_format_says_what_the_chargeback_says(
         Decimal(str(cells[2]))
         for cells in sheets(files[f"{stem}.xlsx"])["Buckets"].iter_rows(min_row=2, values_only=True)
     )
-    assert said in "".join(pages(files[f"{stem}.pdf"]))
-    assert said in files[f"{stem}.html"].decode().replace("\u00a0", " ")
+    assert line in "".join(pages(files[f"{stem}.pdf"]))
+    assert line in files[f"{stem}.html"].decode().replace("\u00a0", " ")
 
 
 def test_the_fleet_is_the_sum_of_its_teams(files: dict[str, bytes], charged: dict[str, Decimal]) -> None:
@@ -233,7 +233,7 @@ def test_a_long_table_repeats_its_head() -> None:
     "name",
     ["Größe Ärger", "Команда", "ομάδα", "研究チーム", "연구팀", "פריון", "فريق", "ทีม", "team 🚀", "\ud800", "<b>&"],
 )
-def test_a_name_in_any_script_is_drawn_or_told_in_codes(name: str) -> None:
+def test_a_name_in_any_script_is_drawn_or_reported_in_codes(name: str) -> None:
     """Never a crash, and never a box without a note."""
     found = pdf_fonts.fonts()
     text = found.markup(name)
@@ -261,15 +261,15 @@ def test_without_a_font_of_the_machine_the_library_s_own_is_used(monkeypatch: py
         pdf_fonts.fonts()
 
 
-def test_a_budget_is_told_and_its_lack_too(fleet: Fleet) -> None:
+def test_a_budget_is_reported_and_its_lack_too(fleet: Fleet) -> None:
     """With what is expected, where somebody foretells it."""
     none = facts(fleet, "ants")
     budget = Budget("2026-11", Decimal(100), Decimal(7), "USD", Decimal(30), Decimal(20), Decimal(40))
-    told = str(document(replace(none, budget=budget)).head).replace("\\xa0", " ")
+    record = str(document(replace(none, budget=budget)).head).replace("\\xa0", " ")
 
     assert "No budget is set." in str(document(none).head)
-    assert "Budget of $100 for 2026-11: $7.00 (7.0 %) spent, $30.00 expected by the end of the period" in told
-    assert "between $20.00 and $40.00" in told
+    assert "Budget of $100 for 2026-11: $7.00 (7.0 %) spent, $30.00 expected by the end of the period" in record
+    assert "between $20.00 and $40.00" in record
     assert ("Budget used, 2026-11", "7.0\u00a0%", "$7.00 of $100") in [
         (h.label, h.value, h.change) for h in headlines(replace(none, budget=budget))
     ]
@@ -299,15 +299,15 @@ def test_a_policy_is_bridged_line_by_line(fleet: Fleet) -> None:
 
 def test_a_message_names_only_findings_that_waste_something(fleet: Fleet) -> None:
     """What claims nothing or has no price is no action: a card never shows zero."""
-    told = facts(fleet)
-    (one,) = told.findings
+    week_facts = facts(fleet)
+    (one,) = week_facts.findings
     others = [
         replace(one, key="free", title="Costs nothing", wasted_cost="0.00", wasted_gpu_seconds="0"),
         replace(one, key="none", title="Claims nothing", wasted_cost=None, wasted_gpu_seconds="0.000000"),
         replace(one, key="unpriced", title="Has no price", wasted_cost=None),
     ]
 
-    made = summary(replace(told, findings=(one, *others), covered=told.window), f"{WEEK}/fleet")
+    made = summary(replace(week_facts, findings=(one, *others), covered=week_facts.window), f"{WEEK}/fleet")
 
     named = [what.partition(":")[0] for what, *_ in made.wastes]
     assert one.title in named

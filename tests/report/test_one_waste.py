@@ -274,7 +274,7 @@ def test_the_overview_and_the_report_have_one_headline(fleet: Fleet) -> None:
     shown = text(overview.layout(fleet.overview, query_of(None), "light"))
     titles = " ".join(section.title for section in document(fleet.reports[None]).sections)
     found = fleet.ledger["avoidable"]
-    said = [LOSS.findall(words.replace("\u00a0", " ")) for words in (shown, titles)]
+    listed = [LOSS.findall(words.replace("\u00a0", " ")) for words in (shown, titles)]
 
-    assert said[0] == said[1]
-    assert bool(said[0]) == (found["ratio"] is not None and Decimal(found["gpu_seconds"]) > 0)
+    assert listed[0] == listed[1]
+    assert bool(listed[0]) == (found["ratio"] is not None and Decimal(found["gpu_seconds"]) > 0)

@@ -25,7 +25,7 @@ RUNNER = CliRunner()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         pytest.param("", "f.csv:1: the header is ''; write team,to", id="an empty file"),
         pytest.param("team,mail\na,x\n", "f.csv:1: the header is 'team,mail'", id="another header"),
@@ -34,11 +34,11 @@ RUNNER = CliRunner()
         pytest.param("team,to\n\xe9,x\n".encode("latin-1"), "is no CSV in UTF-8", id="no UTF-8"),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(text: str | bytes, said: str) -> None:
+def test_a_bad_file_is_named_with_its_line(text: str | bytes, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(text.encode() if isinstance(text, str) else text, "f.csv")
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_addresses_of_a_team_are_joined() -> None:

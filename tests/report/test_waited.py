@@ -61,8 +61,8 @@ def asked(made: World, state: State) -> dict[str, tuple[Decimal, Any, int]] | No
     found = idle_while_waiting(made.store, state, DAY, None)
     if found is None:
         return None
-    told = {team: rounded(waited) for team, waited in found.items()}
-    return {team: (w.amount.gpu_seconds, w.amount.costs, w.requests) for team, w in told.items()}
+    by_name = {team: rounded(waited) for team, waited in found.items()}
+    return {team: (w.amount.gpu_seconds, w.amount.costs, w.requests) for team, w in by_name.items()}
 
 
 def test_where_nobody_says_what_waited_it_is_not_known() -> None:

@@ -305,7 +305,7 @@ def test_what_has_no_rate_is_missing_and_not_free(tmp_path: Path) -> None:
     ]
 
 
-def test_held_time_without_a_team_is_told(tmp_path: Path) -> None:
+def test_held_time_without_a_team_is_reported(tmp_path: Path) -> None:
     """It is in the fleet's table with its fix, gets no file of its own, and is not called a team."""
     fleet = Fleet(tmp_path, teams=[("ann", "ants")]).analyse()
     files = fleet.files()
@@ -379,7 +379,7 @@ def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
         claim("ant-1", 0, 3 * HOUR, "node-ant", user_name="ann"),
     )
     ants = Fleet(tmp_path, world).analyse()
-    said = " ".join(Read(ants.files()["fleet.html"]).text.split())
+    output = " ".join(Read(ants.files()["fleet.html"]).text.split())
     openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: the workbook is not read back")
     book, *_ = weekly(ants.world.store, ants.state, WEEK, formats=("xlsx",))
     sheet = openpyxl.load_workbook(io.BytesIO(book.content))["Buckets"]
@@ -391,6 +391,6 @@ def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
         "Held idle": (None, None),
     }.items() <= hours.items()
     assert (0, 0) == hours["Free but stranded"]
-    assert "97 % of the GPU time held was not measured." in said
-    assert said.index("Not measured 97 %") < said.index("Working unknown")
-    assert "was avoidable" not in said
+    assert "97 % of the GPU time held was not measured." in output
+    assert output.index("Not measured 97 %") < output.index("Working unknown")
+    assert "was avoidable" not in output

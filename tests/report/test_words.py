@@ -18,7 +18,7 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         pytest.param("0", "$0", id="nothing has no cents"),
         pytest.param("0.004", "$0.00", id="less than half a cent"),
@@ -32,9 +32,9 @@ def plain(text: str) -> str:
         pytest.param("-31", "\u2212$31.00", id="a credit"),
     ],
 )
-def test_money(value: str, said: str) -> None:
+def test_money(value: str, expected: str) -> None:
     """Three significant digits."""
-    assert said == plain(report_text.money(Decimal(value), "USD"))
+    assert expected == plain(report_text.money(Decimal(value), "USD"))
 
 
 def test_money_of_other_currencies_names_them() -> None:
@@ -42,7 +42,7 @@ def test_money_of_other_currencies_names_them() -> None:
     assert ["€12.00", "CHF 12.00", "12.00"] == [plain(report_text.money(12, c)) for c in ("EUR", "CHF", None)]
 
 
-def test_what_has_no_price_is_not_said_to_be_free() -> None:
+def test_what_has_no_price_is_not_shown_as_free() -> None:
     """Unknown is not zero."""
     lacking = Amount(Decimal(7200), (), Decimal(7200))
     half = lacking + Amount(Decimal(3600), (("USD", Decimal("2.50")),))
@@ -52,7 +52,7 @@ def test_what_has_no_price_is_not_said_to_be_free() -> None:
     assert "$0" == report_text.amount_money(Amount(), "USD")
 
 
-def test_currencies_are_told_apart() -> None:
+def test_currencies_are_distinguished() -> None:
     """Amounts in two currencies are never added."""
     both = Amount(Decimal(1), (("EUR", Decimal(3)),)) + Amount(Decimal(1), (("USD", Decimal(4)),))
 
@@ -61,7 +61,7 @@ def test_currencies_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "said"),
+    ("ratio", "expected"),
     [
         pytest.param(None, "unknown", id="no ratio"),
         pytest.param(Fraction(0), "0 %", id="none"),
@@ -75,13 +75,13 @@ def test_currencies_are_told_apart() -> None:
         pytest.param(Fraction(-1, 4), "\u221225 %", id="below zero"),
     ],
 )
-def test_percent(ratio: Fraction | None, said: str) -> None:
+def test_percent(ratio: Fraction | None, expected: str) -> None:
     """Never rounded to nothing or to everything."""
-    assert said == plain(report_text.percent(ratio))
+    assert expected == plain(report_text.percent(ratio))
 
 
 @pytest.mark.parametrize(
-    ("now", "before", "said"),
+    ("now", "before", "expected"),
     [
         pytest.param(5, None, "", id="nothing to compare with"),
         pytest.param(0, 0, "same", id="nothing both times"),
@@ -94,18 +94,18 @@ def test_percent(ratio: Fraction | None, said: str) -> None:
         pytest.param(5, -2, "not comparable", id="after a credit"),
     ],
 )
-def test_change(now: int, before: int | None, said: str) -> None:
+def test_change(now: int, before: int | None, expected: str) -> None:
     """Against the week before."""
-    assert said == plain(report_text.change(now, before))
+    assert expected == plain(report_text.change(now, before))
 
 
 def test_change_of_a_ratio_is_in_points() -> None:
     """37 % after 34 % is 3 points, not 9 %."""
-    said = [
+    listed = [
         plain(report_text.points(Fraction(now, 100), Fraction(before, 100))) for now, before in ((37, 34), (30, 31))
     ]
 
-    assert ["▲ 3 points", "▼ 1 point"] == said
+    assert ["▲ 3 points", "▼ 1 point"] == listed
     assert "" == report_text.points(None, Fraction(1))
 
 
@@ -118,7 +118,7 @@ def test_a_column_adds_up_as_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "said"),
+    ("start", "end", "expected"),
     [
         pytest.param("2026-11-16", "2026-11-23", "Monday 16 to Sunday 22 November 2026", id="a week"),
         pytest.param("2026-11-30", "2026-12-07", "Monday 30 November to Sunday 6 December 2026", id="over a month"),
@@ -127,8 +127,8 @@ def test_a_column_adds_up_as_shown() -> None:
         pytest.param("2026-11-16T05", "2026-11-17", "16 November 2026 05:00 to 17 November 2026 00:00", id="hours"),
     ],
 )
-def test_days(start: str, end: str, said: str) -> None:
+def test_days(start: str, end: str, expected: str) -> None:
     """The end of a window is the day before it."""
     span = Window(*(parse_rfc3339(text if "T" not in text else f"{text}:00:00") for text in (start, end)))
 
-    assert said == report_text.days(span)
+    assert expected == report_text.days(span)

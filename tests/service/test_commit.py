@@ -311,7 +311,7 @@ def test_one_request_larger_than_the_queue_is_taken_when_it_is_alone(
     assert 2 == len(stored(store))
 
 
-def test_a_full_disk_is_told_to_every_sender_and_the_next_group_is_tried(store: Store) -> None:
+def test_a_full_disk_is_reported_to_every_sender_and_the_next_group_is_tried(store: Store) -> None:
     slow = Slow.of(store, [StoreError("cannot write: no space left")])
     group = writer(slow)
     futures = [group.submit("a", [points([NOW_US])]), group.submit("b", [points([NOW_US + 1])])]
@@ -335,16 +335,16 @@ def test_one_request_that_cannot_be_stored_fails_alone(store: Store) -> None:
     assert [(1, NOW_US)] == stored(store)
 
 
-def test_a_store_that_must_be_opened_anew_is_told(store: Store) -> None:
-    told: list[str] = []
+def test_a_store_that_must_be_opened_again_is_reported(store: Store) -> None:
+    listed: list[str] = []
     slow = Slow.of(store, [StoreError(f"FATAL: {group_commit.FATAL} by an earlier error")])
-    group = writer(slow, on_fatal=told.append)
+    group = writer(slow, on_fatal=listed.append)
     future = group.submit("s", [points([NOW_US])])
     group.start()
 
     assert isinstance(future.exception(PATIENCE_S), StoreError)
     group.stop()
-    assert 1 == len(told) and group_commit.FATAL in told[0]
+    assert 1 == len(listed) and group_commit.FATAL in listed[0]
 
 
 def test_points_of_many_senders_keep_apart() -> None:

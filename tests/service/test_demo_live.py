@@ -66,13 +66,13 @@ def test_in_the_end_everything_is_known(fleet: LiveFleet) -> None:
     assert ended == [run for run in fleet.known(last_s) if run.end_s is not None]
 
 
-def test_what_changed_is_told_once_and_the_living_go_on(fleet: LiveFleet) -> None:
+def test_what_changed_is_reported_once_and_the_living_go_on(fleet: LiveFleet) -> None:
     first_s, last_s = fleet.past * STEP_S, (fleet.past + 600) * STEP_S
-    told: dict[int, Run] = {run.number: run for run in fleet.known(first_s)}
+    by_name: dict[int, Run] = {run.number: run for run in fleet.known(first_s)}
     for at_s in range(first_s, last_s + 1, 10 * STEP_S):
-        told |= {run.number: run for run in fleet.changed(max(first_s, at_s - 10 * STEP_S), at_s)}
+        by_name |= {run.number: run for run in fleet.changed(max(first_s, at_s - 10 * STEP_S), at_s)}
 
-    assert {run.number: run for run in fleet.known(last_s)} == told
+    assert {run.number: run for run in fleet.known(last_s)} == by_name
 
 
 def test_a_quiet_time_is_a_sign_of_life_only(fleet: LiveFleet) -> None:
@@ -115,7 +115,7 @@ def test_a_history_ends_now_at_a_whole_step() -> None:
 # Told to a service.
 
 
-def test_jobs_told_step_by_step_are_held_as_long_as_they_ran(tmp_path: Path, fleet: LiveFleet) -> None:
+def test_jobs_recorded_step_by_step_are_held_as_long_as_they_ran(tmp_path: Path, fleet: LiveFleet) -> None:
     now = [at_us(fleet, 0)]
     service = Service.open(
         tmp_path / "data", Settings(default_interval_s=STEP_S), {}, now_us=lambda: now[0], live=False

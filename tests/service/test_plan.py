@@ -230,7 +230,7 @@ def test_alerts_go_on_after_a_reload_and_end_at_once(service: Service) -> None:
     assert not alerting._thread.is_alive()
 
 
-def test_a_reload_that_fails_is_told_and_the_next_clears_it(service: Service) -> None:
+def test_a_reload_that_fails_is_reported_and_the_next_clears_it(service: Service) -> None:
     def broken() -> Plan:
         raise RuntimeError("disk on fire")
 
@@ -255,7 +255,7 @@ def endless(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "expected"),
     [
         pytest.param(lambda path: None, "No such file", id="is gone"),
         pytest.param(directory, "Is a directory", id="is a directory"),
@@ -266,13 +266,13 @@ def endless(path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_changes_nothing(
-    service: Service, tmp_path: Path, make: Callable[[Path], object], said: str
+    service: Service, tmp_path: Path, make: Callable[[Path], object], expected: str
 ) -> None:
     assert service.reload(lambda: plan(Settings(idle_minutes=20), channel=[CHANNEL]))
     make(tmp_path / "gpuwatch.toml")
 
     assert not service.reload(lambda: read_again(tmp_path / "gpuwatch.toml", {}))
-    assert [True] == [said in (status.error or "") for status in service.sources()], service.sources()
+    assert [True] == [expected in (status.error or "") for status in service.sources()], service.sources()
     assert Settings(idle_minutes=20) == service.settings
     assert ["ops"] == [channel.name for channel in Channels(service.state).list()]
 
@@ -309,11 +309,11 @@ def test_a_plan_names_every_mistake_of_a_file_at_once(tmp_path: Path) -> None:
         '[gpuwatch]\nthreads = -1\n[[dcgm]]\ntargets = ["a:1"]\nbearer_token_file = "/nonexistent/token"\n'
         '[[channel]]\nname = "ops"\nkind = "pigeon"\n[smoke]\n'
     )
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as captured:
         load(config, {"GPUWATCH_DRAM_ROOF": "8"})
 
     words = ("threads", "dram_roof", "/nonexistent/token", "kind must be one of", "[smoke]")
-    assert [] == [word for word in words if word not in str(told.value)], str(told.value)
+    assert [] == [word for word in words if word not in str(captured.value)], str(captured.value)
 
 
 SECRETS = (
@@ -334,9 +334,9 @@ def test_a_secret_file_of_any_kind_must_be_there_and_hold_something(text: str, t
     config.write_text(text.format(secret))
     for make in (lambda: None, secret.touch, lambda: (secret.unlink(), secret.mkdir())):
         make()
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as captured:
             load(config, {})
-        assert str(secret) in str(told.value)
+        assert str(secret) in str(captured.value)
 
     secret.rmdir()
     secret.write_text(CHANNEL["url"])
@@ -346,10 +346,10 @@ def test_a_secret_file_of_any_kind_must_be_there_and_hold_something(text: str, t
 def test_a_password_in_an_address_is_not_shown(tmp_path: Path) -> None:
     config = tmp_path / "gpuwatch.toml"
     config.write_text('[gpuwatch]\npublic_url = "https://ann:S3CRET@g.example.com"\n')
-    with pytest.raises(UsageError, match="public_url") as told:
+    with pytest.raises(UsageError, match="public_url") as captured:
         load(config, {})
 
-    assert "S3CRET" not in str(told.value)
+    assert "S3CRET" not in str(captured.value)
 
 
 def test_a_label_may_be_named_as_a_file_is(tmp_path: Path) -> None:

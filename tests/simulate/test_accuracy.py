@@ -47,7 +47,7 @@ def counts(outcome: Outcome) -> tuple[int, int, int, int, int]:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("findings", "expected"),
     [
         pytest.param([], (0, 0, 0, 0, 1), id="nothing said is a miss"),
         pytest.param([finding("a", low=5, high=6)], (0, 0, 1, 0, 1), id="at another time it is false"),
@@ -59,8 +59,8 @@ def counts(outcome: Outcome) -> tuple[int, int, int, int, int]:
         pytest.param([finding("a"), finding("b", low=3)], (1, 2, 0, 0, 0), id="said twice, found once"),
     ],
 )
-def test_a_planted_case(told: list[dict[str, Any]], expected: tuple[int, ...]) -> None:
-    assert expected == counts(compare(truth([case()]), told)["straggler"])
+def test_a_planted_case(findings: list[dict[str, Any]], expected: tuple[int, ...]) -> None:
+    assert expected == counts(compare(truth([case()]), findings)["straggler"])
 
 
 def test_another_detector_does_not_find_it() -> None:
@@ -100,8 +100,8 @@ def test_wilson_intervals_are_those_of_the_literature() -> None:
 
 
 def test_the_page_names_seeds_rates_and_what_is_below_its_goal() -> None:
-    told = {"straggler": Outcome(planted=20, found=17, right=17, false=0, decoys=40, decoys_hit=0)}
-    text = report({"base": Counts(range(101, 121), 1, told)}, {"base": "All fields"})
+    record = {"straggler": Outcome(planted=20, found=17, right=17, false=0, decoys=40, decoys_hit=0)}
+    text = report({"base": Counts(range(101, 121), 1, record)}, {"base": "All fields"})
 
     assert "20 seeds: 101-120. On 1 of them a rule failed" in text
     assert "False findings" not in text
@@ -118,8 +118,8 @@ def test_a_variant_without_fleets_has_no_table() -> None:
 
 
 def test_every_false_finding_is_listed_with_its_summary() -> None:
-    told = {"straggler": Outcome(false=14, wrong=[f"seed {n}, hot: job 7: slow" for n in range(14)])}
-    text = report({"base": Counts([101, 104], 0, told)}, {"base": "All fields"})
+    record = {"straggler": Outcome(false=14, wrong=[f"seed {n}, hot: job 7: slow" for n in range(14)])}
+    text = report({"base": Counts([101, 104], 0, record)}, {"base": "All fields"})
 
     assert "2 seeds: 101, 104.\n" in text
 

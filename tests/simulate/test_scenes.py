@@ -211,11 +211,11 @@ def test_no_subject_is_planted_and_a_decoy_of_one_detector(world: tuple[Path, Tr
 
 def test_truth_file_has_subjects_and_what_is_allowed(world: tuple[Path, Truth]) -> None:
     out, truth = world
-    told = json.loads((out / "truth.json").read_text())
+    document = json.loads((out / "truth.json").read_text())
 
-    assert truth.plain() == told
-    assert {"kind", "id"} == set(told["planted"][0]["subject"])
-    assert {"detector", "subject", "why"} == set(told["allowed"][0])
+    assert truth.plain() == document
+    assert {"kind", "id"} == set(document["planted"][0]["subject"])
+    assert {"detector", "subject", "why"} == set(document["allowed"][0])
 
 
 def test_a_waiting_pod_whose_events_are_gone_says_why_in_its_condition(world: tuple[Path, Truth]) -> None:
@@ -241,7 +241,7 @@ def test_a_field_can_be_left_out_and_samples_lost(tmp_path: Path) -> None:
     assert less.capacity == whole.capacity
 
 
-def test_a_shared_gpu_is_told_once_a_pod_and_once_for_all(world: tuple[Path, Truth]) -> None:
+def test_a_shared_gpu_is_reported_once_a_pod_and_once_for_all(world: tuple[Path, Truth]) -> None:
     out, truth = world
     node = next(node for node in truth.fleet.nodes if node.replicas > 1)
     gpu = node.devices[0].gpu

@@ -33,7 +33,7 @@ SUMS = ("word_day", "slice_day", "team_day")
 BUCKETS = ("charged", "schedulable", "stranded", "unobserved", "hoarded", "gap", "below_roof", "compute")
 
 
-def told(world: World, state: State, window: Window, by: tuple[str, ...]) -> list[Any]:
+def sums_by(world: World, state: State, window: Window, by: tuple[str, ...]) -> list[Any]:
     """Charges and books by some dimensions, and what one team sees of them."""
     found: list[Any] = [chargeback.chargeback(world.store, state, window, by)]
     found.append(chargeback.chargeback(world.store, state, window, by, teams=["a"]))
@@ -46,7 +46,7 @@ def from_segments(world: World, state: State, window: Window, by: tuple[str, ...
     """The same where no day is rolled."""
     rolled = world.store.sql("select cluster, day_us from rolled_day")
     world.store.sql("delete from rolled_day")
-    found = told(world, state, window, by)
+    found = sums_by(world, state, window, by)
     for cluster, day_us in rolled:
         world.store.sql("insert into rolled_day values ($c, $d)", c=cluster, d=day_us)
     return found
@@ -64,14 +64,14 @@ def by_queue(world: World, state: State) -> dict[str | None, int]:
     """Held seconds of the first day by queue."""
     window = Window(us(0), us(DAY))
     charges = chargeback.chargeback(world.store, state, window, ["queue"]).items
-    assert told(world, state, window, ("queue",)) == from_segments(world, state, window, ("queue",))
+    assert sums_by(world, state, window, ("queue",)) == from_segments(world, state, window, ("queue",))
     return {charge.group["queue"]: int(charge.gpu_seconds) for charge in charges if charge.kind == "allocated"}
 
 
 # What changes a sum.
 
 
-def test_a_run_that_is_said_to_be_of_another_queue_moves_its_day() -> None:
+def test_a_run_whose_queue_is_corrected_moves_its_day() -> None:
     world = World().add(samples(Gpu(), minutes(0, HOUR), job="1"), samples(Gpu(), minutes(DAY, DAY + HOUR)))
     world.add(claim("1", 0, HOUR, gpus="GPU-a", queue="long", evidence=HOUR)).book()
     state = stated(world, [rate("2", 0)], [])
@@ -105,10 +105,10 @@ def test_runs_of_the_same_words_are_one_row_until_a_rule_parts_them() -> None:
     }
 
 
-def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) -> None:
+def test_a_store_of_before_is_rolled_again_when_it_is_upgraded(tmp_path: Path) -> None:
     world, state, rng = drawn(11)
     window = windows(rng)[1]
-    before = [told(world, state, window, by) for by in SOME]
+    before = [sums_by(world, state, window, by) for by in SOME]
     store = world.store
     tables = [name for (name,) in store.sql("select table_name from duckdb_tables() where not temporary order by 1")]
     store.sql(f"attach '{tmp_path / 'gpuwatch.duckdb'}' as old")
@@ -125,10 +125,10 @@ def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) ->
         upgraded.store.close()
         upgraded.store = opened
         assert [] == days(opened)
-        assert before == [told(upgraded, state, window, by) for by in SOME]
+        assert before == [sums_by(upgraded, state, window, by) for by in SOME]
         chargeback.price_all(opened, state)
         assert days(store) == days(opened)
-        assert before == [told(upgraded, state, window, by) for by in SOME]
+        assert before == [sums_by(upgraded, state, window, by) for by in SOME]
         assert [sums(store, table) for table in SUMS] == [sums(opened, table) for table in SUMS]
 
 
@@ -137,12 +137,12 @@ def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) ->
 
 @settings(steady, max_examples=1)
 @given(few_seeds)
-def test_every_dimension_is_told_alike_by_days_and_by_segments(seed: int) -> None:
+def test_every_dimension_is_reported_alike_by_days_and_by_segments(seed: int) -> None:
     world, state, rng = drawn(seed)
     assert days(world.store)
     window = windows(rng)[seed % 2]
     for by in DIMENSIONS:
-        assert from_segments(world, state, window, by) == told(world, state, window, by)
+        assert from_segments(world, state, window, by) == sums_by(world, state, window, by)
 
 
 @settings(steady, max_examples=2)
@@ -151,13 +151,13 @@ def test_late_samples_rates_and_rules_reach_every_sum(seed: int, by: tuple[str, 
     world, state, rng = drawn(seed)
     window = windows(rng)[0]
     world.add(samples(Gpu("GPU-late", index=7), minutes(DAY - HOUR, DAY + HOUR))).book()
-    assert from_segments(world, state, window, by) == told(world, state, window, by)
+    assert from_segments(world, state, window, by) == sums_by(world, state, window, by)
     chargeback.price_all(world.store, state)
-    assert from_segments(world, state, window, by) == told(world, state, window, by)
+    assert from_segments(world, state, window, by) == sums_by(world, state, window, by)
     replace_rates(state, [rate("3.5", -DAY, DAY), rate("5.25", DAY)], "test", "test", 1)
     replace_team_rules(state, [*rules("b"), TeamRule("queue", "q1", "a")], "test", "test", 1)
     chargeback.price_all(world.store, state)
-    assert from_segments(world, state, window, by) == told(world, state, window, by)
+    assert from_segments(world, state, window, by) == sums_by(world, state, window, by)
     whole = sums(world.store, "book_day")
     for table in SUMS:
         assert whole == sums(world.store, table)

@@ -119,7 +119,7 @@ def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         Store.open(tmp_path / "data")
 
 
-def test_a_second_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
+def test_a_second_process_learns_who_holds_the_store(tmp_path: Path) -> None:
     holding = (
         "import sys; from gpuwatch.store.database import Store; store = Store.open(sys.argv[1]); "
         "print('open', flush=True); sys.stdin.read()"
@@ -149,9 +149,9 @@ def test_memory_spill_directory_and_threads_are_bounded(tmp_path: Path) -> None:
 
 def test_the_file_can_be_read_by_the_oldest_engine_that_the_lake_needs(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
-        told = store.sql("select value from duckdb_settings() where name = 'storage_compatibility_version'")
+        result = store.sql("select value from duckdb_settings() where name = 'storage_compatibility_version'")
 
-    assert [(STORAGE_VERSION,)] == told
+    assert [(STORAGE_VERSION,)] == result
 
 
 def block_bytes(store: Store) -> int:

@@ -108,29 +108,29 @@ class Hook:
         self.keys.append(request.headers.get("Idempotency-Key", ""))
         self.paths.append(request.path)
         self.on_request()
-        told = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if told == "hang":
+        result = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if result == "hang":
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.released.wait(), PATIENCE_S)
             return web.Response(text="ok")
-        if told == "torn":
+        if result == "torn":
             torn = web.StreamResponse(status=500, headers={"Content-Length": "100"})
             await torn.prepare(request)
             await torn.write(b"half")
             assert request.transport is not None
             request.transport.close()
             return torn
-        if told == "close":
+        if result == "close":
             assert request.transport is not None
             request.transport.close()
             return web.Response()
-        if told == "redirect":
+        if result == "redirect":
             return web.Response(status=302, headers={"Location": f"http://127.0.0.1:{self.port}/elsewhere"})
-        if told == "gone":
+        if result == "gone":
             return web.Response(status=404, text="no_service")
-        if told == "echo":
+        if result == "echo":
             return web.Response(status=400, text=self.url)
-        status = int(told)
+        status = int(result)
         return web.Response(status=status, text="ok" if status == 200 else "later", headers=self.headers)
 
 

@@ -47,7 +47,7 @@ def state_of(world: World, *rates: Rate) -> State:
     return state
 
 
-def told(
+def focus_rows(
     world: World, state: State, window: Window, version: str = "1.2", teams: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """Rows of a window as the CSV file has them: numbers as Decimal, what is empty as None."""

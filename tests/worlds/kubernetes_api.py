@@ -46,8 +46,8 @@ class Server:
         """Deletes an object."""
         self._version += 1
         gone = self._objects[path].pop(uid)
-        told = gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self._version)}}
-        self._say(path, {"type": "DELETED", "object": told})
+        record = gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self._version)}}
+        self._say(path, {"type": "DELETED", "object": record})
 
     def bookmark(self, path: str) -> int:
         """Tells watches of a path how far they are; returns the version."""
@@ -118,8 +118,8 @@ class Server:
             return response
         while not (cut.is_set() or self.closing.is_set()):
             changed = self._changed
-            for version, where, told in [entry for entry in self._log if entry[0] > at and entry[1] == path]:
-                await response.write(json.dumps(told).encode() + b"\n")
+            for version, where, item in [entry for entry in self._log if entry[0] > at and entry[1] == path]:
+                await response.write(json.dumps(item).encode() + b"\n")
                 at = version
             ends = [asyncio.ensure_future(event.wait()) for event in (changed, cut, self.closing)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -45,9 +45,9 @@ def metrics(fleet: Fleet, cluster: str, labelled: bool) -> str:
                 if labelled and hold.device == device and hold.start <= second < hold.end:
                     labels |= dict(hold.label)
             text = ",".join(f'{key}="{value}"' for key, value in labels.items())
-            for name, told in lines.items():
-                told.append(f"DCGM_FI_PROF_{name}{{{text}}} 0.9 {(T0_US // SECOND_US) + second}")
-    blocks = [f"# TYPE DCGM_FI_PROF_{name} gauge\n" + "\n".join(told) for name, told in lines.items()]
+            for name, entry in lines.items():
+                entry.append(f"DCGM_FI_PROF_{name}{{{text}}} 0.9 {(T0_US // SECOND_US) + second}")
+    blocks = [f"# TYPE DCGM_FI_PROF_{name} gauge\n" + "\n".join(entry) for name, entry in lines.items()]
     return "\n".join([*blocks, "# EOF\n"])
 
 
@@ -346,10 +346,10 @@ def files(fleet: Fleet, spans: Spans, folder: Path, *, labels: bool = True) -> l
         ("502", 502, "nlp", *spans["502"], "COMPLETED", "slurmd-0", "gres/gpu=1"),
     )
     write("sacct", "k1", "sacct.txt", inside)
-    told = scontrol_job(501, "vision", *spans["501"], "slurmd-0", 2, "0-1") + scontrol_job(
+    result = scontrol_job(501, "vision", *spans["501"], "slurmd-0", 2, "0-1") + scontrol_job(
         502, "nlp", *spans["502"], "slurmd-0", 1, "1"
     )
-    write("scontrol", "k1", "scontrol_job.txt", told)
+    write("scontrol", "k1", "scontrol_job.txt", result)
     write(
         "scontrol",
         "k1",

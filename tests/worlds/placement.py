@@ -49,9 +49,9 @@ class LinkedWorld(World):
     ) -> LinkedWorld:
         """A node and its links: NVLink between all GPUs, or (None) PCIe: two a switch, half a socket."""
         name = self.scene + node
-        told = dict.fromkeys(NODE.names, None) | {"cluster": self.cluster, "scheduler": "slurm", "node": name}
-        told |= {"observed_us": us(0), "state": "up", "pool": self.scene or "p"}
-        self.store.append(Records("node", pa.Table.from_pylist([told], schema=NODE)))
+        result = dict.fromkeys(NODE.names, None) | {"cluster": self.cluster, "scheduler": "slurm", "node": name}
+        result |= {"observed_us": us(0), "state": "up", "pool": self.scene or "p"}
+        self.store.append(Records("node", pa.Table.from_pylist([result], schema=NODE)))
         row = {"cluster": self.cluster, "observed_us": None, "node": name}
         rows: list[dict[str, Any]] = []
         for n in range(count if links else 0):

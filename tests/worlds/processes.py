@@ -173,8 +173,8 @@ def _parent() -> socket.socket:
 
     atexit.register(end)
     # Importing everything takes minutes on a busy machine: PATIENCE_S is the limit of each import.
-    while (said := ours.recv(16)) != READY:
-        assert said, "the parent of gpuwatch's processes has ended: see what it wrote to stderr"
+    while (result := ours.recv(16)) != READY:
+        assert result, "the parent of gpuwatch's processes has ended: see what it wrote to stderr"
     return ours
 
 

@@ -16,7 +16,7 @@ from tests.worlds.detectors import World, minutes, us
 
 
 @dataclass(frozen=True)
-class Said:
+class SubjectFinding:
     """A finding about any subject: minutes of the tiny world, exact GPU-seconds."""
 
     kind: str
@@ -32,7 +32,7 @@ class Said:
     evidence: dict[str, Any]
 
 
-def said(world: World, detector: str, withdrawn: bool = False) -> list[Said]:
+def findings_of(world: World, detector: str, withdrawn: bool = False) -> list[SubjectFinding]:
     """Every finding of a rule, in order of subject and start; `withdrawn`: also those that no longer stand."""
     rows = world.store.sql(
         """select subject_kind, subject_id, state, severity, started_us, ended_us, wasted_units, wasted_den, confidence,
@@ -46,7 +46,7 @@ def said(world: World, detector: str, withdrawn: bool = False) -> list[Said]:
         withdrawn=withdrawn,
     )
     return [
-        Said(
+        SubjectFinding(
             kind=row[0],
             subject=row[1],
             state=row[2],
@@ -92,7 +92,7 @@ def granted_s(world: World, detector: str) -> dict[str, Fraction]:
     return dict(sorted(sums.items()))
 
 
-def hour_by_hour(world: World, hours: int, detector: str, step: int = 1) -> list[Said]:
+def hour_by_hour(world: World, hours: int, detector: str, step: int = 1) -> list[SubjectFinding]:
     """Hands a world its samples some hours at a time, as a service gets them, and analyzes each time; every finding that ever was."""
     names = [row[0] for row in world.store.sql("select column_name from (describe sample_tail)")]
     rows = [dict(zip(names, row, strict=True)) for row in world.store.sql("select * from sample_tail")]
@@ -107,4 +107,4 @@ def hour_by_hour(world: World, hours: int, detector: str, step: int = 1) -> list
             }
             world.store.append(Records("sample", pa.table(columns)))
         world.analyze(60 * hour, detectors=[detector])
-    return said(world, detector, withdrawn=True)
+    return findings_of(world, detector, withdrawn=True)

@@ -63,10 +63,10 @@ def test_parts_of_every_row_add_up(filled: Api) -> None:
     assert {"taxes": "1.50", "price": "6.00"} == {name: found["totals"][0][name] for name in ("taxes", "price")}  # type: ignore[index]
 
 
-def test_a_price_to_correct_is_told(filled: Api) -> None:
-    (told,) = ask(filled)["suggestions"]  # type: ignore[misc]
+def test_a_price_to_correct_is_reported(filled: Api) -> None:
+    (entry,) = ask(filled)["suggestions"]  # type: ignore[misc]
 
-    assert ("3.00", "2.00", "on_demand") == (told["bill_per_gpu_hour"], told["card_per_gpu_hour"], told["pricing"])
+    assert ("3.00", "2.00", "on_demand") == (entry["bill_per_gpu_hour"], entry["card_per_gpu_hour"], entry["pricing"])
 
 
 def test_an_unknown_provider_is_refused(filled: Api) -> None:

@@ -196,7 +196,7 @@ def test_a_change_is_audited_under_the_name_of_the_token(api: Api) -> None:
     assert ("finops", "rates replaced", api.service.now_us()) == (entry.actor, entry.what, entry.at_us)
 
 
-def test_charges_are_priced_anew(filled: Api) -> None:
+def test_charges_are_priced_again(filled: Api) -> None:
     """At once: the next answer has the new price."""
 
     def total() -> str:
@@ -247,7 +247,7 @@ def test_a_rate_for_a_model_that_is_not_there_is_kept_with_a_warning(books: Api)
     assert "NVIDIA H100 80GB HBM3" in answer["warnings"][0]
 
 
-def test_a_rule_that_matches_no_run_is_told(books: Api) -> None:
+def test_a_rule_that_matches_no_run_is_reported(books: Api) -> None:
     """It may be for a run to come."""
     rules = [("user", "ursala", "red"), ("user", "urs*", "red"), ("user", "*", "rest")]
     lines = ["match_kind,match,team", *(",".join(rule) for rule in rules)]
@@ -284,8 +284,8 @@ def test_two_rules_that_give_one_name_to_two_teams_are_refused(
 
         assert (400 if refused else 200) == status
         if refused:
-            told = f"{row}: user 'ursula' is matched two ways, also by {by} (urs* to red); put a rule for what both"
-            assert told in answer["error"]["message"]
+            line = f"{row}: user 'ursula' is matched two ways, also by {by} (urs* to red); put a rule for what both"
+            assert line in answer["error"]["message"]
             assert kept == books.get("/api/v1/teams").json()
 
 
@@ -307,7 +307,7 @@ def test_the_api_warns_of_a_team_that_nobody_names(api: Api) -> None:
         assert 2 == answer.json()["rows"]
 
 
-def test_a_token_of_a_team_is_told_its_own_team_only(filled: Api) -> None:
+def test_a_token_of_a_team_sees_its_own_team_only(filled: Api) -> None:
     token = filled.token("read", "red")
     admin = filled.service.local_secret
     assert ["red"] == filled.get("/api/v1/teams?known=true", token=token).json()["known"]

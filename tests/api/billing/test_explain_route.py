@@ -94,14 +94,14 @@ def test_a_team_opens_its_own_charges_only(filled: Api) -> None:
         assert 404 == posted(filled, hidden, token, json=own_rows).status_code
 
 
-def test_a_row_of_all_teams_is_told_to_a_team_as_its_own(filled: Api) -> None:
+def test_a_row_of_all_teams_is_shown_to_a_team_as_its_own(filled: Api) -> None:
     token = filled.token("read", "red")
     (row,) = charges(filled, "gpu_model", token=token)
-    told = opened(filled, row["charge"], token=token).json()
+    answer = opened(filled, row["charge"], token=token).json()
 
-    assert {"red"} == {line["owner"] for line in told["items"]}
-    assert row["cost_exact"] == told["cost_exact"]
-    assert Decimal(row["cost_exact"]) == sum(Decimal(line["cost_exact"]) for line in told["items"])
+    assert {"red"} == {line["owner"] for line in answer["items"]}
+    assert row["cost_exact"] == answer["cost_exact"]
+    assert Decimal(row["cost_exact"]) == sum(Decimal(line["cost_exact"]) for line in answer["items"])
 
 
 def test_only_readers_open_charges(books: Api) -> None:
@@ -129,10 +129,10 @@ def test_every_line_is_on_one_page(filled: Api) -> None:
 
 def test_behind_the_last_line_there_is_nothing(filled: Api) -> None:
     charge = charge_of(filled, "red")
-    told = opened(filled, charge, "?offset=1000000000").json()
+    answer = opened(filled, charge, "?offset=1000000000").json()
 
-    assert ([], None) == (told["items"], told["next"])
-    assert Decimal(told["cost"]) > 0
+    assert ([], None) == (answer["items"], answer["next"])
+    assert Decimal(answer["cost"]) > 0
     for wrong in ("offset=-1", "offset=1000000001", "limit=0", "limit=1001", "cursor=abc", "offset=x"):
         assert 400 == opened(filled, charge, f"?{wrong}").status_code
 

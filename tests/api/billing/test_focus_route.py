@@ -38,13 +38,13 @@ def test_another_version_is_refused_in_the_error_shape(filled: Api) -> None:
 
 def test_the_file_adds_up_to_the_chargeback(filled: Api) -> None:
     answer = filled.get(ROUTE)
-    said = filled.get("/api/v1/chargeback?window=2026-W45").json()["total"]["cost"]
+    entry = filled.get("/api/v1/chargeback?window=2026-W45").json()["total"]["cost"]
 
     assert "text/csv; charset=utf-8" == answer.headers["content-type"]
     assert str(len(answer.content)) == answer.headers["content-length"]
     assert "0.000000" == answer.headers["x-gpuwatch-unpriced-gpu-seconds"]
     assert list(columns("1.2")) == list(rows(answer.text)[0])
-    assert Decimal(said) == round(sum(Decimal(row["EffectiveCost"]) for row in rows(answer.text)), 2)
+    assert Decimal(entry) == round(sum(Decimal(row["EffectiveCost"]) for row in rows(answer.text)), 2)
 
 
 def test_parquet_of_the_newer_version(filled: Api) -> None:
@@ -53,7 +53,7 @@ def test_parquet_of_the_newer_version(filled: Api) -> None:
     assert list(columns("1.4")) == pq.read_table(io.BytesIO(answer.content)).column_names
 
 
-def test_time_without_a_price_is_told_beside_the_file(books: Api) -> None:
+def test_time_without_a_price_is_reported_beside_the_file(books: Api) -> None:
     replace_rates(books.service.state, [Rate("A100", "owned", Decimal(2), us(0))], "test", "test", us(0))
     books.service.analyse_once()
     answer = books.get(ROUTE)

@@ -10,11 +10,11 @@ NODE = {"node_price": "10", "node_gpus": "8", "node_vcpus": "64", "node_memory_g
 
 def test_a_price_by_node_is_refused_whole_where_it_lacks_something(api: Api) -> None:
     before = api.get("/api/v1/rates").json()
-    for wrong, said in ((NODE | {"node_split": None}, "node_split is empty"), ({}, "usd_per_gpu_hour is not")):
+    for wrong, entry in ((NODE | {"node_split": None}, "node_split is empty"), ({}, "usd_per_gpu_hour is not")):
         answer = api.request("PUT", "/api/v1/rates", json={"items": [RATE | wrong]})
 
         assert 400 == answer.status_code
-        assert f"items.0: {said}" in answer.json()["error"]["message"]
+        assert f"items.0: {entry}" in answer.json()["error"]["message"]
     assert before == api.get("/api/v1/rates").json()
 
 

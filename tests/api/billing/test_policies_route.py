@@ -47,7 +47,7 @@ def test_only_an_admin_sets_policies(books: Api) -> None:
 
 def test_policies_are_set_seen_and_charged(books: Api) -> None:
     before = books.get(f"/api/v1/chargeback?window={WINDOW}").json()
-    told = books.request("POST", f"/api/v1/policies/what-if?window={WINDOW}", json=DOCUMENT).json()
+    answer = books.request("POST", f"/api/v1/policies/what-if?window={WINDOW}", json=DOCUMENT).json()
     done = put(books, DOCUMENT).json()
     after = books.get(f"/api/v1/chargeback?window={WINDOW}&by=team,cause").json()
 
@@ -57,7 +57,7 @@ def test_policies_are_set_seen_and_charged(books: Api) -> None:
     for row in after["items"]:
         sums[row["team"]] = sums.get(row["team"], Decimal(0)) + Decimal(row["cost"])
         assert dict(decode(row["charge"]).group) == {"team": row["team"], "cause": row["cause"]}
-    assert sums == {row["team"]: Decimal(row["then"]) for row in told["items"]}
+    assert sums == {row["team"]: Decimal(row["then"]) for row in answer["items"]}
     seen = books.get("/api/v1/policies").json()
     assert ("p", 1, "PUT") == (seen["in_force"], seen["version"], seen["history"][0]["source"])
 

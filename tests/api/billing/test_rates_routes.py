@@ -51,21 +51,21 @@ def test_exchange_rates_convert_the_bill(books: Api) -> None:
     } == books.get("/api/v1/fx").json()
 
 
-def test_a_currency_that_prices_cannot_be_told_in_is_warned_of(books: Api) -> None:
+def test_a_currency_that_prices_cannot_be_shown_in_is_warned_of(books: Api) -> None:
     send(books, "rates", RATES)
-    told = [send(books, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
+    listed = [send(books, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
 
-    assert [[], 2] == [told[0], len(told[1])]
-    assert told[1][0].startswith(
+    assert [[], 2] == [listed[0], len(listed[1])]
+    assert listed[1][0].startswith(
         "prices in EUR are not converted to GPB but stay in EUR: no exchange rate EUR to GPB at "
     )
-    assert "add a line USD,GPB,RATE," in told[1][1]
+    assert "add a line USD,GPB,RATE," in listed[1][1]
 
 
 def test_a_currency_that_nothing_leads_to_is_warned_of(api: Api) -> None:
-    told = [send(api, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
+    listed = [send(api, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
 
-    assert [[], ["no price is in GPB and no exchange rate leads to it: is it the right currency?"]] == told
+    assert [[], ["no price is in GPB and no exchange rate leads to it: is it the right currency?"]] == listed
 
 
 def test_a_price_without_an_exchange_rate_stays_and_is_named(books: Api) -> None:
@@ -173,27 +173,29 @@ def test_the_command_line_does_the_same(tmp_path: Path, capsys: pytest.CaptureFi
         (tmp_path / name).write_text(text)
     file = {name: str(tmp_path / name) for name in names}
 
-    def told(*words: str) -> tuple[int, Any]:
+    def command(*words: str) -> tuple[int, Any]:
         code = run(["rates", *words, *data])
         out, err = capsys.readouterr()
         return code, json.loads(out) if out else err.strip()
 
-    assert (0, "rates: 2 rows, in force") == told("set", file["rates.csv"])
-    assert (0, "rates: 2 rows, nothing changed") == told("set", file["rates.csv"])
-    code, said = told("set", file["bad.csv"])
-    assert (2, True) == (code, "nothing was changed: line 4" in said)
-    assert (0, "exchange rates: 1 rows, in force") == told("fx", file["fx.csv"], "--currency", "USD")
-    assert (0, "exchange rates: 1 rows, in force") == told("fx", "--max-age-days", "3660")
-    assert (2, True) == (refused := told("fx", "--currency", "usd"))[:1] + ("three-letter" in refused[1],)
-    warned = told("fx", "--currency", "GPB")[1].splitlines()
+    assert (0, "rates: 2 rows, in force") == command("set", file["rates.csv"])
+    assert (0, "rates: 2 rows, nothing changed") == command("set", file["rates.csv"])
+    code, entry = command("set", file["bad.csv"])
+    assert (2, True) == (code, "nothing was changed: line 4" in entry)
+    assert (0, "exchange rates: 1 rows, in force") == command("fx", file["fx.csv"], "--currency", "USD")
+    assert (0, "exchange rates: 1 rows, in force") == command("fx", "--max-age-days", "3660")
+    assert (2, True) == (refused := command("fx", "--currency", "usd"))[:1] + ("three-letter" in refused[1],)
+    warned = command("fx", "--currency", "GPB")[1].splitlines()
     assert (3, True) == (len(warned), warned[0].startswith("exchange rates: prices in EUR are not converted to GPB"))
-    assert (0, "exchange rates: 1 rows, in force") == told("fx", "--currency", "USD", "--max-age-days", "3660")
-    found = told("fx")[1]
+    assert (0, "exchange rates: 1 rows, in force") == command("fx", "--currency", "USD", "--max-age-days", "3660")
+    found = command("fx")[1]
     assert ("USD", 3660) == (found["currency"], found["max_age_days"])
-    assert (0, "owned hardware: 1 rows, in force") == told("owned", file["owned.csv"])
-    assert (0, "spot prices: 2 rows, in force") == told("spot", file["spot.json"], "--instance", "p5.48xlarge=H100:8")
+    assert (0, "owned hardware: 1 rows, in force") == command("owned", file["owned.csv"])
+    assert (0, "spot prices: 2 rows, in force") == command(
+        "spot", file["spot.json"], "--instance", "p5.48xlarge=H100:8"
+    )
     assert ["rates", "rates", "owned", "spot", "spot"] == [
-        row["card"] for row in told("show", "--format", "json")[1]["items"]
+        row["card"] for row in command("show", "--format", "json")[1]["items"]
     ]
-    assert [] == told("commitments", "--window", "2026-11")[1]["items"]
-    assert 2 == told("set", str(tmp_path / "none.csv"))[0]
+    assert [] == command("commitments", "--window", "2026-11")[1]["items"]
+    assert 2 == command("set", str(tmp_path / "none.csv"))[0]

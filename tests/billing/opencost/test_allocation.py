@@ -68,7 +68,7 @@ def asked(world: World, teams: Sequence[str] | None = None, **given_: str) -> Al
     return allocations(world.store, query, teams, NOW_US)
 
 
-def told(world: World, **given_: str) -> dict[str, Any]:
+def objects_by_name(world: World, **given_: str) -> dict[str, Any]:
     """The objects of the only set, by name."""
     data = allocation_answer(asked(world, **given_))["data"]
     assert 1 == len(data)
@@ -77,7 +77,7 @@ def told(world: World, **given_: str) -> dict[str, Any]:
 
 
 def costs(world: World, **given_: str) -> dict[str, float]:
-    return {name: row["totalCost"] for name, row in told(world, **given_).items()}
+    return {name: row["totalCost"] for name, row in objects_by_name(world, **given_).items()}
 
 
 def test_without_idle_there_is_none(world: World) -> None:
@@ -118,7 +118,7 @@ def test_rows_are_named_as_opencost_names_them(world: World, aggregate: str, nam
 
 def test_every_field_of_a_working_pod(world: World) -> None:
     """In the order of OpenCost's object; compute .465/.93 = a half, 0.9 of the engine, nothing idle but the gaps."""
-    row = told(world, aggregate="pod", filter='namespace:"lab"')["chat-abc-x7z2k"]
+    row = objects_by_name(world, aggregate="pod", filter='namespace:"lab"')["chat-abc-x7z2k"]
 
     assert ["name", "properties", "window", "start", "end", "minutes", "cpuCores"] == list(row)[:7]
     assert ["lbAllocations", "gpuAllocation", "x_gpuwatch"] == list(row)[-3:]
@@ -153,7 +153,7 @@ def test_every_field_of_a_working_pod(world: World) -> None:
 
 
 def test_a_sleeping_job_is_all_idle(world: World) -> None:
-    row = told(world, aggregate="controller")["slurmjob:77"]
+    row = objects_by_name(world, aggregate="controller")["slurmjob:77"]
 
     assert (4.0, 4.0, 0.0) == (row["gpuCost"], row["gpuCostIdle"], row["gpuEfficiency"])
     assert 4.0 == row["x_gpuwatch"]["wasteUSD"]
@@ -209,7 +209,7 @@ def test_a_pool_that_nobody_used_stays_idle() -> None:
 
 
 def test_shared_idle_inflates_opencosts_hours_and_not_ours(world: World) -> None:
-    row = told(world, aggregate="namespace", idle="true", shareIdle="true")["lab"]
+    row = objects_by_name(world, aggregate="namespace", idle="true", shareIdle="true")["lab"]
 
     assert (3.0, 1.5, 2.4) == (row["gpuHours"], row["gpuCount"], row["gpuCostIdle"])
     assert (2.0, 1.0, 2.0) == tuple(row["x_gpuwatch"][k] for k in ("gpuHours", "gpuCount", "sharedIdleCost"))
@@ -233,9 +233,9 @@ def test_idle_is_shared_in_each_step(world: World) -> None:
     assert {"lab": 4.0, "h100": 4.0, "__idle__": 4.0} == found
 
 
-def test_a_window_that_cuts_hours_is_told_by_minutes(world: World) -> None:
+def test_a_window_that_cuts_hours_is_reported_by_minutes(world: World) -> None:
     span = f"{rfc3339(us(1800))},{rfc3339(us(HOUR + 1800))}"
-    row = told(world, aggregate="namespace", window=span)["lab"]
+    row = objects_by_name(world, aggregate="namespace", window=span)["lab"]
 
     assert (2.0, 0.2, 0.9, 60.0) == tuple(row[k] for k in ("gpuCost", "gpuCostIdle", "gpuEfficiency", "minutes"))
 
@@ -249,7 +249,9 @@ def test_a_team_sees_its_own_rows_and_nothing_that_the_others_weigh(world: World
 
 
 def test_parts_of_a_pool(world: World) -> None:
-    row = told(world, aggregate="namespace", idle="true", includeProportionalAssetResourceCosts="true")["lab"]
+    row = objects_by_name(world, aggregate="namespace", idle="true", includeProportionalAssetResourceCosts="true")[
+        "lab"
+    ]
 
     part = row["proportionalAssetResourceCosts"]["c1"]
     assert ("c1", 0.33333, 0.33333) == (part["cluster"], part["gpuPercentage"], part["nodeResourceCostPercentage"])
@@ -258,8 +260,8 @@ def test_parts_of_a_pool(world: World) -> None:
 
 
 def test_metadata_that_all_of_a_row_share(world: World) -> None:
-    one = told(world, aggregate="namespace", includeAggregatedMetadata="true")["lab"]["properties"]["labels"]
-    both = told(world, aggregate="cluster", includeAggregatedMetadata="true")["c1"]["properties"]
+    one = objects_by_name(world, aggregate="namespace", includeAggregatedMetadata="true")["lab"]["properties"]["labels"]
+    both = objects_by_name(world, aggregate="cluster", includeAggregatedMetadata="true")["c1"]["properties"]
 
     assert {"app_kubernetes_io_name": "chat", "pod_template_hash": "abc"} == one
     assert {"cluster": "c1"} == both
@@ -273,7 +275,7 @@ def test_rates_of_cost(world: World) -> None:
     ]
 
 
-def test_pages_of_the_dearest_rows(world: World) -> None:
+def test_pages_of_the_most_expensive_rows(world: World) -> None:
     assert ["h100"] == list(costs(world, aggregate="namespace", limit="1"))
     assert ["lab"] == list(costs(world, aggregate="namespace", limit="1", offset="1"))
 
@@ -302,7 +304,7 @@ def test_the_columns_of_a_csv(world: World) -> None:
 def test_what_was_hardly_observed_has_no_ratios() -> None:
     """Three minutes of an hour: the cost is known, what was done is not."""
     rows = [samples(A, [30, 90, 3570], BUSY), claim("1", 0, HOUR, "n1", gpus="GPU-a")]
-    row = told(priced(World().add(*rows).book(), rate("2")), aggregate="cluster")["c1"]
+    row = objects_by_name(priced(World().add(*rows).book(), rate("2")), aggregate="cluster")["c1"]
 
     assert (2.0, None, None) == (row["gpuCost"], row["gpuUsageAverage"], row["gpuEfficiency"])
     assert (None, None) == (row["x_gpuwatch"]["smActive"], row["x_gpuwatch"]["effectiveUtil"])
@@ -329,7 +331,7 @@ def test_parts_are_whole_and_lose_nothing() -> None:
     assert [] == list(divide(10, []))
 
 
-def test_one_currency_is_told() -> None:
+def test_one_currency_is_reported() -> None:
     rows = [samples(A, minutes(0, 3 * HOUR), BUSY), claim("1", 0, 3 * HOUR, "n1", gpus="GPU-a")]
     fleet = priced(World().add(*rows).book(), rate("2", 0, 2 * HOUR), rate("1", 2 * HOUR, None, "EUR"))
     euro = allocation_answer(asked(fleet, aggregate="cluster", currency="EUR"))

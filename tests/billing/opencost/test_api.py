@@ -86,7 +86,7 @@ def test_errors_are_opencosts(api: Api, path: str) -> None:
     assert answer.json()["message"].startswith("Error: ")
 
 
-def test_a_misspelt_parameter_is_told(api: Api) -> None:
+def test_a_misspelt_parameter_is_reported(api: Api) -> None:
     """In our own shape: OpenCost would pass over it, and show everything."""
     answer = api.get("/allocation?window=7d&filterNamespace=a")
 

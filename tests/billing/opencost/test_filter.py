@@ -91,7 +91,7 @@ def test_what_a_filter_keeps(text: str, kept: bool) -> None:
 
 
 @pytest.mark.parametrize(("text", "position"), [f[:2] for f in BROKEN], ids=[f[2] for f in BROKEN])
-def test_a_fault_is_told_with_its_place(text: str, position: int) -> None:
+def test_a_fault_is_reported_with_its_place(text: str, position: int) -> None:
     with pytest.raises(UsageError, match=f"^filter: position {position}:"):
         parse(text)
 

@@ -110,7 +110,7 @@ def focus(cost: str = "1.5", **words: str) -> dict[str, str]:
 
 def test_a_cur_line_in_full(tmp_path: Path) -> None:
     ((row,), rejects) = read("bill-aws-cur", written(tmp_path, [cur(**{"resourceTags/user:Team": "ml", "resourceTags/user:X": ""})]))  # fmt: skip
-    told = {name: value for name, value in row.items() if value is not None and name not in ("file_id", "line_key")}
+    by_name = {name: value for name, value in row.items() if value is not None and name not in ("file_id", "line_key")}
 
     assert {} == rejects.counts
     assert {
@@ -139,7 +139,7 @@ def test_a_cur_line_in_full(tmp_path: Path) -> None:
         "tags": '{"user:Team": "ml"}',
         "gpu_count": 8,
         "gpu_model": "H100",
-    } == told
+    } == by_name
 
 
 COVERED = [
@@ -281,14 +281,14 @@ def test_gcp_credits_lower_a_price_or_are_given(tmp_path: Path) -> None:
     ]
     text = "\n".join(json.dumps(row) for row in (gcp(credits=credits), gcp("1e-9", cost_type="tax")))
     (rows, rejects) = read("bill-gcp", written(tmp_path, text, "export.jsonl.gz"))
-    told = [(r["line"], r["part"], r["category"], r["billed_cost"], r["gpu_count"]) for r in rows]
+    listed = [(r["line"], r["part"], r["category"], r["billed_cost"], r["gpu_count"]) for r in rows]
 
     assert {} == rejects.counts
     assert [
         (1, 0, "Usage", Decimal(8), 1),
         (2, 0, "Tax", Decimal("1e-9"), 1),
         (1, 1, "Credit", Decimal(-1), None),
-    ] == told
+    ] == listed
     assert ("Committed", "H100", '{"team": "ml"}', NOV) == tuple(rows[0][n] for n in ("pricing", "gpu_model", "tags", "billing_start_us"))  # fmt: skip
 
 
@@ -407,7 +407,7 @@ def test_the_machine_of_a_focus_line(
         pytest.param("bill-focus", {"billed_cost": "x"}, "billed_cost=x", id="another spelling of FOCUS"),
     ],
 )
-def test_a_bad_cell_is_told_as_the_file_spells_its_column(
+def test_a_bad_cell_is_reported_as_the_file_spells_its_column(
     tmp_path: Path, kind: str, row: dict[str, str], reason: str
 ) -> None:
     if kind == "bill-focus":
@@ -705,7 +705,7 @@ def test_a_later_state_among_files_that_are_named_together_holds(tmp_path: Path)
     assert ["1.5", "2", "55.04"] == books.costs()
 
 
-def test_a_bill_of_several_providers_is_told_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bill_of_several_providers_is_reported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuwatch.collectors.bills.json_lines.JSON_ROWS", 1)
     books = Books(tmp_path)
     for name, cost in (("early", "2"), ("late", "3")):
@@ -716,7 +716,7 @@ def test_a_bill_of_several_providers_is_told_anew(tmp_path: Path, monkeypatch: p
     assert ["1", "3"] == books.costs()
 
 
-def test_days_of_a_subscription_are_told_anew(tmp_path: Path) -> None:
+def test_days_of_a_subscription_are_reported_again(tmp_path: Path) -> None:
     books = Books(tmp_path)
     books.load("bill-azure", to_date=[azure("1"), azure("2", Date="11/03/2026"), azure("5", SubscriptionId="other")])
     books.load("bill-azure", third=[azure("2.5", Date="11/03/2026")])

@@ -228,7 +228,7 @@ def test_lines_without_time_take_the_time_of_the_file(tmp_path: Path) -> None:
     assert [7, T_US + 250_000] == Read(path, observed_us=7).times
 
 
-def test_other_metrics_are_told_apart_as_ignored(tmp_path: Path) -> None:
+def test_other_metrics_are_distinguished_as_ignored(tmp_path: Path) -> None:
     got = read(
         tmp_path,
         "go_goroutines 12",

@@ -303,7 +303,7 @@ def test_a_secret_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     assert "back" == secret.read()
 
 
-def test_a_secret_that_is_gone_is_told_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_a_secret_that_is_gone_is_reported_and_nobody_is_asked(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t0ken")
     secret = Secret(file=str(tmp_path / "token"))
     (tmp_path / "token").unlink()
@@ -378,7 +378,7 @@ def test_a_page_without_a_dcgm_sample_is_refused(body: bytes, words: str) -> Non
         Pages(target("http://n1:9400/metrics"), "dcgm n1").page(body, NOW_US)
 
 
-def test_bad_lines_are_told_with_their_line_in_each_page() -> None:
+def test_bad_lines_are_reported_with_their_line_in_each_page() -> None:
     pages = Pages(target("http://n1:9400/metrics"), "dcgm n1")
     found = [pages.page(PAGE + b"DCGM_FI_DEV_GPU_UTIL{broken\n", NOW_US).rejects for _ in range(2)]
 
@@ -420,20 +420,20 @@ def test_a_disk_that_hangs_delays_no_beat(monkeypatch: pytest.MonkeyPatch) -> No
     assert 3 == len(asyncio.run(work()).committed)
 
 
-def test_links_of_an_agents_page_are_told_once_and_again_when_they_were_lost() -> None:
+def test_links_of_an_agents_page_are_reported_once_and_again_when_they_were_lost() -> None:
     page = PAGE + b'gpuwatch_gpu_link_info{node="n1",a="GPU0",b="GPU1",level="NV18"} 1\n'
     pages = Pages(target("http://n1:9400/metrics"), "dcgm n1")
 
-    def told() -> list[str]:
+    def links() -> list[str]:
         batches = pages.page(page, NOW_US).batches
         rows = [row for b in batches if isinstance(b, Records) and b.table == "link" for row in b.rows.to_pylist()]
         return [f"{row['a']} {row['b']} {row['level']}" for row in rows]
 
-    first, second = told(), told()
+    first, second = links(), links()
     pages.lost()
 
     assert "GPU0 GPU1 NV18" in first
-    assert [first, [], first] == [first, second, told()]
+    assert [first, [], first] == [first, second, links()]
 
 
 def test_series_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -566,7 +566,7 @@ def test_a_large_page_is_read_beside_the_others() -> None:
     assert ([], count) == (sink.bad, sink.good[0][2])
 
 
-def test_a_fault_of_our_own_is_told_and_the_rounds_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_our_own_is_reported_and_the_rounds_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [True]
 
     def page_once(pages: Pages, body: bytes, at_us: int) -> Page:
@@ -686,12 +686,12 @@ def test_tls_with_a_trusted_certificate_a_client_certificate_or_no_check(certifi
     assert PAGE == fetched_by_tls(certificate, Tls(ca=cert, cert=cert, key=key), ask_client=True)
 
 
-def test_an_untrusted_certificate_is_told(certificate: tuple[Path, Path]) -> None:
+def test_an_untrusted_certificate_is_reported(certificate: tuple[Path, Path]) -> None:
     with pytest.raises(SourceUnreachable, match=r"failed the TLS handshake \(self.signed certificate\); check ca_file"):
         fetched_by_tls(certificate, Tls())
 
 
-def test_plain_http_behind_https_is_told() -> None:
+def test_plain_http_behind_https_is_reported() -> None:
     async def work() -> None:
         client = Client(1)
         server = await asyncio.start_server(lambda _, writer: writer.write(b"HTTP/1.1 400 Bad\r\n\r\n"), "127.0.0.1", 0)

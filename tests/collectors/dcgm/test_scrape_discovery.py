@@ -29,7 +29,7 @@ from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink
 
 
-class Told:
+class RecordingSink:
     """A sink that remembers what is listed and what was said."""
 
     def __init__(self) -> None:
@@ -89,29 +89,29 @@ def discovery(*finders: Any, claims: TargetOwners | None = None, labels: Mapping
     return Discovery("dcgm discovery 1", template, finders, 30.0, claims or TargetOwners(), Running)
 
 
-async def after(rounds: int, *discoveries: Discovery, sink: Told | None = None) -> list[list[str]]:
+async def after(rounds: int, *discoveries: Discovery, sink: RecordingSink | None = None) -> list[list[str]]:
     """Hosts that are scraped after each round of all discoveries, in order of their names."""
-    told, found = sink or Told(), []
+    result, found = sink or RecordingSink(), []
     for _ in range(rounds):
         for one in discoveries:
-            for problem in await one.search(told, lambda: 0):  # type: ignore[arg-type]
-                told.failures.append(problem)
+            for problem in await one.search(result, lambda: 0):  # type: ignore[arg-type]
+                result.failures.append(problem)
         await asyncio.sleep(0)
         found.append(sorted(url.removeprefix("http://").partition(":")[0] for url in Running.now))
     for one in discoveries:
-        await one._end(list(one._running), told)  # type: ignore[arg-type]
+        await one._end(list(one._running), result)  # type: ignore[arg-type]
     return found
 
 
 def test_targets_come_and_go() -> None:
-    told = Told()
+    result = RecordingSink()
     one = discovery(Answers(places("n1", "n2"), places("n2", "n3")))
 
-    assert [["n1", "n2"], ["n2", "n3"]] == asyncio.run(after(2, one, sink=told))
-    assert ([], []) == (told.listed, told.failures)
+    assert [["n1", "n2"], ["n2", "n3"]] == asyncio.run(after(2, one, sink=result))
+    assert ([], []) == (result.listed, result.failures)
 
 
-def test_what_stays_is_not_started_anew() -> None:
+def test_what_stays_is_not_started_again() -> None:
     started: list[str] = []
 
     class Counted(Running):
@@ -129,12 +129,12 @@ def test_a_target_with_new_labels_is_scraped_with_them() -> None:
     one = discovery(Answers([FoundTarget("n1", {"node": "a"})], [FoundTarget("n1", {"node": "b"})]))
 
     async def work() -> list[str]:
-        found, told = [], Told()
+        found, result = [], RecordingSink()
         for _ in range(2):
-            await one.search(told, lambda: 0)  # type: ignore[arg-type]
+            await one.search(result, lambda: 0)  # type: ignore[arg-type]
             await asyncio.sleep(0)
             found.append(Running.now["http://n1:9400/metrics"].labels["node"])
-        await one._end(list(one._running), told)  # type: ignore[arg-type]
+        await one._end(list(one._running), result)  # type: ignore[arg-type]
         return found
 
     assert ["a", "b"] == asyncio.run(work())
@@ -148,11 +148,11 @@ def test_a_target_with_new_labels_is_scraped_with_them() -> None:
     ],
 )
 def test_a_look_that_fails_keeps_the_last_known_targets(error: Exception) -> None:
-    told = Told()
+    result = RecordingSink()
     one = discovery(Answers(places("n1"), error), Answers(places("n2"), places("n3"), shown="other"))
 
-    assert [["n1", "n2"], ["n1", "n3"]] == asyncio.run(after(2, one, sink=told))
-    assert 1 == len(told.failures) and "last known targets are kept" in told.failures[0]
+    assert [["n1", "n2"], ["n1", "n3"]] == asyncio.run(after(2, one, sink=result))
+    assert 1 == len(result.failures) and "last known targets are kept" in result.failures[0]
 
 
 def test_a_look_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,10 +165,10 @@ def test_a_look_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
             await asyncio.Event().wait()
             raise AssertionError
 
-    told = Told()
+    result = RecordingSink()
 
-    assert [["n1"]] == asyncio.run(after(1, discovery(Hangs(), Answers(places("n1"))), sink=told))
-    assert "no answer within" in told.failures[0]
+    assert [["n1"]] == asyncio.run(after(1, discovery(Hangs(), Answers(places("n1"))), sink=result))
+    assert "no answer within" in result.failures[0]
 
 
 def test_what_two_find_is_scraped_once_and_goes_on_when_one_loses_it() -> None:
@@ -183,33 +183,33 @@ def test_of_one_table_what_knows_the_node_tells_the_labels() -> None:
     one = discovery(Answers([FoundTarget("10.0.0.1:9400", {"node": "n1"})]), Answers(places("10.0.0.1"), shown="dns"))
 
     async def work() -> Mapping[str, str]:
-        told = Told()
-        await one.search(told, lambda: 0)  # type: ignore[arg-type]
+        result = RecordingSink()
+        await one.search(result, lambda: 0)  # type: ignore[arg-type]
         await asyncio.sleep(0)
         labels = Running.now["http://10.0.0.1:9400/metrics"].labels
-        await one._end(list(one._running), told)  # type: ignore[arg-type]
+        await one._end(list(one._running), result)  # type: ignore[arg-type]
         return labels
 
     assert {"instance": "10.0.0.1:9400", "node": "n1"} == asyncio.run(work())
 
 
-def test_targets_are_bounded_and_bad_ones_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_are_bounded_and_bad_ones_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrape_discovery, "MAX_FOUND", 2)
-    told = Told()
+    result = RecordingSink()
 
-    assert [["n1", "n2"]] == asyncio.run(after(1, discovery(Answers(places("n1", "ftp://x", "n2", "n3"))), sink=told))
-    assert "ftp://x is not an address" in told.failures[0] and "more than 2 targets" in told.failures[1]
+    assert [["n1", "n2"]] == asyncio.run(after(1, discovery(Answers(places("n1", "ftp://x", "n2", "n3"))), sink=result))
+    assert "ftp://x is not an address" in result.failures[0] and "more than 2 targets" in result.failures[1]
 
 
 def test_a_discovery_that_is_stopped_ends_what_it_started() -> None:
     async def work() -> list[str]:
-        told = Told()
-        task = asyncio.create_task(discovery(Answers(places("n1"))).run(told, lambda: 0))  # type: ignore[arg-type]
+        result = RecordingSink()
+        task = asyncio.create_task(discovery(Answers(places("n1"))).run(result, lambda: 0))  # type: ignore[arg-type]
         while not Running.now:
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return [*Running.now, *told.listed]
+        return [*Running.now, *result.listed]
 
     assert [] == asyncio.run(work())
 
@@ -261,7 +261,7 @@ def test_a_file_that_is_none_says_why(tmp_path: Path, name: str, text: str, word
         read_targets(str(tmp_path / name))
 
 
-def test_a_named_file_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_named_file_that_is_missing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceUnreachable, match="file not found"):
         asyncio.run(Files(f"{tmp_path}/a.json").find())
 
@@ -289,7 +289,7 @@ def test_every_address_of_a_name_is_a_target(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_a_name_that_is_not_known_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_not_known_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*_: object, **__: object) -> list[Any]:
         raise OSError(-2, "Name or service not known")
 
@@ -394,7 +394,7 @@ def test_a_short_name_is_looked_for_in_the_search_domains() -> None:
     assert [encoded(name) for name in ("_m._tcp.x", "_m._tcp.x.z", "_m._tcp.x.y")] == asked
 
 
-def test_a_name_without_records_is_told() -> None:
+def test_a_name_without_records_is_reported() -> None:
     with pytest.raises(NoSuchName, match="no SRV record _m._tcp.x.y"):
         looked_up(lambda question, _: message(number_of(question), flags=0x8183))
 
@@ -504,9 +504,9 @@ async def endpoints(
     problems: list[str] = []
     try:
         table = {"server": server, "namespace": "gpu", "service": "dcgm"} | options
-        found, told = await Endpoints({k: v for k, v in table.items() if v is not None}, "t", problems).find()
+        found, entry = await Endpoints({k: v for k, v in table.items() if v is not None}, "t", problems).find()
         assert [] == problems
-        return list(found), list(told)
+        return list(found), list(entry)
     finally:
         await runner.cleanup()
 
@@ -529,14 +529,14 @@ def test_ready_endpoints_are_targets_with_their_node() -> None:
         endpoint("10.0.0.2", "n2", "b", ready=False),
         endpoint("10.0.0.3", "n3", "c", ready=True),
     )
-    found, told = asyncio.run(
+    found, entry = asyncio.run(
         endpoints(listing(one, a_slice(endpoint("10.9.9.9", "n9"), service="other"), asked=asked))
     )
 
     assert [("http://10.0.0.1:9400/metrics", {"node": "n1"}), ("http://10.0.0.3:9400/metrics", {"node": "n3"})] == [
         (place.address, place.labels) for place in found
     ]
-    assert [] == told
+    assert [] == entry
     assert ["/apis/discovery.k8s.io/v1/namespaces/gpu/endpointslices kubernetes.io/service-name=dcgm"] == asked
 
 
@@ -557,10 +557,10 @@ def test_a_pod_with_two_addresses_is_scraped_once() -> None:
     ],
 )
 def test_the_port_of_an_endpoint(ports: dict[str, int], options: dict[str, Any], port: int | None) -> None:
-    found, told = asyncio.run(endpoints(listing(a_slice(endpoint("10.0.0.1", "n1"), **ports)), **options))
+    found, entry = asyncio.run(endpoints(listing(a_slice(endpoint("10.0.0.1", "n1"), **ports)), **options))
 
     assert ([] if port is None else [f"http://10.0.0.1:{port}/metrics"]) == [place.address for place in found]
-    assert (port is None) == bool(told)
+    assert (port is None) == bool(entry)
 
 
 def test_a_selector_finds_slices_of_any_name() -> None:
@@ -572,7 +572,7 @@ def test_a_selector_finds_slices_of_any_name() -> None:
     assert ["/apis/discovery.k8s.io/v1/endpointslices app=dcgm"] == asked
 
 
-def test_an_api_server_that_refuses_is_told() -> None:
+def test_an_api_server_that_refuses_is_reported() -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"message": "endpointslices is forbidden"}, status=403)
 
@@ -611,7 +611,7 @@ def test_a_table_may_name_targets_and_ways_to_find_more() -> None:
         pytest.param({}, "targets: must be a list", id="nothing to scrape"),
     ],
 )
-def test_what_is_wrong_is_told(table: dict[str, Any], words: str) -> None:
+def test_what_is_wrong_is_reported(table: dict[str, Any], words: str) -> None:
     problems: list[str] = []
     configure([table], problems)
 

@@ -24,7 +24,7 @@ TOGETHER: dict[str, tuple[Json, ...]] = {
 }
 
 
-def said(store: Store) -> list[tuple[Any, ...]]:
+def stored_rows(store: Store) -> list[tuple[Any, ...]]:
     """What the store has of claims, nodes and files, each once."""
     return [
         *store.sql("select distinct pod, kind, profile, device_count, gpus, start_us, end_us from claim order by all"),
@@ -51,7 +51,7 @@ def whole(tmp_path: Path) -> list[tuple[Any, ...]]:
     (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": sum(TOGETHER.values(), ())}))
     import_paths(store, state, "k8s-json", [tmp_path / "all.json"], cluster="c1", now_us=0)
     state.close()
-    expected = said(store)
+    expected = stored_rows(store)
     assert 2 == sum(1 for row in expected if row[0] in ("a", "b")) and ("a", f"{A},{B}") == (
         expected[0][0],
         expected[0][4],
@@ -63,7 +63,7 @@ def whole(tmp_path: Path) -> list[tuple[Any, ...]]:
 def test_files_of_one_import_give_what_one_list_does(
     tmp_path: Path, whole: list[tuple[Any, ...]], order: tuple[str, ...]
 ) -> None:
-    assert whole == said(load(tmp_path, order))
+    assert whole == stored_rows(load(tmp_path, order))
 
 
 def test_pods_alone_are_incomplete_until_the_others_are_named_with_them(
@@ -76,7 +76,7 @@ def test_pods_alone_are_incomplete_until_the_others_are_named_with_them(
 
     store = load(tmp_path, ["pods"], ["claims"], ["nodes", "slices"], tuple(TOGETHER))
 
-    assert whole == said(store)
+    assert whole == stored_rows(store)
 
 
 def test_a_file_speaks_for_itself_before_another_one_does(tmp_path: Path) -> None:

@@ -30,24 +30,24 @@ def us(seconds: float) -> int:
 
 
 def gpu(name: str, uuid: str) -> Json:
-    said = {"type": "gpu", "uuid": uuid, "productName": "NVIDIA H100 80GB HBM3"}
-    return {"name": name, "attributes": {key: {"string": value} for key, value in said.items()}}
+    record = {"type": "gpu", "uuid": uuid, "productName": "NVIDIA H100 80GB HBM3"}
+    return {"name": name, "attributes": {key: {"string": value} for key, value in record.items()}}
 
 
 def mig(name: str, parent: str, profile: str = "1g.10gb") -> Json:
-    said = {"type": "mig", "uuid": "MIG-" + parent[4:], "parentUUID": parent, "profile": profile}
-    return {"name": name, "attributes": {key: {"string": value} for key, value in said.items()}}
+    record = {"type": "mig", "uuid": "MIG-" + parent[4:], "parentUUID": parent, "profile": profile}
+    return {"name": name, "attributes": {key: {"string": value} for key, value in record.items()}}
 
 
 def resource_slice(*devices: Json, version: str = "v1", node: str = "n1", generation: int = 1, **spec: Any) -> Json:
     if version in ("v1beta1", "v1alpha3"):
         devices = tuple({"name": d["name"], "basic": {"attributes": d["attributes"]}} for d in devices)
-    told = {"driver": "gpu.nvidia.com", "nodeName": node, "pool": {"name": node, "generation": generation}}
+    record = {"driver": "gpu.nvidia.com", "nodeName": node, "pool": {"name": node, "generation": generation}}
     return {
         "apiVersion": API + version,
         "kind": "ResourceSlice",
         "metadata": {"name": f"{node}-{generation}", "uid": f"s-{node}-{generation}"},
-        "spec": told | {"devices": list(devices)} | spec,
+        "spec": record | {"devices": list(devices)} | spec,
     }
 
 
@@ -85,7 +85,7 @@ def pod(
     if end is not None:
         state = {"terminated": {"startedAt": rfc3339(T0_US), "finishedAt": rfc3339(us(end))}}
     phase = "Pending" if not bound else "Running" if end is None else "Succeeded"
-    told: Json = {"phase": phase} | ({"containerStatuses": [{"name": "m", "state": state}]} if bound else {})
+    record: Json = {"phase": phase} | ({"containerStatuses": [{"name": "m", "state": state}]} if bound else {})
     limits = {"nvidia.com/gpu": str(plugin)} if plugin else {}
     return {
         "apiVersion": "v1",
@@ -96,7 +96,7 @@ def pod(
             "resourceClaims": [{"name": c, "resourceClaimName": c} for c in claims],
         }
         | ({"nodeName": "n1"} if bound else {}),
-        "status": told | status,
+        "status": record | status,
     }
 
 
@@ -131,7 +131,7 @@ def test_nothing_is_held(made: Json) -> None:
     assert {} == rejects.counts
 
 
-def test_a_claim_that_was_not_dumped_is_said_to_be_unknown() -> None:
+def test_a_claim_that_was_not_dumped_is_unknown() -> None:
     tables, rejects = imported(pod("a", "c"))
 
     assert [] == tables["claim"] + tables["pending"]
@@ -265,7 +265,7 @@ def test_devices(items: tuple[Json, ...], expected: list[tuple[str, str | None, 
     assert expected == held(*items)
 
 
-def test_claims_of_dra_are_told_apart_from_those_of_the_device_plugin() -> None:
+def test_claims_of_dra_differ_from_those_of_the_device_plugin() -> None:
     """Pods that name one device of a claim share it; pods that the plugin gave one device are in conflict."""
     tables, _ = imported(pod("a", "c"), pod("b", plugin=1), claim("c", "gpu-0"), resource_slice(gpu("gpu-0", A)))
 

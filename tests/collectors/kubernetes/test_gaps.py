@@ -205,8 +205,10 @@ STOPPED = [
 
 
 @pytest.mark.parametrize("first", ["pods", "events"])
-@pytest.mark.parametrize(("told", "expected"), STOPPED)
-def test_a_pod_that_vanished_in_a_gap_ends_with_its_stop_event(told: list[Json], expected: float, first: str) -> None:
+@pytest.mark.parametrize(("stop_events", "expected"), STOPPED)
+def test_a_pod_that_vanished_in_a_gap_ends_with_its_stop_event(
+    stop_events: list[Json], expected: float, first: str
+) -> None:
     """Last known alive at 60 s, missing from the list of 500 s; its event comes before or after that list."""
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
@@ -215,7 +217,7 @@ def test_a_pod_that_vanished_in_a_gap_ends_with_its_stop_event(told: list[Json],
         async def events(request: web.Request) -> web.StreamResponse:
             if first == "pods":
                 await listed.wait()
-            return await lines(api, *(event("ADDED", one) for one in told), end=True, clock=noted.set)(request)
+            return await lines(api, *(event("ADDED", one) for one in stop_events), end=True, clock=noted.set)(request)
 
         async def gap(request: web.Request) -> web.StreamResponse:
             if first == "events":
@@ -235,7 +237,9 @@ def test_a_pod_that_vanished_in_a_gap_ends_with_its_stop_event(told: list[Json],
     sink = script.run(scenario, events=True)
 
     assert {"a": expected} == sink.ends()
-    assert ("gpuwatch.io/ended-by" in labels_of_end(sink)) == (expected == 60.0 and told[0]["lastTimestamp"] != at(10))
+    assert ("gpuwatch.io/ended-by" in labels_of_end(sink)) == (
+        expected == 60.0 and stop_events[0]["lastTimestamp"] != at(10)
+    )
 
 
 def test_a_pod_that_was_being_deleted_when_the_watch_broke_ends_at_its_deletion() -> None:

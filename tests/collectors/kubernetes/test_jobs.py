@@ -109,7 +109,7 @@ def test_size(item: Json, pods: int | None, devices: int | None, profile: str | 
     assert (pods, devices, profile) == (row["pod_count"], row["device_count"], row["profile"])
 
 
-def test_gpus_and_slices_are_told_apart() -> None:
+def test_gpus_and_slices_are_distinguished() -> None:
     specs = {"Chief": {"template": template(1)}, "Worker": {"template": template(2, "nvidia.com/mig-1g.10gb")}}
     row = row_of(made("TFJob", "kubeflow.org/v1", {"tfReplicaSpecs": specs}))
 

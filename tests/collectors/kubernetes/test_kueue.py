@@ -87,7 +87,7 @@ FINISHED = condition("Finished", "True", "2026-11-02T01:00:00Z", "Succeeded")
         pytest.param(gang(WAIT, gpus={"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 2}), 2, id="one row a kind"),
     ],
 )
-def test_what_waits_is_told_once(item: Json, waits: int) -> None:
+def test_what_waits_is_reported_once(item: Json, waits: int) -> None:
     assert waits == len(read(item)[1])
 
 
@@ -347,13 +347,13 @@ def test_quota_of_a_cluster_queue(item: Json, expected: Json) -> None:
 
 
 def test_use_and_borrowing_by_flavor() -> None:
-    told = {"name": "nvidia.com/gpu", "total": "10", "borrowed": "2"}
+    record = {"name": "nvidia.com/gpu", "total": "10", "borrowed": "2"}
     item = queue_of(
         quota("a", {"name": "nvidia.com/gpu", "nominalQuota": 8}),
         quota("b", {"name": "nvidia.com/gpu", "nominalQuota": 4}),
         spec={"cohortName": "all", "fairSharing": {"weight": "500m"}},
         status={
-            "flavorsUsage": [quota("a", told), quota("b", told | {"total": 1, "borrowed": 0})],
+            "flavorsUsage": [quota("a", record), quota("b", record | {"total": 1, "borrowed": 0})],
             "pendingWorkloads": 3, "admittedWorkloads": 2,
         },
     )  # fmt: skip
@@ -381,9 +381,9 @@ def test_other_names_of_gpus_are_kept_as_they_were_written() -> None:
     ],
 )
 def test_state_of_a_queue(spec: Json, active: str | None, expected: str | None) -> None:
-    said = [condition("Active", active, "2026-11-02T00:00:00Z", "FlavorNotFound")] if active else []
+    result = [condition("Active", active, "2026-11-02T00:00:00Z", "FlavorNotFound")] if active else []
 
-    assert expected == rows_of(queue_of(spec=spec, status={"conditions": said}))[0]["state"]
+    assert expected == rows_of(queue_of(spec=spec, status={"conditions": result}))[0]["state"]
 
 
 @pytest.mark.parametrize("key", ["flavorsUsage", "flavorUsage"])
@@ -604,15 +604,15 @@ def test_recorded_queues(name: str, expected: dict[str, str | None]) -> None:
     ("name", "nodes"), [("01", {"kind-worker": 7, "kind-worker2": 3}), ("02", {"kind-worker2": 4, "kind-worker8": 2})]
 )
 def test_recorded_placements(name: str, nodes: dict[str, int]) -> None:
-    told = json.loads(recorded(f"tas_setup_objects_{name}.json").read_text("utf-8"))
+    document = json.loads(recorded(f"tas_setup_objects_{name}.json").read_text("utf-8"))
 
-    assert nodes == {place["node"]: place["count"] for place in placements(told)}
+    assert nodes == {place["node"]: place["count"] for place in placements(document)}
 
 
 def test_recorded_assignments_of_both_versions_agree() -> None:
     """The documentation shows the same placement in the old form and in the new."""
-    told = [item["topologyAssignment"] for item in manifests("tas_objects.yaml") if "topologyAssignment" in item]
-    old, _, new, large = told
+    listed = [item["topologyAssignment"] for item in manifests("tas_objects.yaml") if "topologyAssignment" in item]
+    old, _, new, large = listed
 
     assert placements(old) == placements(new)
     assert 12 == sum(place["count"] for place in placements(large))
@@ -627,9 +627,9 @@ def test_recorded_manifest_with_misplaced_quotation_marks() -> None:
 
 def test_recorded_conditions() -> None:
     """The states that the troubleshooting page shows, in its order."""
-    told = [item["status"] for item in manifests("troubleshooting_objects.yaml") if "status" in item]
+    listed = [item["status"] for item in manifests("troubleshooting_objects.yaml") if "status" in item]
     states = []
-    for status in told:
+    for status in listed:
         kept = {key: value for key, value in status.items() if key in ("conditions",)}
         row, _ = read(gang() | {"status": kept})
         states.append((row["state"], row["reason"]))
@@ -641,13 +641,13 @@ def test_recorded_conditions() -> None:
 
 @pytest.mark.parametrize("number", range(1, 7))
 def test_recorded_places_in_the_queue(number: int) -> None:
-    told = json.loads(recorded(f"pending_workloads_{number:02}.json").read_text("utf-8"))["items"]
-    rows = [row for item in told for _, row in pending_workload(item, AT)]
+    items = json.loads(recorded(f"pending_workloads_{number:02}.json").read_text("utf-8"))["items"]
+    rows = [row for item in items for _, row in pending_workload(item, AT)]
 
-    assert [item["positionInClusterQueue"] for item in told] == [
+    assert [item["positionInClusterQueue"] for item in items] == [
         json.loads(row["detail"])["position_in_cluster_queue"] for row in rows
     ]
-    assert [f"default/{item['metadata']['ownerReferences'][0]['name']}" for item in told] == [
+    assert [f"default/{item['metadata']['ownerReferences'][0]['name']}" for item in items] == [
         row["job_id"] for row in rows
     ]
 

@@ -180,15 +180,15 @@ def test_a_gang_waits_as_one_request() -> None:
     assert [] == news(book, 30 + HOUR_US, "pending"), "who waits no more is not heard of again"
 
 
-def test_nodes_are_told_when_they_change_hourly_and_when_they_go() -> None:
-    book, said = ClusterChanges(), []
+def test_nodes_are_reported_when_they_change_hourly_and_when_they_go() -> None:
+    book, listed = ClusterChanges(), []
     for at, ready in ((0, "True"), (60, "True"), (120, "False"), (3800, "False")):
         book.node(node(ready=ready), us(at))
-        said.append([row["state"] for row in news(book, at, "node")])
+        listed.append([row["state"] for row in news(book, at, "node")])
     book.nodes_listed(set(), us(4000))
     gone = news(book, 4000, "node")
 
-    assert [["up"], [], ["down"], ["down"]] == said
+    assert [["up"], [], ["down"], ["down"]] == listed
     assert [("down", us(4000), "deleted from the cluster")] == [(r["state"], r["since_us"], r["reason"]) for r in gone]
 
 

@@ -241,7 +241,7 @@ def test_labels_that_say_nothing_of_it_are_not(label: str) -> None:
     assert made({label: "x"})["labels"] is None
 
 
-def test_a_host_name_that_is_the_nodes_name_is_said_once() -> None:
+def test_a_host_name_that_is_the_nodes_name_is_shown_once() -> None:
 
     assert made({"kubernetes.io/hostname": "n1"})["labels"] is None
 

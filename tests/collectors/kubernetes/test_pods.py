@@ -164,8 +164,10 @@ def _bare() -> dict[str, Any]:
 
 def test_device_ids_in_the_status_are_kept() -> None:
     pod = _bare()
-    told = [{"resourceID": f"{UUID}a1"}, {"resourceID": f"{UUID}a2::3"}]
-    pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [{"name": "nvidia.com/gpu", "resources": told}]
+    listed = [{"resourceID": f"{UUID}a1"}, {"resourceID": f"{UUID}a2::3"}]
+    pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [
+        {"name": "nvidia.com/gpu", "resources": listed}
+    ]
 
     assert [f"{UUID}a1,{UUID}a2"] == [row["gpus"] for row in claim_rows(pod)]
 

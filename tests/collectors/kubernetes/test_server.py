@@ -159,7 +159,7 @@ def test_a_server_that_does_not_say_what_it_has_is_asked_for_the_newest() -> Non
     assert {} == sink.refused.counts
 
 
-def test_a_kind_that_may_not_be_read_is_told_once_with_its_rule_and_stops_no_other() -> None:
+def test_a_kind_that_may_not_be_read_is_reported_once_with_its_rule_and_stops_no_other() -> None:
     async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
         api.forbidden.add(JOBS)
         api.put(QUOTAS, quota())
@@ -181,7 +181,7 @@ def test_a_kind_that_may_not_be_read_is_told_once_with_its_rule_and_stops_no_oth
 
 
 @pytest.mark.parametrize("path", [NODES, EVENTS])
-def test_nodes_or_events_that_may_not_be_read_are_told_once_and_stop_no_pod(path: str) -> None:
+def test_nodes_or_events_that_may_not_be_read_are_reported_once_and_stop_no_pod(path: str) -> None:
     async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
         api.forbidden.add(path)
         api.put(JOBS, job())
@@ -278,9 +278,9 @@ def test_a_broken_watch_goes_on_from_its_last_bookmark() -> None:
         while not all(api.requests("watch", path) for path in (JOBS, PODS, NODES, "/api/v1/events")):
             await asyncio.sleep(0.01)
         heard = sink.read
-        told = api.bookmark(JOBS)
+        result = api.bookmark(JOBS)
         await sink.until(lambda: sink.read > heard)
-        api.forget(told)
+        api.forget(result)
         api.disconnect()
         api.put(JOBS, job("b"))
         await sink.until(lambda: len(states(sink)) == 2)

@@ -57,16 +57,16 @@ def test_an_object_without_rows_leaves_nothing() -> None:
     assert {} == book.take(us(5))
 
 
-def test_what_does_not_change_is_told_again_after_an_hour_only() -> None:
-    book, said = ClusterChanges(), []
+def test_what_does_not_change_is_reported_again_after_an_hour_only() -> None:
+    book, listed = ClusterChanges(), []
     for at in (0, 10, 3599, 3600, 3610):
         book.object(THING, thing(queue()), us(at))
-        said.append(len(news(book, at, "queue")))
+        listed.append(len(news(book, at, "queue")))
 
-    assert [1, 0, 0, 1, 0] == said
+    assert [1, 0, 0, 1, 0] == listed
 
 
-def test_what_nobody_speaks_of_is_told_again_after_an_hour() -> None:
+def test_what_nobody_speaks_of_is_reported_again_after_an_hour() -> None:
     """A quiet watch is no sign that a queue is gone."""
     book = ClusterChanges()
     book.object(THING, thing(queue(), gang()), us(0))

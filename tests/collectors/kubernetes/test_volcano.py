@@ -20,8 +20,8 @@ Json = dict[str, Any]
 
 
 def named(spec: Json, status: Json | None = None, **metadata: Any) -> Json:
-    told = {"name": "g", "namespace": "lab", "uid": "u1", "creationTimestamp": "2026-11-02T00:00:00Z"} | metadata
-    return {"metadata": told, "spec": spec, "status": status or {}}
+    record = {"name": "g", "namespace": "lab", "uid": "u1", "creationTimestamp": "2026-11-02T00:00:00Z"} | metadata
+    return {"metadata": record, "spec": spec, "status": status or {}}
 
 
 def condition(kind: str, at: str, reason: str, message: str = "", status: str = "True") -> Json:
@@ -43,8 +43,8 @@ def task(replicas: int, **resources: int) -> Json:
 
 
 def job(status: Json | None = None, *tasks: Json, **spec: Any) -> Json:
-    told = list(tasks) or [task(4, nvidia_com__gpu=8)]
-    return named({"queue": "train", "minAvailable": 3, "tasks": told} | spec, status)
+    result = list(tasks) or [task(4, nvidia_com__gpu=8)]
+    return named({"queue": "train", "minAvailable": 3, "tasks": result} | spec, status)
 
 
 REFUSED = condition("Unschedulable", "2026-11-02T00:02:00Z", "NotEnoughResources", "3/4 tasks in gang unschedulable")

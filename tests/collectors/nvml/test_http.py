@@ -81,8 +81,8 @@ def test_who_can_reach_it(host: str, expected: bool) -> None:
     assert expected == is_loopback(host)
 
 
-def agent(nvml: Nvml, said: list[str], clock: list[float]) -> Agent:
-    return Agent(NodeReader(nvml, "n1"), 5.0, said.append, lambda: clock[0])
+def agent(nvml: Nvml, log: list[str], clock: list[float]) -> Agent:
+    return Agent(NodeReader(nvml, "n1"), 5.0, log.append, lambda: clock[0])
 
 
 def test_a_page_is_given_until_it_is_old() -> None:
@@ -109,14 +109,14 @@ def test_a_wall_clock_that_is_set_back_leaves_no_page_fresh(monkeypatch: pytest.
     assert b"" == readings.page()[0]
 
 
-def test_a_round_that_fails_is_said_once_and_the_next_is_tried() -> None:
-    nvml, said, clock = Nvml(Gpu(0)), list[str](), [1_000.0]
-    readings = agent(nvml, said, clock)
+def test_a_round_that_fails_is_shown_once_and_the_next_is_tried() -> None:
+    nvml, result, clock = Nvml(Gpu(0)), list[str](), [1_000.0]
+    readings = agent(nvml, result, clock)
     readings.read()
     gpus, nvml.gpus = nvml.gpus, None  # type: ignore[assignment]
     readings.read()
     readings.read()
-    assert 1 == len(said)
+    assert 1 == len(result)
     assert b"DCGM_FI_DEV_SM_CLOCK" in readings.page()[0], "the last page is fresh still"
 
     nvml.gpus = gpus

@@ -56,8 +56,8 @@ def stored(text: str) -> dict[tuple[str, int], dict[str, float]]:
         elif isinstance(batch, Points):
             series = {row["series"]: row for row in batch.series.to_pylist()}
             for row in batch.rows.to_pylist():
-                told = series[row["series"]]
-                found.setdefault(contexts[told["context_id"]], {})[told["field"]] = row["value"]
+                entry = series[row["series"]]
+                found.setdefault(contexts[entry["context_id"]], {})[entry["field"]] = row["value"]
     assert {} == {reason: n for reason, n in rejects.counts.items() if reason != "ignored: not a DCGM metric"}
     return found
 
@@ -276,9 +276,9 @@ def test_profiles_are_read_out_of_names(name: str, expected: str | None) -> None
 
 def test_links_that_count_one_by_one_are_summed_and_only_when_all_answer() -> None:
     count = {(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 0): 3}
-    told = {(pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, link): 100 + link for link in range(3)}
+    by_name = {(pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, link): 100 + link for link in range(3)}
     some = {(pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, link): 100 for link in range(2)}
-    row = stored(World(Gpu(0, links=3, fields=count | told | some)).round())["GPU-00000000", -1]
+    row = stored(World(Gpu(0, links=3, fields=count | by_name | some)).round())["GPU-00000000", -1]
 
     assert 303.0 == row["nvlink_rx_bytes"]
     assert "nvlink_tx_bytes" not in row
@@ -409,7 +409,7 @@ def test_job_files_are_read_as_dcgm_exporter_does(tmp_path: Path) -> None:
         pytest.param(pynvml.NVML_ERROR_UNKNOWN, "Unknown Error", id="anything else"),
     ],
 )
-def test_what_is_missing_is_said(error: int, words: str) -> None:
+def test_what_is_missing_is_shown(error: int, words: str) -> None:
     with pytest.raises(SourceUnreachable, match=words):
         open_library(Nvml(error=error))
 

@@ -59,7 +59,7 @@ def machine(root: Path) -> Path:
     return sys
 
 
-def told(tmp_path: Path, *gpus: Gpu) -> bytes:
+def topology_page(tmp_path: Path, *gpus: Gpu) -> bytes:
     sys = tmp_path / "sys"
     reader = NodeReader(
         Nvml(*gpus), "n1", None, tmp_path / "proc", sys if sys.exists() else machine(tmp_path), lambda: 1
@@ -106,7 +106,7 @@ def test_both_sources_tell_the_same_rows_and_the_agent_who_the_gpus_are(tmp_path
     batches = read_topo(Source(str(tmp_path / "n1.txt"), "c1", observed_us=AT_US), rejects)
     expected = rows_of([batch for batch in batches if isinstance(batch, Records)])
 
-    found = rows_of(Links().records(told(tmp_path, Gpu(0, links=18), Gpu(1, links=18)), "c1", AT_US))
+    found = rows_of(Links().records(topology_page(tmp_path, Gpu(0, links=18), Gpu(1, links=18)), "c1", AT_US))
 
     assert {} == rejects.counts
     details = [json.loads(row["detail"]) for row in found]
@@ -118,14 +118,17 @@ def test_both_sources_tell_the_same_rows_and_the_agent_who_the_gpus_are(tmp_path
 
 
 def test_without_nvlink_gpus_are_as_far_apart_as_the_driver_says(tmp_path: Path) -> None:
-    rows = rows_of(Links().records(told(tmp_path, Gpu(0), Gpu(1)), "c1", AT_US))
+    rows = rows_of(Links().records(topology_page(tmp_path, Gpu(0), Gpu(1)), "c1", AT_US))
 
     assert ["NODE"] == [row["level"] for row in rows if (row["a"], row["b"]) == ("GPU0", "GPU1")]
 
 
 def test_links_are_news_once_and_again_after_an_hour_or_a_change(tmp_path: Path) -> None:
     links = Links()
-    whole, half = told(tmp_path, Gpu(0, links=18), Gpu(1, links=18)), told(tmp_path, Gpu(0, links=9), Gpu(1, links=18))
+    whole, half = (
+        topology_page(tmp_path, Gpu(0, links=18), Gpu(1, links=18)),
+        topology_page(tmp_path, Gpu(0, links=9), Gpu(1, links=18)),
+    )
 
     assert [10, 0, 10, 0, 0, 10] == [
         len(rows_of(links.records(text, "c1", AT_US + after_us)))

@@ -52,10 +52,10 @@ def recording(tmp_path: Path) -> Path:
     def sleep(seconds: float) -> None:
         clock[0] += round(seconds * 1e6)
 
-    told = list(
+    listed = list(
         record(lambda: page(reader.read(), 0.0).decode(), run, list(EXPECTED), 60, jobs, lambda: clock[0], sleep)
     )
-    write(tmp_path / "out", told, {"gpu": "made up"})
+    write(tmp_path / "out", listed, {"gpu": "made up"})
     return tmp_path / "out"
 
 
@@ -81,7 +81,7 @@ def test_a_recording_says_what_ran_when(recording: Path) -> None:
 
 
 def test_the_books_read_known_loads_right(recording: Path, tmp_path: Path) -> None:
-    told = {v.load: v for v in gpu_check.verdicts(recording, tmp_path)}
+    by_name = {v.load: v for v in gpu_check.verdicts(recording, tmp_path)}
 
     assert {
         "gemm": ("compute", False),
@@ -91,8 +91,8 @@ def test_the_books_read_known_loads_right(recording: Path, tmp_path: Path) -> No
         "parked": ("hoarded", False),
         "idle": ("schedulable", False),
         "loader": ("gap", False),
-    } == {load: (v.bucket, v.accused) for load, v in told.items()}
-    assert all(v.right for v in told.values())
+    } == {load: (v.bucket, v.accused) for load, v in by_name.items()}
+    assert all(v.right for v in by_name.values())
 
 
 def test_a_check_of_something_else_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

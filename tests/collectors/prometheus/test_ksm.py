@@ -44,10 +44,10 @@ def asks(count: float = 1, first: int = 0, last: int = 600, **labels: str) -> Se
     return SeriesSpan(own | WHO | labels, count, (T0 + first) * S, (T0 + last) * S)
 
 
-def facts(**told: Any) -> Facts:
+def facts(**values: Any) -> Facts:
     """Facts by the end of their metric's name: a number, or labels of a metric that is 1."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for name, value in told.items():
+    for name, value in values.items():
         entries = value if isinstance(value, list) else [value]
         found[f"kube_pod_{name}"] = [
             (WHO | entry, 1.0) if isinstance(entry, dict) else (WHO | {"container": "c"}, float(entry))
@@ -56,11 +56,11 @@ def facts(**told: Any) -> Facts:
     return found
 
 
-def rows(seen: list[SeriesSpan], told: Facts, waiting: bool = False) -> dict[str, list[dict[str, Any]]]:
+def rows(seen: list[SeriesSpan], known: Facts, waiting: bool = False) -> dict[str, list[dict[str, Any]]]:
     """Rows by table of the pods of some series."""
     reader = ObjectReader(None)
     for pod in pods_of(seen).values():
-        reader.take(pod_object(pod, told, waiting))
+        reader.take(pod_object(pod, known, waiting))
     assert [] == reader.finish()
     return reader.tables
 
@@ -109,7 +109,7 @@ def test_labels_that_a_scrape_moved_are_moved_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "known"),
     [
         pytest.param([asks(node="n1")], facts(status_phase={"phase": "Pending"}), id="a pod that pulls its image"),
         pytest.param(
@@ -126,8 +126,8 @@ def test_labels_that_a_scrape_moved_are_moved_back() -> None:
         pytest.param([asks(float("nan"), node="n1")], facts(container_state_started=T0), id="a count that is none"),
     ],
 )
-def test_what_is_no_claim(seen: list[SeriesSpan], told: Facts) -> None:
-    assert [] == rows(seen, told)["claim"]
+def test_what_is_no_claim(seen: list[SeriesSpan], known: Facts) -> None:
+    assert [] == rows(seen, known)["claim"]
 
 
 def test_a_pod_whose_image_cannot_be_pulled_holds_its_gpus_since_it_was_admitted() -> None:
@@ -138,19 +138,19 @@ def test_a_pod_whose_image_cannot_be_pulled_holds_its_gpus_since_it_was_admitted
     )["claim"]
     assert (T0 * S + 5 * S, None, "ImagePullBackOff") == (row["start_us"], row["end_us"], row["state"])
 
-    told = facts(
+    week_facts = facts(
         status_phase={"phase": "Running"},
         start_time=T0 + 5,
         container_state_started=T0 + 90,
         container_status_waiting_reason=why,
     )
     assert [("Running", (T0 + 90) * S)] == [
-        (row["state"], row["start_us"]) for row in rows([asks(node="n1")], told)["claim"]
+        (row["state"], row["start_us"]) for row in rows([asks(node="n1")], week_facts)["claim"]
     ]
 
 
-def test_a_claim_by_what_was_told() -> None:
-    told = facts(
+def test_a_claim_by_what_was_recorded() -> None:
+    week_facts = facts(
         status_phase={"phase": "Succeeded"},
         container_state_started=T0 + 5,
         completion_time=T0 + 300,
@@ -158,7 +158,7 @@ def test_a_claim_by_what_was_told() -> None:
         owner={"owner_kind": "ReplicaSet", "owner_name": "web-7d9f8b6c5d", "owner_is_controller": "true"},
         labels={"label_kueue_x_k8s_io_queue_name": "q1", "label_app": "a"},
     )
-    [row] = rows([asks(2, node="n1"), asks(1, node="n1", container="d")], told)["claim"]
+    [row] = rows([asks(2, node="n1"), asks(1, node="n1", container="d")], week_facts)["claim"]
 
     assert ("lab/web", "u", "n1", 3, "q1") == tuple(
         row[n] for n in ("job_id", "run_key", "node", "device_count", "queue")
@@ -247,14 +247,14 @@ def test_where_a_pod_ends(last: int, targets: dict[tuple[str, str], tuple[int, i
     ],
 )
 def test_changes_of_a_node(ready: list[int] | None, cordoned: list[int] | None, expected: list[Any]) -> None:
-    def told(states: list[int] | None) -> Any:
+    def arrays(states: list[int] | None) -> Any:
         return None if states is None else (np.arange(len(states), dtype=np.int64), np.array(states, np.float64))
 
-    assert expected == node_states(told(ready), told(cordoned), 9)
+    assert expected == node_states(arrays(ready), arrays(cordoned), 9)
 
 
-def test_a_node_by_what_was_told() -> None:
-    told = {
+def test_a_node_by_what_was_recorded() -> None:
+    record = {
         "kube_node_status_capacity": [
             ({"resource": "nvidia_com_gpu"}, 0.0),
             ({"resource": "nvidia_com_mig_1g_10gb"}, 7.0),
@@ -262,7 +262,7 @@ def test_a_node_by_what_was_told() -> None:
         "kube_node_labels": [({"label_nvidia_com_gpu_product": "NVIDIA-H100-80GB-HBM3"}, 1.0)],
     }
     reader = ObjectReader(T0 * S)
-    reader.take(node_object("n1", told, ready=False, cordoned=False, since_us=T0 * S))
+    reader.take(node_object("n1", record, ready=False, cordoned=False, since_us=T0 * S))
     reader.finish()
     [row] = reader.tables["node"]
 
@@ -271,7 +271,7 @@ def test_a_node_by_what_was_told() -> None:
     )
 
 
-def test_a_quota_by_what_was_told() -> None:
+def test_a_quota_by_what_was_recorded() -> None:
     own = {"namespace": "lab", "resourcequota": "g", "resource": "requests.nvidia.com/gpu"}
     [item] = quota_objects([(own | {"type": "hard"}, 8.0), (own | {"type": "used"}, 3.0)])
     reader = ObjectReader(T0 * S)
@@ -307,9 +307,10 @@ def test_only_news_is_written_and_one_sign_of_life() -> None:
     book = KsmChanges([claim | {"pod_uid": "old", "kind": "ksm"}, claim | {"pod_uid": "theirs", "kind": "k8s-json"}])
 
     def news(at_us: int, evidence_us: int, **more: Any) -> list[tuple[Any, ...]]:
-        told = SpanRecords({"claim": [claim | {"evidence_us": evidence_us} | more]}, {"u"}, 0, Rejects(), [])
+        result = SpanRecords({"claim": [claim | {"evidence_us": evidence_us} | more]}, {"u"}, 0, Rejects(), [])
         return [
-            (r["pod_uid"], r["end_us"], r["evidence_us"]) for r in book.changed_rows(told, at_us, True).get("claim", [])
+            (r["pod_uid"], r["end_us"], r["evidence_us"])
+            for r in book.changed_rows(result, at_us, True).get("claim", [])
         ]
 
     assert 5 == book.newest_us

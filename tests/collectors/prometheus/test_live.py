@@ -99,7 +99,7 @@ def run(table: dict[str, Any], rounds: int, clock: Callable[[], int]) -> Sink:
         ),
     ],
 )
-def test_wrong_options_are_told(table: dict[str, Any], problem: str) -> None:
+def test_wrong_options_are_reported(table: dict[str, Any], problem: str) -> None:
     problems: list[str] = []
     configure([table], problems)
 
@@ -159,7 +159,7 @@ def test_a_clock_that_was_set_back_does_not_stop_the_reading() -> None:
     assert [1, 1, 1] == sink.good
 
 
-def test_a_server_that_is_away_is_told_and_asked_again() -> None:
+def test_a_server_that_is_away_is_reported_and_asked_again() -> None:
     sink = run({"url": "http://127.0.0.1:1", "interval_s": 1}, 1, lambda: T0 * S)
 
     assert [] == sink.good

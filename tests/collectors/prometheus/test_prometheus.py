@@ -389,15 +389,15 @@ def test_threads_that_come_and_go_share_a_connection() -> None:
 
 
 def test_with_only_new_a_sample_comes_once_also_a_late_one() -> None:
-    told = [(T0, "1"), (T0 + 30, "3"), (T0 + 31, "x")]
+    listed = [(T0, "1"), (T0 + 30, "3"), (T0 + 31, "x")]
     with serving(
-        names_and(lambda query: (200, {}, answer((gpu(), told), (gpu(uuid="", Hostname=""), told))))
+        names_and(lambda query: (200, {}, answer((gpu(), listed), (gpu(uuid="", Hostname=""), listed))))
     ) as server:
         history = opened(server)
         first = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
         again = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
         history.remember(first, T0 * S)
-        told.insert(1, (T0 + 15, "2"))
+        listed.insert(1, (T0 + 15, "2"))
         late = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
         history.remember(late, (T0 + 20) * S)
         last = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
@@ -447,7 +447,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
         ),
     ],
 )
-def test_what_is_no_answer_of_the_api_is_told(body: bytes) -> None:
+def test_what_is_no_answer_of_the_api_is_reported(body: bytes) -> None:
     with serving(lambda path, query: (200, {}, body)) as server:
         client = Client(Access(server.url))
         with pytest.raises(UnreadableInput, match="Prometheus API"):

@@ -179,8 +179,8 @@ def test_a_torn_line_is_refused_alone() -> None:
 
 
 def test_fields_come_as_people_write_them() -> None:
-    told = claim(end=at(60), user="ann", gpus=["GPU-a", "GPU-b"], device_indexes=[0, 1], labels={"b": "2", "a": "1"})
-    batches, rejects = decode([told | {"cluster": "c2", "device_count": 2}])
+    result = claim(end=at(60), user="ann", gpus=["GPU-a", "GPU-b"], device_indexes=[0, 1], labels={"b": "2", "a": "1"})
+    batches, rejects = decode([result | {"cluster": "c2", "device_count": 2}])
     row = rows(batches, "claim")[0]
 
     assert 0 == rejects.total
@@ -229,7 +229,7 @@ def test_kubernetes_objects_and_lists_are_taken_as_kubectl_prints_them() -> None
     assert ["n1"] == [row["node"] for row in rows(batches, "node")]
 
 
-def test_a_pod_that_waits_is_one_request_however_often_it_is_told() -> None:
+def test_a_pod_that_waits_is_one_request_however_often_it_is_reported() -> None:
     events = [{"type": word, "object": pod("w", running=False, gpus=4)} for word in ("ADDED", "MODIFIED", "MODIFIED")]
     batches, _ = decode("\n".join(json.dumps(event) for event in events))
 
@@ -431,10 +431,10 @@ def documented(shape: str) -> dict[str, str]:
 def test_every_field_of_a_record_is_documented(shape: str) -> None:
     fields = set(TABLES[shape].names) - set(NOT_GIVEN)
     spelt = {f if f == "suspended_us" else f.removesuffix("_us").replace("user_name", "user") for f in fields}
-    told = documented(shape)
+    result = documented(shape)
 
-    assert spelt == set(told)
-    assert set(NEEDED[shape]) == {name for name, word in told.items() if word.startswith("required")}
+    assert spelt == set(result)
+    assert set(NEEDED[shape]) == {name for name, word in result.items() if word.startswith("required")}
 
 
 def test_the_records_of_the_documentation_are_taken() -> None:

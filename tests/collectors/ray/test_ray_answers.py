@@ -247,7 +247,7 @@ def test_slots_of_a_worker_are_indexes_and_uuids_where_the_node_tells_all_of_its
     assert [(None, "GPU-3")] == devices(node(), summary(8, uses("GPU", 3)), task())
 
 
-def test_slots_of_a_bundle_are_told_when_all_of_them_are() -> None:
+def test_slots_of_a_bundle_are_reported_when_all_of_them_are() -> None:
     camel = f"GPUGroup0{GROUP.upper()}"
 
     assert [(None, None)] == devices(node(), summary(0, uses(camel, 1)), group(2))
@@ -303,7 +303,7 @@ class Polls:
         ]
 
 
-def test_what_stays_as_it_is_is_told_once_a_heartbeat_and_again_after_an_hour() -> None:
+def test_what_stays_as_it_is_is_reported_once_a_heartbeat_and_again_after_an_hour() -> None:
     polls, beat, hour = Polls(), HEARTBEAT_US / SECOND_US, REFRESH_US / SECOND_US
     assert [(100, None)] == polls.claims(100, job(), actor())
 
@@ -390,7 +390,7 @@ def test_a_cut_answer_does_not_say_that_what_waited_was_admitted() -> None:
     assert ["admitted"] == [row["state"] for _, row in polls(130, job()) if row.get("kind") == "PlacementGroup"]
 
 
-def test_an_end_that_was_told_is_not_told_again() -> None:
+def test_an_end_that_was_reported_is_not_reported_again() -> None:
     polls, ended = Polls(), task(state="FINISHED", end_time_ms=ms(40))
 
     assert [(40, 40)] == polls.claims(100, job(), ended)
@@ -437,7 +437,7 @@ def test_a_directory_of_answers_is_read_as_one(tmp_path: Path) -> None:
     assert {"file cannot be read": 1} == rejects.counts
 
 
-def test_what_the_limit_of_the_api_left_out_is_told(tmp_path: Path) -> None:
+def test_what_the_limit_of_the_api_left_out_is_reported(tmp_path: Path) -> None:
     listed = {"total": 12_000, "num_after_truncation": 10_000, "num_filtered": 10_000, "result": [node()]}
     (tmp_path / "nodes.json").write_text(json.dumps({"result": True, "data": {"result": listed}}))
     rejects = Rejects()
@@ -544,7 +544,7 @@ def test_half_an_answer_writes_nothing() -> None:
     assert [] == sink.batches
 
 
-def test_every_wrong_option_is_told_at_once(tmp_path: Path) -> None:
+def test_every_wrong_option_is_reported_at_once(tmp_path: Path) -> None:
     problems: list[str] = []
     (tmp_path / "empty").write_text("\n")
     configure(

@@ -66,7 +66,7 @@ def test_a_series_without_a_device_is_refused_for_its_reason() -> None:
     assert {"ignored: not a DCGM metric": 1, "no device label": 1} == rejects.counts
 
 
-def test_values_come_out_in_stored_units_and_blanks_are_told() -> None:
+def test_values_come_out_in_stored_units_and_blanks_are_reported() -> None:
     known, rejects = SeriesNumbers("c1"), Rejects()
     known.number_of(UTIL, device("a"))
     kept = in_units(samples((0, 50.0), (0, 2147483632.0), (0, 101.0)), known, "f", rejects)

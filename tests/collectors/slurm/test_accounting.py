@@ -285,7 +285,7 @@ def test_a_bad_row_is_refused_alone(tmp_path: Path, job: dict[str, str], reason:
     tables, rejects = read(tmp_path, history({}, job, {"JobID": "9", "JobIDRaw": "9"}))
 
     assert ["5", "9"] == [claim["job_id"] for claim in tables["claim"]]
-    assert [True] == [reason in told for told in rejects.counts]
+    assert [True] == [reason in entry for entry in rejects.counts]
     assert [3] == [line for _, line, _ in rejects.first.values()]
 
 
@@ -370,12 +370,12 @@ def test_recorded_gpu_seconds_are_those_of_a_second_reading(name: str) -> None:
                 assert span.total_seconds() == seconds
             expected[row["JobID"]] = expected.get(row["JobID"], 0) + gpus * seconds
     tables, rejects = rows_of(path)
-    told: dict[str, float] = {}
+    record: dict[str, float] = {}
     for claim in tables["claim"]:
         held = claim["device_count"] * (claim["evidence_us"] - claim["start_us"]) / 1e6
-        told[claim["job_id"]] = told.get(claim["job_id"], 0) + held
+        record[claim["job_id"]] = record.get(claim["job_id"], 0) + held
 
-    assert expected and expected == told
+    assert expected and expected == record
     assert waiting == {row["job_id"]: row["device_count"] for row in tables["pending"]}
     assert 0 == rejects.total
 

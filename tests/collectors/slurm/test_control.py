@@ -274,7 +274,7 @@ def test_a_bad_record_is_refused_alone(tmp_path: Path, text: str, reason: str) -
     tables, rejects = read(tmp_path, text + job(head="JobId=9"))
 
     assert ["9", "9"] == [claim["job_id"] for claim in tables["claim"]]
-    assert [True] == [reason in told for told in rejects.counts]
+    assert [True] == [reason in entry for entry in rejects.counts]
     assert [1] == [line for _, line, _ in rejects.first.values()]
 
 

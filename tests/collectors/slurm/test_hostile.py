@@ -131,7 +131,7 @@ def test_a_clock_that_was_set_back_does_not_stop_accounting(rest: Slurmrestd) ->
         pytest.param({"jobs": [], "errors": [{"description": f"bad token {TOKEN}"}]}, id="in an error of an answer"),
     ],
 )
-def test_a_token_that_the_server_repeats_is_not_told(rest: Slurmrestd, tmp_path: Path, answer: Any) -> None:
+def test_a_token_that_the_server_repeats_is_not_reported(rest: Slurmrestd, tmp_path: Path, answer: Any) -> None:
     rest.answers["slurm/jobs"] = answer
     (tmp_path / "token").write_text(f"SLURM_JWT={TOKEN}\n")
     sink = FakeSink()
@@ -231,7 +231,7 @@ def test_a_node_that_bears_our_own_words_is_written_once() -> None:
     assert [1, 0, 0] == [len(tracker.nodes([("node", row)], at)) for at in range(3)]
 
 
-def test_a_node_that_is_gone_is_told_once() -> None:
+def test_a_node_that_is_gone_is_reported_once() -> None:
     tracker = JobChanges()
     rows = [("node", {"node": name, "state": "up", "reason": None, "observed_us": 0}) for name in ("n1", "n2")]
     tracker.nodes(rows, 0)
@@ -244,11 +244,11 @@ def test_more_workloads_than_are_kept_do_not_silence_those_that_are(monkeypatch:
     monkeypatch.setattr(queue_changes, "MAX_WORKLOADS", 1)
     tracker, rejects = QueueChanges(), Rejects()
 
-    def said(uid: str, state: str) -> tuple[str, dict[str, Any]]:
+    def workload_record(uid: str, state: str) -> tuple[str, dict[str, Any]]:
         return "workload", {"uid": uid, "state": state}
 
-    tracker.workloads([said("7", "pending")], 0, rejects)
-    news = tracker.workloads([said("8", "pending"), said("7", "running")], 1, rejects)
+    tracker.workloads([workload_record("7", "pending")], 0, rejects)
+    news = tracker.workloads([workload_record("8", "pending"), workload_record("7", "running")], 1, rejects)
 
     assert [("7", "running")] == [(row["uid"], row["state"]) for _, row in news]
     assert {"more than 1 workloads": 1} == rejects.counts
@@ -271,11 +271,11 @@ def test_an_unknown_number_of_preemptions_is_not_zero(state: str, expected: int 
     assert expected == row["preemptions"]
 
 
-def test_what_ended_while_nobody_looked_is_told_after_a_restart(rest: Slurmrestd) -> None:
+def test_what_ended_while_nobody_looked_is_reported_after_a_restart(rest: Slurmrestd) -> None:
     """The store knows a running job, a waiting one and a partition of before; one of another scheduler stays alone."""
     sink = FakeSink()
     rest.poll(rest.source(), sink)
-    of = {table: [row for told, row in sink.rows if told == table] for table in ("workload", "queue")}
+    of = {table: [row for entry, row in sink.rows if entry == table] for table in ("workload", "queue")}
     foreign = of["workload"][0] | {"scheduler": "kueue", "uid": "w"}
     again = FakeSink()
     again.stored = {

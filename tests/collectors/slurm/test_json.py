@@ -288,7 +288,7 @@ def test_records_with_and_without_nodes_are_of_different_kinds(tmp_path: Path) -
     assert 1 == len({(claim["job_id"], claim["run_key"]) for claim in tables["claim"]})
 
 
-def test_one_run_told_by_three_answers_is_booked_once(tmp_path: Path) -> None:
+def test_one_run_in_three_answers_is_in_the_ledger_once(tmp_path: Path) -> None:
     nodes = {"nodes": "n[1-2]", "job_resources": {}}
     runs = squeue({"gres_detail": ["gpu:h100:3(IDX:0-2)", "gpu:h100:1(IDX:0)"]} | nodes)
     ended = squeue({"job_state": "COMPLETED", "end_time": END, "gres_detail": []} | nodes)
@@ -467,8 +467,8 @@ def test_a_waiting_request_of_the_database(tmp_path: Path) -> None:
     ],
 )
 def test_a_node(tmp_path: Path, node: Json, row: tuple[Any, ...]) -> None:
-    told = {"name": "n1", "gres": "gpu:a100:2,gpu:1g.10gb:7", "reason": "Xid 79", "reason_changed_at": START} | node
-    tables, rejects = read(tmp_path, {"nodes": [told], "last_update": boxed(END)})
+    record = {"name": "n1", "gres": "gpu:a100:2,gpu:1g.10gb:7", "reason": "Xid 79", "reason_changed_at": START} | node
+    tables, rejects = read(tmp_path, {"nodes": [record], "last_update": boxed(END)})
     (found,) = tables["node"]
 
     assert 0 == rejects.total
@@ -588,9 +588,9 @@ def naive_gpus(job: Json) -> int:
     if "tres" in job:
         counts = {item["name"]: item["count"] for item in job["tres"]["allocated"] if item["type"] == "gres"}
         return int(counts.get("gpu") or sum(counts.values()))
-    told = [re.sub(r"\(.*?\)", "", text) for text in job["gres_detail"]]
-    if told:
-        return sum(int(gres.split(":")[-1]) for text in told for gres in text.split(","))
+    listed = [re.sub(r"\(.*?\)", "", text) for text in job["gres_detail"]]
+    if listed:
+        return sum(int(gres.split(":")[-1]) for text in listed for gres in text.split(","))
     if match := re.search(r"gres/gpu=(\d+)", job["tres_alloc_str"]):
         return int(match[1])
     if match := re.search(r"gpu.*?(\d+)$", job["tres_per_job"]):
@@ -603,26 +603,26 @@ def naive_state(job: Json) -> str:
     return str(job["job_state"] if isinstance(job["job_state"], str) else job["job_state"][0])
 
 
-def naive_now(told: Json) -> int:
+def naive_now(answer: Json) -> int:
     """The time of an answer of the controller: its own, or the last thing that a job with GPUs tells."""
-    times = [plain(told.get("last_update")) or 0]
-    for job in told["jobs"]:
+    times = [plain(answer.get("last_update")) or 0]
+    for job in answer["jobs"]:
         if "gpu" in f"{job['gres_detail']}{job['tres_req_str']}{job['tres_per_job']}":
             edge = {"RUNNING": "start_time", "PENDING": "submit_time"}.get(naive_state(job), "end_time")
             times += [plain(job[edge]), plain(job["last_sched_evaluation"])]
     return max(times)
 
 
-def naive_gpu_seconds(told: Json) -> dict[str, int]:
+def naive_gpu_seconds(answer: Json) -> dict[str, int]:
     """GPU-seconds by job number of the runs that have started, read with json.load and a few ifs."""
     seconds: dict[str, int] = {}
-    for job in told["jobs"]:
+    for job in answer["jobs"]:
         if "tres" in job:
             length = job["time"]["elapsed"] + job["time"]["suspended"]
         elif naive_state(job) == "PENDING" or not job["nodes"]:
             length = 0
         else:
-            end = naive_now(told) if naive_state(job) == "RUNNING" else plain(job["end_time"])
+            end = naive_now(answer) if naive_state(job) == "RUNNING" else plain(job["end_time"])
             length = end - plain(job["start_time"])
         if length * naive_gpus(job):
             seconds[str(job["job_id"])] = length * naive_gpus(job)
@@ -643,15 +643,15 @@ def naive_gpu_seconds(told: Json) -> dict[str, int]:
 )
 def test_gpu_seconds_of_a_real_answer_are_those_of_a_second_reading(file: Path) -> None:
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-        told = json.load(stream)
+        document = json.load(stream)
     tables, rejects = read_file(file)
     seconds: dict[str, int] = {}
     for claim in tables["claim"]:
         job, until_us = claim["run_key"].split("@")[0], claim["end_us"] or claim["evidence_us"]
         seconds[job] = seconds.get(job, 0) + claim["device_count"] * (until_us - claim["start_us"]) // SECOND_US
 
-    assert naive_gpu_seconds(told) == {job: held for job, held in seconds.items() if held}
-    assert len(told["errors"]) == rejects.total
+    assert naive_gpu_seconds(document) == {job: held for job, held in seconds.items() if held}
+    assert len(document["errors"]) == rejects.total
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def waiting(job: str = "9", reason: str = "Resources") -> list[Row]:
     ]
 
 
-def told(rows: list[Row]) -> list[tuple[str, float | None]]:
+def claim_states(rows: list[Row]) -> list[tuple[str, float | None]]:
     """(state, end) of claims, in seconds."""
     return [(r["state"], None if r["end_us"] is None else (r["end_us"] - T0_US) / 1e6) for t, r in rows if t == "claim"]
 
@@ -87,9 +87,9 @@ class Slurm:
 def test_what_is_known_is_not_news() -> None:
     slurm = Slurm()
 
-    assert [("RUNNING", None)] == told(slurm.jobs(0, *running()))
+    assert [("RUNNING", None)] == claim_states(slurm.jobs(0, *running()))
     assert [] == slurm.jobs(15, *running(seen=15))
-    assert [("COMPLETED", 20.0)] == told(slurm.jobs(30, *ended(end=20, kind="scontrol")))
+    assert [("COMPLETED", 20.0)] == claim_states(slurm.jobs(30, *ended(end=20, kind="scontrol")))
     assert [] == slurm.jobs(45, *ended(end=20, kind="scontrol"))
     assert [] == slurm.accounts(*ended(end=20))
 
@@ -106,7 +106,7 @@ def test_a_long_job_says_once_a_minute_that_it_runs_and_once_an_hour_everything(
     assert HEARTBEAT_US == MINUTE_US
 
 
-def test_devices_stay_as_the_running_job_told_them() -> None:
+def test_devices_stay_as_the_running_job_reported_them() -> None:
     """Totals spread evenly by accounting would be counted beside the real ones."""
     slurm = Slurm()
     uneven = [*running(nodes="n1", device_count=3), *running(nodes="n2", device_count=1, device_indexes="0")]
@@ -116,14 +116,14 @@ def test_devices_stay_as_the_running_job_told_them() -> None:
     assert [("n1", 3, "0,1", "h100", "scontrol"), ("n2", 1, "0", "h100", "scontrol")] == [
         (r["node"], r["device_count"], r["device_indexes"], r["gpu_type"], r["kind"]) for _, r in rows
     ]
-    assert [("TIMEOUT", 100.0)] * 2 == told(rows)
+    assert [("TIMEOUT", 100.0)] * 2 == claim_states(rows)
 
 
 def test_a_run_that_was_never_seen_running_comes_from_accounting() -> None:
     slurm = Slurm()
     slurm.jobs(0)
 
-    assert [("COMPLETED", 100.0)] == told(slurm.accounts(*ended()))
+    assert [("COMPLETED", 100.0)] == claim_states(slurm.accounts(*ended()))
     assert [] == slurm.accounts(*ended())
 
 
@@ -135,14 +135,14 @@ def test_accountings_word_that_a_job_runs_is_not_taken() -> None:
     assert [] == slurm.accounts(*running(kind="sacct"))
 
 
-def test_a_job_whose_devices_are_not_told_yet_waits_for_them() -> None:
+def test_a_job_whose_devices_are_not_reported_yet_waits_for_them() -> None:
     slurm = Slurm()
     bare = [
         ("claim", {k: v for k, v in row.items() if k != "device_indexes"}) for _, row in running(state="CONFIGURING")
     ]
 
     assert [] == slurm.jobs(0, *bare)
-    assert [("RUNNING", None)] == told(slurm.jobs(15, *running(seen=15)))
+    assert [("RUNNING", None)] == claim_states(slurm.jobs(15, *running(seen=15)))
 
 
 def test_a_run_that_slurm_forgot_ends_when_it_was_last_seen_and_a_later_record_corrects_that() -> None:
@@ -153,12 +153,12 @@ def test_a_run_that_slurm_forgot_ends_when_it_was_last_seen_and_a_later_record_c
 
     assert [("7", f"7@{us(0)}")] == slurm.tracker.lost()
     assert [] == slurm.tracker.close_lost(slurm.tracker.lost(), us(30))
-    assert [("RUNNING", 15.0)] == told(slurm.tracker.close_lost(slurm.tracker.lost(), us(30) + CLOSE_AFTER_US))
+    assert [("RUNNING", 15.0)] == claim_states(slurm.tracker.close_lost(slurm.tracker.lost(), us(30) + CLOSE_AFTER_US))
     assert [] == slurm.tracker.lost()
 
     late = slurm.accounts(*ended(end=25))
 
-    assert [("COMPLETED", 25.0)] == told(late)
+    assert [("COMPLETED", 25.0)] == claim_states(late)
     assert ["0,1"] == [row["device_indexes"] for _, row in late]
 
 
@@ -177,7 +177,7 @@ def test_a_new_process_takes_up_the_runs_of_the_last() -> None:
     slurm.jobs(500)
 
     assert us(50) == slurm.newest
-    assert [("COMPLETED", 60.0)] == told(slurm.accounts(*ended(end=60)))
+    assert [("COMPLETED", 60.0)] == claim_states(slurm.accounts(*ended(end=60)))
 
 
 def test_a_requeued_job_is_two_runs() -> None:
@@ -186,10 +186,10 @@ def test_a_requeued_job_is_two_runs() -> None:
     again = running(run_key=f"7@{us(200)}", start_us=us(200), seen=200)
     rows = [*slurm.jobs(200, *again), *slurm.accounts(*ended(end=90, state="REQUEUED"))]
 
-    assert [("RUNNING", None), ("REQUEUED", 90.0)] == told(rows)
+    assert [("RUNNING", None), ("REQUEUED", 90.0)] == claim_states(rows)
 
 
-def test_a_request_is_told_when_it_changes_and_when_it_waits_no_more() -> None:
+def test_a_request_is_reported_when_it_changes_and_when_it_waits_no_more() -> None:
     slurm = Slurm()
     evidence = [
         [row["evidence_us"] - T0_US for table, row in slurm.jobs(at, *rows) if table == "pending"]
@@ -205,21 +205,21 @@ def test_a_request_is_told_when_it_changes_and_when_it_waits_no_more() -> None:
     assert [[0], [], [30 * SECOND_US], [], [45 * SECOND_US]] == evidence
 
 
-def test_nodes_are_told_when_they_change_once_an_hour_and_when_they_go() -> None:
+def test_nodes_are_reported_when_they_change_once_an_hour_and_when_they_go() -> None:
     tracker = JobChanges()
 
     def node(state: str, name: str = "n1") -> Row:
         return "node", {"node": name, "state": state, "since_us": None, "reason": None, "observed_us": at_us}
 
-    said: list[list[str]] = []
+    listed: list[list[str]] = []
     for minute, rows in ((0, "up"), (1, "up"), (2, "drain"), (62, "drain"), (63, "")):
         at_us = T0_US + minute * MINUTE_US
         present = [node(rows)] if rows else []
-        said.append(
+        listed.append(
             [row["state"] for _, row in tracker.nodes([*present, node("up", "n2")], at_us) if row["node"] == "n1"]
         )
 
-    assert [["up"], [], ["drain"], ["drain"], ["down"]] == said
+    assert [["up"], [], ["drain"], ["drain"], ["down"]] == listed
     assert [] == tracker.nodes([], T0_US + HOUR_US * 2), "a list without any node is no news"
 
 
@@ -384,7 +384,7 @@ def test_after_a_failure_sacct_reaches_back_to_what_it_last_heard(commands: Comm
         pytest.param("yes >&2", "no answer within 0.2 s", id="it never stops complaining"),
     ],
 )
-def test_a_command_that_fails_is_told_with_the_fix_and_leaves_nothing_behind(
+def test_a_command_that_fails_is_reported_with_the_fix_and_leaves_nothing_behind(
     commands: Commands, script: str, words: str
 ) -> None:
     commands.set("scontrol", script)

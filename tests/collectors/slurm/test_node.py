@@ -105,7 +105,7 @@ def test_a_node_was_there_since_it_booted(tmp_path: Path, printed: str, expected
 
 
 @pytest.mark.parametrize(
-    ("gres", "told"),
+    ("gres", "expected"),
     [
         pytest.param("Gres=(null)", ("{}", None, "none", None), id="a node without GPUs"),
         pytest.param("Other=1", (None, None, None, None), id="a node that does not say"),
@@ -119,11 +119,11 @@ def test_a_node_was_there_since_it_booted(tmp_path: Path, printed: str, expected
     ],
 )
 def test_what_a_node_has(
-    tmp_path: Path, gres: str, told: tuple[str | None, str | None, str | None, int | None]
+    tmp_path: Path, gres: str, expected: tuple[str | None, str | None, str | None, int | None]
 ) -> None:
     (row,) = read(tmp_path, node(gres=gres))
 
-    assert told == (row["devices"], row["gpu_model"], row["sharing"], row["replicas"])
+    assert expected == (row["devices"], row["gpu_model"], row["sharing"], row["replicas"])
 
 
 def test_recorded_nodes() -> None:

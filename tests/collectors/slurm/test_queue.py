@@ -154,9 +154,10 @@ def test_a_reservation_has_its_nodes_and_their_devices(tmp_path: Path) -> None:
         row["start_us"],
         (row["end_us"] - row["start_us"]) // SECOND_US,
     )
-    told = dict(row) | {"_nodes": "n[1-2]"}
+    record = dict(row) | {"_nodes": "n[1-2]"}
     assert (
-        9 == next(with_totals([("reservation", told)], {"n1": {"": 8}, "n2": {"1g.10gb": 1}}, None))[1]["device_count"]
+        9
+        == next(with_totals([("reservation", record)], {"n1": {"": 8}, "n2": {"1g.10gb": 1}}, None))[1]["device_count"]
     )
 
 
@@ -175,9 +176,9 @@ def test_how_many_tasks_of_an_array_wait(tasks: str, size: int | None) -> None:
 # Only news ---------------------------------------------------------------------------------------------------------
 
 
-def test_queues_are_told_when_they_change_and_when_they_go() -> None:
+def test_queues_are_reported_when_they_change_and_when_they_go() -> None:
     tracker = QueueChanges()
-    said = [
+    listed = [
         [(table, row["name"], row.get("state")) for table, row in tracker.queues(rows, at)]
         for at, rows in enumerate(
             (
@@ -196,7 +197,7 @@ def test_queues_are_told_when_they_change_and_when_they_go() -> None:
         [("queue", "batch", "DRAIN"), ("reservation", "maint", "deleted")],
         [],
         [],
-    ] == said
+    ] == listed
 
 
 # Real answers ------------------------------------------------------------------------------------------------------
@@ -204,14 +205,14 @@ def test_queues_are_told_when_they_change_and_when_they_go() -> None:
 
 def test_recorded_text_and_json_tell_the_same_partitions() -> None:
     names = ("name", "state", "priority", "quota", "quota_max")
-    told = [
+    listed = [
         [tuple(row[name] for name in names) for row in rows_of(recorded(f"recorded_22.05/{name}"))[0]["queue"]]
         for name in ("scontrol_show_partition.txt", "rest_slurm_v0.0.38_partitions.json")
     ]
 
-    assert told[0] == told[1]
+    assert listed[0] == listed[1]
     assert [("gpu", {"": 24}), ("mig", {"": 2, "1g.10gb": 7, "3g.40gb": 2})] == [
-        (row[0], json.loads(row[3])) for row in told[0]
+        (row[0], json.loads(row[3])) for row in listed[0]
     ]
 
 
@@ -248,12 +249,12 @@ def test_recorded_answers_of_newer_versions_are_read_whole(folder: str) -> None:
     qos, rejects = rows_of(recorded(f"{folder}/slurm-qos.json"))
     partitions, refused = rows_of(recorded(f"{folder}/slurm-partitions.json"))
     jobs, _ = rows_of(recorded(f"{folder}/slurm-jobs.json.gz"))
-    told = json.loads(recorded(f"{folder}/slurm-qos.json").read_text())["qos"]
+    entry = json.loads(recorded(f"{folder}/slurm-qos.json").read_text())["qos"]
     with gzip.open(recorded(f"{folder}/slurm-jobs.json.gz")) as stream:
         asked = [job for job in json.load(stream)["jobs"] if "gpu" in f"{job['tres_per_job']}{job['tres_per_node']}"]
 
     assert 0 == rejects.total == refused.total
-    assert {(item["name"], item["priority"]["number"]) for item in told} == {
+    assert {(item["name"], item["priority"]["number"]) for item in entry} == {
         (row["name"], row["priority"]) for row in qos["queue"]
     }
     assert [] == partitions["queue"], "these sites do not account for GPUs"

@@ -60,10 +60,10 @@ class Slurmrestd:
         what = f"{parts[0]}/{'/'.join(parts[2:])}"
         if parts[1] != self.version or what not in self.answers:
             return web.Response(status=404, text="Unable find requested URL. Please view /openapi/v3")
-        told = self.answers[what]
-        if isinstance(told, web.Response):
-            return web.Response(status=told.status, text=told.text)
-        return web.json_response({"meta": {}, "errors": [], **told})
+        entry = self.answers[what]
+        if isinstance(entry, web.Response):
+            return web.Response(status=entry.status, text=entry.text)
+        return web.json_response({"meta": {}, "errors": [], **entry})
 
     def source(self, **options: Any) -> SlurmSource:
         problems: list[str] = []
@@ -150,7 +150,7 @@ def test_a_lost_job_is_asked_for_by_its_number_before_it_is_given_up(rest: Slurm
 
 @pytest.mark.parametrize("specified", [pytest.param(True, id="it says so"), pytest.param(False, id="by trying")])
 @pytest.mark.parametrize("version", [VERSIONS[0], "v0.0.41", VERSIONS[-1]])
-def test_the_newest_version_that_is_served_is_spoken(tmp_path: Path, version: str, specified: bool) -> None:
+def test_the_newest_version_that_is_served_is_used(tmp_path: Path, version: str, specified: bool) -> None:
     rest, sink = Slurmrestd(tmp_path, version), FakeSink()
     rest.specified = specified
 
@@ -158,7 +158,7 @@ def test_the_newest_version_that_is_served_is_spoken(tmp_path: Path, version: st
     assert f"/slurm/{version}/jobs" in rest.paths()
 
 
-def test_an_upgraded_server_is_asked_anew(rest: Slurmrestd) -> None:
+def test_an_upgraded_server_is_asked_again(rest: Slurmrestd) -> None:
     source, sink = rest.source(), FakeSink()
     rest.poll(source, sink)
     rest.version = "v0.0.44"
@@ -207,7 +207,7 @@ EXPIRED = {
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("answer", "words"),
     [
         pytest.param(web.Response(status=401, text="Authentication failure"), "scontrol token username=", id="401"),
         pytest.param(
@@ -232,11 +232,11 @@ EXPIRED = {
         pytest.param(web.Response(status=404, text="gone"), "404 gone; load its plugins", id="404"),
     ],
 )
-def test_a_failure_says_what_to_do_and_ends_no_job(rest: Slurmrestd, told: Any, words: str) -> None:
+def test_a_failure_says_what_to_do_and_ends_no_job(rest: Slurmrestd, answer: Any, words: str) -> None:
     source, sink = rest.source(max_bytes=8192), FakeSink()
 
     def fails() -> None:
-        rest.answers["slurm/jobs"] = told
+        rest.answers["slurm/jobs"] = answer
         rest.now_us += 2 * CLOSE_AFTER_US
 
     assert not rest.poll(source, sink, 2, fails)
@@ -302,7 +302,7 @@ def test_a_wrong_option_names_itself(table: Json, problem: str) -> None:
     problems: list[str] = []
     configure([table], problems)
 
-    assert [True] == [told.startswith(f"[[slurm]] 1 {problem}") for told in problems]
+    assert [True] == [entry.startswith(f"[[slurm]] 1 {problem}") for entry in problems]
 
 
 @pytest.mark.parametrize(

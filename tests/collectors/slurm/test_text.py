@@ -256,7 +256,7 @@ def test_durations(text: str | None, seconds: int | None) -> None:
 
 
 @pytest.mark.parametrize("word", [None, "", "Unknown", "None", "N/A", "(null)"])
-def test_a_time_not_told_has_no_reading(word: str | None) -> None:
+def test_a_time_without_a_record_has_no_reading(word: str | None) -> None:
     assert () == possible_times(word, BERLIN)
 
 

@@ -79,7 +79,7 @@ def test_a_comment_dates_the_file(tmp_path: Path, text: str) -> None:
     assert ([1_000_000], 0) == ([link["observed_us"] for link in links], rejects.total)
 
 
-def test_blocks_carry_the_sizes_told_after_them(tmp_path: Path) -> None:
+def test_blocks_carry_the_sizes_that_follow_them(tmp_path: Path) -> None:
     links, _ = read(tmp_path, "BlockName=b1 Nodes=n[1-2]\nBlockSizes=2,4\n")
 
     assert [("b1", "n1", "BLOCK"), ("b1", "n2", "BLOCK")] == [(link["a"], link["b"], link["level"]) for link in links]

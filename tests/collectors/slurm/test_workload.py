@@ -34,8 +34,8 @@ def workload(tmp_path: Path, **changes: str) -> Json:
 
 
 def of_json(changes: Json | None = None, new: bool = False) -> Json:
-    told = squeue(changes, new)
-    ((_, row),) = workload_from_json(told, controller_rows(told, "c1"), "c1")
+    rows = squeue(changes, new)
+    ((_, row),) = workload_from_json(rows, controller_rows(rows, "c1"), "c1")
     return row
 
 
@@ -68,7 +68,7 @@ def test_a_running_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         pytest.param(PENDING | {"reason": "Priority"}, ("pending", "Priority", None, None), id="it waits"),
         pytest.param(PENDING | {"reason": "JobHeldUser"}, ("inadmissible", "JobHeldUser", None, None), id="held"),
@@ -85,10 +85,10 @@ def test_a_running_job(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_states(tmp_path: Path, changes: dict[str, str], told: tuple[Any, ...]) -> None:
+def test_states(tmp_path: Path, changes: dict[str, str], expected: tuple[Any, ...]) -> None:
     row = workload(tmp_path, **changes)
 
-    assert told == (row["state"], row["reason"], row["start_us"] and True, row["end_us"] and True)
+    assert expected == (row["state"], row["reason"], row["start_us"] and True, row["end_us"] and True)
 
 
 def test_requeues_and_preemptions(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_an_array_that_waits_is_one_workload_and_its_tasks_are_their_own(tmp_pat
     assert ("5_2", "5_2") == (runs["uid"], runs["job_id"])
 
 
-def test_the_parts_of_a_heterogeneous_job_are_told_apart() -> None:
+def test_the_parts_of_a_heterogeneous_job_are_distinguished() -> None:
     parts = [of_json({"job_id": n, "het_job_id": 5, "het_job_offset": n - 5}) for n in (5, 6)]
 
     assert ["5+0", "5+1"] == [part["uid"] for part in parts]
@@ -139,13 +139,13 @@ def test_json_says_what_text_says(new: bool) -> None:
     ],
 )
 def test_what_a_waiting_job_asks_for(asked: Json, gpus: int | None) -> None:
-    told = squeue(
+    listed = squeue(
         {"job_state": "PENDING", "gres_detail": [], "tres_req_str": "cpu=1", "node_count": 3, "nodes": ""} | asked
     )
-    rows = controller_rows(told, "c1")
+    rows = controller_rows(listed, "c1")
 
     assert gpus == (rows[0][1]["device_count"] if rows else None)
-    assert [gpus] * (gpus is not None) == [row["device_count"] for _, row in workload_from_json(told, rows, "c1")]
+    assert [gpus] * (gpus is not None) == [row["device_count"] for _, row in workload_from_json(listed, rows, "c1")]
 
 
 # A job that was resized --------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_what_a_resized_job_holds_since_is_a_run_of_its_own(tmp_path: Path) -> N
 # Only news ---------------------------------------------------------------------------------------------------------
 
 
-def said(uid: str = "5", **words: Any) -> Row:
+def workload_record(uid: str = "5", **words: Any) -> Row:
     return "workload", {
         "uid": uid,
         "state": "running",
@@ -196,20 +196,20 @@ def ended(job_id: str = "5", **words: Any) -> Row:
     return "claim", {"job_id": job_id, "start_us": 10, "end_us": 50, "state": "COMPLETED"} | words
 
 
-def told(rows: list[Row]) -> list[tuple[str, int | None]]:
+def states_and_ends(rows: list[Row]) -> list[tuple[str, int | None]]:
     return [(row["state"], row["end_us"]) for _, row in rows]
 
 
 def test_what_is_known_is_not_news() -> None:
     tracker = QueueChanges()
     at = [
-        told(tracker.workloads([row], minute * MINUTE_US, Rejects()))
+        states_and_ends(tracker.workloads([row], minute * MINUTE_US, Rejects()))
         for minute, row in (
-            (0, said()),
-            (1, said()),
-            (2, said(priority=2)),
-            (3, said(reason="x")),
-            (63, said(reason="x")),
+            (0, workload_record()),
+            (1, workload_record()),
+            (2, workload_record(priority=2)),
+            (3, workload_record(reason="x")),
+            (63, workload_record(reason="x")),
         )
     ]
 
@@ -218,19 +218,19 @@ def test_what_is_known_is_not_news() -> None:
 
 def test_a_job_that_accounting_ends_is_finished() -> None:
     tracker = QueueChanges()
-    tracker.workloads([said(), said("6")], 20, Rejects())
+    tracker.workloads([workload_record(), workload_record("6")], 20, Rejects())
 
-    assert [("finished", 50)] == told(tracker.ended([ended()], 60))
+    assert [("finished", 50)] == states_and_ends(tracker.ended([ended()], 60))
     assert [] == tracker.ended([ended()], 70)
 
 
 @pytest.mark.parametrize(
     ("job_row", "end"),
     [
-        pytest.param(said(), ended(state="RESIZING"), id="it was resized"),
-        pytest.param(said(), ended(state="REQUEUED"), id="it was put back"),
-        pytest.param(said(start_us=60), ended(), id="it runs again"),
-        pytest.param(said(state="pending", start_us=None), ended(), id="it waits again"),
+        pytest.param(workload_record(), ended(state="RESIZING"), id="it was resized"),
+        pytest.param(workload_record(), ended(state="REQUEUED"), id="it was put back"),
+        pytest.param(workload_record(start_us=60), ended(), id="it runs again"),
+        pytest.param(workload_record(state="pending", start_us=None), ended(), id="it waits again"),
     ],
 )
 def test_the_end_of_a_run_is_not_always_that_of_the_job(job_row: Row, end: Row) -> None:
@@ -242,10 +242,10 @@ def test_the_end_of_a_run_is_not_always_that_of_the_job(job_row: Row, end: Row) 
 
 def test_a_job_that_slurm_forgot_ends_when_it_was_last_seen() -> None:
     tracker = QueueChanges()
-    tracker.workloads([said()], HOUR_US, Rejects())
+    tracker.workloads([workload_record()], HOUR_US, Rejects())
 
     assert [] == tracker.workloads([], HOUR_US + CLOSE_AFTER_US - 1, Rejects())
-    assert [("finished", HOUR_US)] == told(tracker.workloads([], HOUR_US + CLOSE_AFTER_US, Rejects()))
+    assert [("finished", HOUR_US)] == states_and_ends(tracker.workloads([], HOUR_US + CLOSE_AFTER_US, Rejects()))
     assert [] == tracker.workloads([], HOUR_US + 2 * CLOSE_AFTER_US, Rejects())
 
 

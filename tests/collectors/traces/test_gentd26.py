@@ -29,8 +29,8 @@ def read(path: Path, rejects: Rejects) -> tuple[list[dict[str, object]], list[Re
         if isinstance(batch, Points):
             assert (SERIES, POINT) == (batch.series.schema, batch.rows.schema)
             pods = {row["context_id"]: str(row["pod"]) for row in contexts}
-            told = {s["series"]: (pods[s["context_id"]], s["field"]) for s in batch.series.to_pylist()}
-            readings += [(*told[r["series"]], r["observed_us"], r["value"]) for r in batch.rows.to_pylist()]
+            by_name = {s["series"]: (pods[s["context_id"]], s["field"]) for s in batch.series.to_pylist()}
+            readings += [(*by_name[r["series"]], r["observed_us"], r["value"]) for r in batch.rows.to_pylist()]
         else:
             assert CONTEXT == batch.rows.schema
             contexts += batch.rows.to_pylist()
@@ -102,7 +102,7 @@ def test_half_of_the_trace_is_named(tmp_path: Path) -> None:
     assert [f"missing: {MEMORY}(.gz), no fb_used_bytes"] == list(rejects.counts)
 
 
-def test_a_gzip_stream_that_breaks_off_is_told(tmp_path: Path) -> None:
+def test_a_gzip_stream_that_breaks_off_is_reported(tmp_path: Path) -> None:
     body = gzip.compress(b"value,timestamp_anon,container_ip\n" + b"".join(b"%d,1,p\n" % (i % 90) for i in range(9999)))
     (tmp_path / f"{DUTY}.gz").write_bytes(body[:-30])
 
@@ -125,10 +125,10 @@ def test_the_published_totals() -> None:
         len(readings) - len(duty),
         rejects.total,
     )
-    pod, told = next(iter(expected["pods"].items()))
+    pod, entry = next(iter(expected["pods"].items()))
     values = [r[3] for r in duty if r[0] == pod]
     memory = [r[3] for r in readings if r[0] == pod and r[1] == "fb_used_bytes"]
     times = [r[2] for r in readings if r[0] == pod]
-    assert (told["duty_samples"], told["duty_mean_pct"]) == (len(values), round(100 * sum(values) / len(values), 6))
-    assert (told["memory_min_bytes"], told["memory_max_bytes"]) == (int(min(memory)), int(max(memory)))
-    assert (told["first_timestamp"] * SECOND_US, told["last_timestamp"] * SECOND_US) == (min(times), max(times))
+    assert (entry["duty_samples"], entry["duty_mean_pct"]) == (len(values), round(100 * sum(values) / len(values), 6))
+    assert (entry["memory_min_bytes"], entry["memory_max_bytes"]) == (int(min(memory)), int(max(memory)))
+    assert (entry["first_timestamp"] * SECOND_US, entry["last_timestamp"] * SECOND_US) == (min(times), max(times))

@@ -22,7 +22,7 @@ web = pytest.importorskip("aiohttp.web")
 AT = 1_793_577_600_000_000
 NS = AT * 1000
 Json = dict[str, Any]
-Said = list[tuple[str, Json]]
+Rows = list[tuple[str, Json]]
 
 PARTITION = {"name": "default", "clusterId": "c", "totalNodes": 1, "capacity": {"capacity": {"nvidia.com/gpu": 8}}}
 ROOT = {"queuename": "root", "status": "Active", "children": [{"queuename": "root.train", "status": "Active"}]}
@@ -36,8 +36,8 @@ def application(state: str = "Running", name: str = "app-1", pods: Sequence[str]
         }
         for pod in pods
     ]  # fmt: skip
-    told = {"applicationID": name, "applicationState": state, "queueName": "root.train", "submissionTime": NS}
-    return told | {"allocations": held, "requests": [], "stateLog": [], "placeholderData": []} | more
+    record = {"applicationID": name, "applicationState": state, "queueName": "root.train", "submissionTime": NS}
+    return record | {"allocations": held, "requests": [], "stateLog": [], "placeholderData": []} | more
 
 
 class Server:
@@ -58,19 +58,19 @@ class Server:
         path = request.path.removeprefix("/ws/v1/")
         self.asked.append(path)
         self.authorization = request.headers.get("Authorization", "")
-        said = self.answers.get(path)
-        if said is None:
+        result = self.answers.get(path)
+        if result is None:
             return web.Response(status=404, text="no")
-        if isinstance(said, int):
-            return web.Response(status=said, text="broken")
-        return web.Response(body=said if isinstance(said, bytes) else json.dumps(said).encode())
+        if isinstance(result, int):
+            return web.Response(status=result, text="broken")
+        return web.Response(body=result if isinstance(result, bytes) else json.dumps(result).encode())
 
 
 class Sink:
     """Keeps what is committed; refuses the first `busy` commits."""
 
-    def __init__(self, open_claims: Sequence[Json] = (), busy: int = 0, **open_rows: Said) -> None:
-        self.rows: Said = []
+    def __init__(self, open_claims: Sequence[Json] = (), busy: int = 0, **open_rows: Rows) -> None:
+        self.rows: Rows = []
         self.refused: dict[str, int] = {}
         self.failures: list[str] = []
         self.successes: list[int] = []
@@ -97,15 +97,15 @@ class Sink:
     async def open_rows(self, cluster: str, table: str) -> list[Json]:
         return [row for kept, row in self._open_rows.get("kept", []) if kept == table]
 
-    def take(self) -> Said:
+    def take(self) -> Rows:
         taken, self.rows = self.rows, []
         return taken
 
 
-def rounds(server: Server, sink: Sink, *changes: Callable[[], None], **options: Any) -> list[Said]:
+def rounds(server: Server, sink: Sink, *changes: Callable[[], None], **options: Any) -> list[Rows]:
     """What each round wrote, a minute apart; a change is made before each round after the first."""
 
-    async def go() -> list[Said]:
+    async def go() -> list[Rows]:
         app = web.Application()
         app.router.add_get("/{path:.*}", server.answer)
         runner = web.AppRunner(app)
@@ -131,11 +131,11 @@ def rounds(server: Server, sink: Sink, *changes: Callable[[], None], **options: 
     return asyncio.run(go())
 
 
-def brief(said: Said) -> list[tuple[str, Any, Any]]:
+def brief(rows: Rows) -> list[tuple[str, Any, Any]]:
     """(table, name, state) of rows; of claims the pod and when it ended."""
     return [
         (table, row["pod"], row["end_us"]) if table == "claim" else (table, row["name"], row["state"])
-        for table, row in said
+        for table, row in rows
     ]
 
 
@@ -199,7 +199,7 @@ def test_a_round_that_breaks_off_ends_nothing(path: str, answer: Any, words: str
     assert [True, True] == [words in text for text in sink.failures]
 
 
-def test_an_item_that_cannot_be_read_is_told_once_and_ends_nothing() -> None:
+def test_an_item_that_cannot_be_read_is_reported_once_and_ends_nothing() -> None:
     server, sink = Server(), Sink()
     broken = {"partition/default/applications/active": [application(allocations={"a": 1})]}
     _, second, third = rounds(server, sink, lambda: server.answers.update(broken), nothing)
@@ -235,7 +235,7 @@ def test_an_id_that_was_used_before_counts_as_it_is_now() -> None:
     over = application("Completed", submissionTime=NS - 1, pods=())
     (first,) = rounds(Server(**{"partition/default/applications/completed": [over]}), Sink())
 
-    assert [("workload", "app-1", "running")] == [told for told in brief(first) if told[0] == "workload"]
+    assert [("workload", "app-1", "running")] == [entry for entry in brief(first) if entry[0] == "workload"]
 
 
 def test_a_new_process_ends_what_ended_meanwhile() -> None:
@@ -244,7 +244,7 @@ def test_a_new_process_ends_what_ended_meanwhile() -> None:
     known = [row | {"evidence_us": AT, "profile": None, "end_us": None, "device_count": 1, "node": "n1"}]
     (first,) = rounds(Server(), Sink([*known, known[0] | {"kind": "k8s-json", "pod_uid": "other"}]))
 
-    assert [("claim", "old", AT)] == [told for told in brief(first) if told[1:] == ("old", AT)]
+    assert [("claim", "old", AT)] == [entry for entry in brief(first) if entry[1:] == ("old", AT)]
     assert {"w-0", "old"} == {row["pod"] for table, row in first if table == "claim"}
 
 
@@ -262,7 +262,7 @@ def test_a_new_process_deletes_what_went_meanwhile_and_repeats_nothing() -> None
     (second,) = rounds(Server(), Sink(kept=stored))
 
     assert [("queue", "root.old", "deleted"), ("workload", "app-0", "deleted")] == sorted(
-        said for said in brief(second) if said[0] != "claim"
+        entry for entry in brief(second) if entry[0] != "claim"
     )
 
 
@@ -320,7 +320,7 @@ def test_a_secret_from_a_file_is_read_again(tmp_path: Path) -> None:
         pytest.param({"url": "http://y:1", "intervals": 1}, "intervals: is not an option", id="misspelt"),
     ],
 )
-def test_every_problem_is_told(table: Json, problem: str) -> None:
+def test_every_problem_is_reported(table: Json, problem: str) -> None:
     problems: list[str] = []
     configure([table], problems)
 
@@ -351,7 +351,7 @@ def claim(pod: str = "p") -> tuple[str, Json]:
         pytest.param(REFRESH_US, 2, id="all of it an hour later"),
     ],
 )
-def test_what_does_not_change_is_told_seldom(after_us: int, written: int) -> None:
+def test_what_does_not_change_is_reported_seldom(after_us: int, written: int) -> None:
     tracker = YunikornChanges()
     tracker.changes([claim("a"), claim("b")], AT)
 

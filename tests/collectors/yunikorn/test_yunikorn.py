@@ -30,7 +30,7 @@ def tables_of(path: Path) -> tuple[Tables, Rejects]:
     return found, rejects
 
 
-def told(tmp_path: Path, value: Any) -> tuple[Tables, Rejects]:
+def imported(tmp_path: Path, value: Any) -> tuple[Tables, Rejects]:
     path = tmp_path / "answer.json"
     path.write_text(json.dumps(value))
     return tables_of(path)
@@ -91,7 +91,7 @@ def test_an_instant_in_whatever_unit(value: object, expected: int | None) -> Non
     ],
 )
 def test_what_an_allocation_holds(tmp_path: Path, resource: Json, expected: list[tuple[int, str | None]]) -> None:
-    found, _ = told(tmp_path, [application(allocations=[allocation(resource=resource)])])
+    found, _ = imported(tmp_path, [application(allocations=[allocation(resource=resource)])])
 
     assert expected == [(row["device_count"], row["profile"]) for row in found.get("claim", [])]
 
@@ -99,8 +99,8 @@ def test_what_an_allocation_holds(tmp_path: Path, resource: Json, expected: list
 def test_claims_of_applications_and_of_nodes_agree(tmp_path: Path) -> None:
     """The same allocation from both answers is one claim: pod, job, run, start."""
     part = allocation(labels={"batch.kubernetes.io/job-name": "train", "queue": "root.train"})
-    by_application, _ = told(tmp_path, [application(allocations=[part])])
-    by_node, _ = told(tmp_path, [{"nodeID": "n1", "allocations": [part]}])
+    by_application, _ = imported(tmp_path, [application(allocations=[part])])
+    by_node, _ = imported(tmp_path, [{"nodeID": "n1", "allocations": [part]}])
     names = ("scheduler", "kind", "job_id", "run_key", "pod_uid", "pod", "namespace", "node", "start_us", "queue")
     expected = (
         "kubernetes", "yunikorn", "lab/train", "app-1", "uid-1", "w-0", "lab", "n1", AT + 5_000_000, "root.train",
@@ -112,7 +112,7 @@ def test_claims_of_applications_and_of_nodes_agree(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_belongs_to_nothing_is_its_own_job(tmp_path: Path) -> None:
-    found, _ = told(tmp_path, [application(allocations=[allocation()])])
+    found, _ = imported(tmp_path, [application(allocations=[allocation()])])
 
     assert [("lab/w-0", "uid-1")] == [(row["job_id"], row["run_key"]) for row in found["claim"]]
 
@@ -123,7 +123,9 @@ def test_an_application(tmp_path: Path) -> None:
         {"message": "node(s) had no free GPU", "lastOccurrence": NS + 1, "count": 1},
     ])  # fmt: skip
     groups = [{"taskGroupName": "w", "count": 3, "minResource": {"nvidia.com/gpu": 8}, "replaced": 1, "timedout": 0}]
-    found, rejects = told(tmp_path, [application(allocations=[allocation()], requests=[ask], placeholderData=groups)])
+    found, rejects = imported(
+        tmp_path, [application(allocations=[allocation()], requests=[ask], placeholderData=groups)]
+    )
     (row,) = found["workload"]
     expected = {
         "uid": "app-1", "queue": "root.train", "user_name": "ann", "state": "running", "reason": "Running",
@@ -145,7 +147,7 @@ def test_an_application(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_states(tmp_path: Path, word: str, state: str | None) -> None:
-    found, _ = told(tmp_path, [application(applicationState=word)])
+    found, _ = imported(tmp_path, [application(applicationState=word)])
 
     assert (state, word) == (found["workload"][0]["state"], found["workload"][0]["reason"])
 
@@ -155,7 +157,7 @@ def test_an_ended_application_is_the_most_it_held(tmp_path: Path) -> None:
         applicationState="Completed", usedResource={}, pendingResource={}, maxUsedResource={"nvidia.com/gpu": 32},
         finishedTime=NS + 9_000_000_000,
     )  # fmt: skip
-    (row,) = told(tmp_path, [over])[0]["workload"]
+    (row,) = imported(tmp_path, [over])[0]["workload"]
 
     assert (32, AT + 9_000_000) == (row["device_count"], row["end_us"])
 
@@ -166,7 +168,7 @@ def test_queues_of_a_tree(tmp_path: Path) -> None:
         allocatedResource={"nvidia.com/gpu": 10}, pendingResource={"nvidia.com/gpu": 4}, runningApps=2,
         preemptionEnabled=True, priorityOffset=3, partition="default",
     )  # fmt: skip
-    found, _ = told(tmp_path, [queue(children=[leaf], allocatedResource={"memory": 5})])
+    found, _ = imported(tmp_path, [queue(children=[leaf], allocatedResource={"memory": 5})])
     root, train = found["queue"]
     names = ("name", "parent", "quota", "quota_max", "used", "borrowed", "running_count", "priority")
 
@@ -177,11 +179,11 @@ def test_queues_of_a_tree(tmp_path: Path) -> None:
 def test_none_in_use_is_zero_where_the_kind_is_known(tmp_path: Path) -> None:
     idle = queue(maxResource={"nvidia.com/gpu": 16}, allocatedResource={"memory": 5})
 
-    assert '{"":0}' == told(tmp_path, [idle])[0]["queue"][0]["used"]
+    assert '{"":0}' == imported(tmp_path, [idle])[0]["queue"][0]["used"]
 
 
 def test_queues_of_another_partition_have_its_name(tmp_path: Path) -> None:
-    found, _ = told(tmp_path, [queue("root.a", partition="gpu")])
+    found, _ = imported(tmp_path, [queue("root.a", partition="gpu")])
 
     assert [("[gpu]root.a", "[gpu]root")] == [(row["name"], row["parent"]) for row in found["queue"]]
 
@@ -195,7 +197,7 @@ def test_a_state_dump_is_read_whole(tmp_path: Path) -> None:
         "nodes": [{"partitionName": "default", "nodesInfo": [{"nodeID": "n1", "allocations": [allocation()]}]}],
         "queues": [queue()],
     }  # fmt: skip
-    found, rejects = told(tmp_path, dump)
+    found, rejects = imported(tmp_path, dump)
 
     assert {"queue": 2, "workload": 1, "claim": 2} == {name: len(rows) for name, rows in found.items()}
     assert {} == rejects.counts
@@ -215,7 +217,7 @@ def test_a_state_dump_is_read_whole(tmp_path: Path) -> None:
     ],
 )
 def test_an_odd_item_is_refused_and_the_rest_is_kept(tmp_path: Path, odd: Json, reason: str) -> None:
-    found, rejects = told(tmp_path, [odd, application(applicationID="fine")])
+    found, rejects = imported(tmp_path, [odd, application(applicationID="fine")])
 
     assert ["fine"] == [row["name"] for row in found["workload"]]
     assert [True] == [reason in text for text in rejects.counts]
@@ -223,7 +225,7 @@ def test_an_odd_item_is_refused_and_the_rest_is_kept(tmp_path: Path, odd: Json, 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput, match="no response of YuniKorn"):
-        told(tmp_path, [{"apiVersion": "v1"}])
+        imported(tmp_path, [{"apiVersion": "v1"}])
 
 
 # Recorded answers --------------------------------------------------------------------------------------------------
