@@ -14,7 +14,7 @@ from math import ceil, expm1, inf
 HOURS_A_MONTH = 730
 """Hours of an average month, as cloud price lists count."""
 PRICE_FACTORS = (Fraction(64, 100), Fraction(8, 10), Fraction(1), Fraction(12, 10))
-"""Cloud prices of the sensitivity: after two years and after one at -20 % a year, today's, and a fifth dearer."""
+"""Cloud prices of the sensitivity: after two years and after one at -20 % a year, today's, and a fifth more."""
 USE_STEPS = (Fraction(-1, 10), Fraction(0), Fraction(1, 10))
 """Utilisation of the sensitivity: ten points less, measured, ten points more."""
 SPOT_WORTH = 0.95

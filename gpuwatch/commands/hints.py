@@ -14,6 +14,7 @@ from gpuwatch.commands.shared import opened, print_stderr
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_rfc3339, rfc3339
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.ledger.dimensions import LABEL
+from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
@@ -26,15 +27,11 @@ BACK_US = 7 * DAY_US
 
 def empty_stored(store: Store, gpu_seconds: str) -> str | None:
     """The hint for a result with this many GPU-seconds; None if there are any."""
-    from gpuwatch.ledger.totals import ledger_window
-
     return None if Decimal(gpu_seconds) else empty_words(ledger_window(store))
 
 
 def empty_outside(store: Store, span: Window) -> str | None:
     """The hint for a window that the ledger does not cover at all; None otherwise."""
-    from gpuwatch.ledger.totals import ledger_window
-
     known = ledger_window(store)
     touched = known is not None and known.start_us < span.end_us and span.start_us < known.end_us
     return None if touched else empty_words(known)
@@ -77,8 +74,6 @@ def absent_labels(store: Store, by: Iterable[str], items: Collection[Mapping[str
 
 def partial(store: Store, span: Window) -> list[str]:
     """A line that says where the ledger begins or ends within a window; none if the window is covered or has no data."""
-    from gpuwatch.ledger.totals import ledger_window
-
     known = ledger_window(store)
     if known is None or known.end_us <= span.start_us or span.end_us <= known.start_us:
         return []

@@ -93,7 +93,7 @@ class Sink(Protocol):
         """A round of the source failed; `error` says what, which and what to do, without secrets."""
 
     def added(self, source: LiveSource) -> None:
-        """A source that was found while others run: it is listed before it has said anything."""
+        """A source that was found while others run: it is listed before it has reported anything."""
 
     def dropped(self, source: str) -> None:
         """A source that is gone for good: it is listed no more."""
@@ -120,7 +120,7 @@ class LiveSource(Protocol):
     """The longest time between two successes when all is well: what lateness is measured against."""
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Reads until it is cancelled. What fails is told to the sink and tried again; it never returns by itself."""
+        """Reads until it is cancelled. Failures are reported to the sink and tried again; it never returns by itself."""
 
 
 class Configure(Protocol):

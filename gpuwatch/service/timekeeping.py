@@ -23,7 +23,7 @@ from gpuwatch.store.time_bounds import AHEAD_US_LIVE, RETIRED, TOO_NEW, TOO_OLD,
 HELD_US_MAX = {TOO_NEW: 24 * HOUR_US, TOO_OLD: HOUR_US, RETIRED: HOUR_US}
 """How long a sender is asked to keep such samples. After that they are refused for good, so that it can go on."""
 FORGET_US = HOUR_US
-"""A sender that sent no such samples for this long starts anew."""
+"""A sender that sent no such samples for this long starts again."""
 SENDERS_MAX = 1_000
 MARK_US = 10 * SECOND_US
 """The mark of the clock is written again if it moved by more than this."""

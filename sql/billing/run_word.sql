@@ -3,7 +3,7 @@ create or replace temp table run_word as
 with asked as (
     select unnest($word_kinds::varchar[]) as kind, unnest($word_keys::varchar[]) as key, unnest(range(len($word_kinds))) as place
 ),
-said as (
+answered as (
     select
         r.run_id,
         a.place,
@@ -26,5 +26,5 @@ said as (
     where r.start_us < $end_us + 86400000000 and r.end_us > $start_us - 86400000000
 )
 select run_id, to_json(list(word order by place))::varchar as words
-from said
+from answered
 group by run_id;

@@ -14,7 +14,7 @@ REFUSED = {"told", "said", "spoken", "reckon", "reckoned", "reckons", "anew", "d
 """They name a variable "what somebody told", whatever it holds: rows, labels, a response, a message."""
 PUBLIC = {"said", "told", "told_source"}
 """Keys of the API: sentences of the scorecard, and the place that a disputed topology source gives."""
-TEXT_MAX = 40
+TEXT_MAX = 35
 """Refused words left in code, queries and documentation, public keys and released migrations included."""
 
 _PARTS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
