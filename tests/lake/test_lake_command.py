@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuwatch.store.database import Store
 from tests.lake.conftest import START_US, Fleet, Make
-from tests.lake.test_kill import config
+from tests.lake.publishing import config
 from tests.worlds import processes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.lake import extensions
 from gpuwatch.lake.settings import LakeSettings, configured, needed
+from tests.worlds.patience import PATIENCE_S
 
 GOOD: dict[str, Any] = {"catalogue": "lake.ducklake", "data": "lake", "cell": "east"}
 
@@ -106,3 +109,12 @@ def test_an_extension_for_another_duckdb_is_named(tmp_path: Path, monkeypatch: p
     assert folder / "extensions" / "v1.5.5" / "invented.duckdb_extension" == extensions.path_of("invented", "1.5.5")
     with pytest.raises(UsageError, match=r"DuckDB 2.0.0 is installed, but its extension invented is for DuckDB 1.5.5"):
         extensions.path_of("invented", "2.0.0")
+
+
+def test_without_a_lake_nothing_of_its_engine_is_imported() -> None:
+    code = (
+        "import sys; import gpuwatch.service.service; print([n for n in sys.modules if n.startswith('gpuwatch.lake.')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+
+    assert "['gpuwatch.lake.settings']" == found.stdout.strip()
