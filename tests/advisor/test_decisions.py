@@ -347,11 +347,11 @@ LABELLED = [
 ]
 
 
-@pytest.mark.parametrize(("suitable", "minutes_told", "more"), LABELLED)
+@pytest.mark.parametrize(("suitable", "minutes_reported", "more"), LABELLED)
 def test_a_day_long_run_is_for_spot_with_checkpoints_only(
-    suitable: bool, minutes_told: str | None, more: dict[str, Any]
+    suitable: bool, minutes_reported: str | None, more: dict[str, Any]
 ) -> None:
-    labels = None if minutes_told is None else f'{{"gpuwatch.io/checkpoint-minutes": "{minutes_told}"}}'
+    labels = None if minutes_reported is None else f'{{"gpuwatch.io/checkpoint-minutes": "{minutes_reported}"}}'
     world = World().add(
         node("n1", pool="p"),
         samples(Gpu(), minutes(0, DAY, 600), BUSY, job="1"),

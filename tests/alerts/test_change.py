@@ -138,12 +138,12 @@ def test_any_history_makes_sense_to_its_reader(history: list[tuple[str, str, int
     """Ends follow starts, and no start comes within an hour of the end before it, or else its owner spoke in between."""
     marks: dict[str, Mark] = {}
     heard: list[tuple[str, int]] = []
-    spoken: set[int] = set()
+    acted: set[int] = set()
     keys: list[tuple[str | None, int, str]] = []
     now_us = T0_US
     for state, severity, minutes in history:
         now_us += minutes * MINUTE_US
-        spoken |= {len(heard)} if state in ("acked", "snoozed", "exempt") else set()
+        acted |= {len(heard)} if state in ("acked", "snoozed", "exempt") else set()
         for change in changes(OPS, [finding(severity=severity, state=state)], marks, now_us):
             marks["f1"] = change.mark
             if change.event is not None:
@@ -154,7 +154,7 @@ def test_any_history_makes_sense_to_its_reader(history: list[tuple[str, str, int
     assert not heard or heard[0][0] != "resolved"
     for place, ((before, ended_us), (after, at_us)) in enumerate(pairwise(heard), 1):
         assert (before, after) not in {("resolved", "resolved"), ("resolved", "worsened")}
-        if after == "opened" and not (before != "resolved" and place in spoken):
+        if after == "opened" and not (before != "resolved" and place in acted):
             assert before == "resolved" and at_us - ended_us >= HOUR_US
     assert len(keys) == len(set(keys))
 

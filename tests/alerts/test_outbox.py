@@ -403,7 +403,7 @@ def test_whatever_fails_or_crashes_everybody_hears_the_end_of_it_once(tmp_path: 
     assert written == seen | lost
     assert {key for key in keys if keys.count(key) > 1} <= crashed
     for key, mark in marks:
-        told_of = [event for about, event in heard if about == key]
+        heard_of = [event for about, event in heard if about == key]
         if not refused and not crashed:
-            assert (mark == "resolved") == (told_of[-1] == "resolved")
-            assert told_of.count("opened") + told_of.count("resolved") > 0
+            assert (mark == "resolved") == (heard_of[-1] == "resolved")
+            assert heard_of.count("opened") + heard_of.count("resolved") > 0

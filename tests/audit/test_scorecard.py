@@ -522,8 +522,8 @@ def test_an_exempt_finding_asks_for_nothing() -> None:
     claims = {"hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}}
 
     assert [] == actions([found_row(finding(state="exempt"), let_be=True, **claims)], {}, whole(1), NOW_US)
-    (told_,) = actions([found_row(finding(), **claims)], {}, whole(2), NOW_US)
-    assert {"USD": 480 * MONTH_DAYS} == told_["costs_a_month"], "480 dollars in its day"
+    (action,) = actions([found_row(finding(), **claims)], {}, whole(2), NOW_US)
+    assert {"USD": 480 * MONTH_DAYS} == action["costs_a_month"], "480 dollars in its day"
 
 
 def test_the_advice_of_an_action_is_that_of_what_goes_on() -> None:

@@ -366,10 +366,10 @@ def test_a_gang_of_pods_counts_once() -> None:
 
 def test_the_model_that_is_asked_for(two_nodes: World) -> None:
     found = requested(two_nodes, asked("a", gpu_type="h100"), asked("b", gpu_type="a100"), asked("c"))
-    told_shapes = found["clusters"][0]["demand"]["shapes"]
+    shown_shapes = found["clusters"][0]["demand"]["shapes"]
 
     assert {"None": (6, False), str([H100]): (6, False), "[]": (0, True)} == {
-        str(row["gpu_models"]): (row["placeable"], row["starved"]) for row in told_shapes
+        str(row["gpu_models"]): (row["placeable"], row["starved"]) for row in shown_shapes
     }
     assert [("NA", 2.0)] == [(cause["case"], cause["gpus"]) for cause in found["clusters"][0]["gpus"]["causes"]]
     assert [0.666667] == [row["requested_ratio"] for row in found["items"] if row["shape"] == "1"]

@@ -305,7 +305,7 @@ def decision(question: str) -> Json:
         ],
     }
     lacking = owned | {"pool": "a100", "missing": "owned price: gpuwatch rates owned FILE", "sensitivity": []}
-    dear = owned | {
+    expensive = owned | {
         "pool": "b200",
         "cheaper": "cloud",
         "saved_by_owning_a_month": "-90.00",
@@ -314,7 +314,7 @@ def decision(question: str) -> Json:
     items: dict[str, list[Json]] = {
         "own-vs-cloud": [
             owned,
-            dear | {"payback_months": None, "payback_needs": "capex of the hardware: gpuwatch rates owned FILE"},
+            expensive | {"payback_months": None, "payback_needs": "capex of the hardware: gpuwatch rates owned FILE"},
             lacking,
         ],
         "spot": [

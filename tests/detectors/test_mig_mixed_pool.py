@@ -82,7 +82,7 @@ def one_kind_each(world: World, name: str) -> World:
     return world.gpu(f"{name}-w", (180, WORK), node=f"{name}-n2")
 
 
-def cut_anew(world: World, name: str) -> World:
+def cut_again(world: World, name: str) -> World:
     """A pool in which one GPU is cut while the others are whole, for half an hour."""
     offer(world, f"{name}-n", name, {"": 2}, "single")
     world.gpu(f"{name}-a", (180, WORK), node=f"{name}-n").gpu(
@@ -170,7 +170,7 @@ def test_says_nothing_of(findings: dict[str, SubjectFinding], case: str) -> None
 
 def test_says_nothing_of_half_an_hour_while_a_gpu_is_repartitioned(tmp_path: Path) -> None:
     """In a world of its own: a GPU of unknown model that the node offers might suit the requests of other cases."""
-    world = cut_anew(World(tmp_path), "p")
+    world = cut_again(World(tmp_path), "p")
     world.analyze(180, detectors=[RULE])
 
     assert [] == findings_of(world, RULE)

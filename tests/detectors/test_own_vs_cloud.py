@@ -160,22 +160,22 @@ def test_rented_gpus_that_are_used_all_the_time(findings: dict[str, SubjectFindi
 def test_it_is_computed_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuwatch.advisor import fleet as advisor_fleet
 
-    reckoned: list[int] = []
+    estimated: list[int] = []
     own = advisor_fleet.own_vs_cloud
 
     def counted(*arguments: object) -> object:
-        reckoned.append(1)
+        estimated.append(1)
         return own(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(advisor_fleet, "own_vs_cloud", counted)
     world = pool(World(tmp_path), OWNED, CLOUD, used=0.25)
     world.analyze(LENGTH, detectors=[RULE])
     world.analyze(LENGTH, detectors=[RULE], since_us=us(LENGTH - 120))
-    assert [1] == reckoned
+    assert [1] == estimated
 
     replace_rates(world.state, [OWNED, rate("on_demand", "2.10")], "test", "test", 1)
     world.analyze(LENGTH, detectors=[RULE], since_us=us(LENGTH - 120))
-    assert [1, 1] == reckoned
+    assert [1, 1] == estimated
     assert ["2.100000"] == [one.evidence["cloud_price"] for one in findings_of(world, RULE)]
 
 

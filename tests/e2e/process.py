@@ -91,7 +91,7 @@ class Server:
             else:
                 self.process = processes.start(arguments, stdout=subprocess.PIPE, stderr=log, env=env)
         try:
-            self.url = self._told()
+            self.url = self._logged()
         except BaseException:
             self.kill()
             raise
@@ -185,7 +185,7 @@ class Server:
         if self.process.stdout is not None:
             self.process.stdout.close()
 
-    def _told(self) -> str:
+    def _logged(self) -> str:
         """The address that it prints when it listens."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
