@@ -33,6 +33,13 @@ FORMS = (
     "/tokens?edit=add",
     "/commitments?edit=add",
 )
+VIEWS = (
+    "/capacity?view=shapes",
+    "/capacity?view=history",
+    "/findings?view=causes",
+    "/decisions?of=spot",
+    "/teams?by=user",
+)
 WINDOW = "2026-11-02T00:00:00Z,2026-11-04T00:00:00Z"
 """Where the small world has its data."""
 
@@ -100,8 +107,8 @@ def test_a_page_has_no_serious_faults(tab: Page, path: str, scheme: str) -> None
     assert [] == faults(tab)
 
 
-@pytest.mark.parametrize("path", FORMS)
-def test_a_form_has_no_serious_faults(tab: Page, path: str) -> None:
+@pytest.mark.parametrize("path", [*FORMS, *VIEWS])
+def test_a_form_or_another_view_has_no_serious_faults(tab: Page, path: str) -> None:
     shown(tab, path, "light")
 
     assert [] == faults(tab)
