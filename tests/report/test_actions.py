@@ -203,9 +203,16 @@ def test_the_files_have_the_amounts_of_lost_work() -> None:
     )
     by_title = {title: [list(cells) for cells in listed] for title, _, listed in sheets(known)}
     (listed,) = by_title["Findings"]
-    assert (Decimal("3039.8"), Decimal(8343), "USD") == (round(listed[8], 6), listed[9], listed[10])
+    assert (Decimal("3039.8"), None, Decimal(8343), "USD") == (round(listed[8], 6), *listed[9:12])
     (act,) = by_title["Actions"]
     assert (Decimal(8343), None, "USD", "lost work") == tuple(act[2:6])
+
+
+def test_the_sheet_of_actions_expects_no_saving_of_what_is_over() -> None:
+    known = facts(finding("7", "7.00", detector="a"), over("8", "7.00", detector="b"))
+    (acts,) = [listed for title, _, listed in sheets(known) if title == "Actions"]
+
+    assert {("expected", True), (None, False)} == {(act[5], act[3] is not None) for act in map(list, acts)}
 
 
 def test_cost_that_no_finding_claims_is_up_to_a_saving() -> None:

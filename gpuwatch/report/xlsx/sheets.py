@@ -74,8 +74,8 @@ _SLICES: Columns = (
 )  # fmt: skip
 _FINDINGS: Columns = (
     ("Severity", ""), ("State", ""), ("Finding", ""), ("Team", ""), ("User", ""), ("Subject", ""),
-    ("Since (UTC)", ""), ("Until (UTC)", ""), ("GPU-hours", HOURS), ("Wasted", MONEY), ("Currency", ""),
-    ("What", ""), ("To do", ""), ("Key", ""),
+    ("Since (UTC)", ""), ("Until (UTC)", ""), ("GPU-hours", HOURS), ("Wasted", MONEY),
+    ("Lost work", MONEY), ("Currency", ""), ("What", ""), ("To do", ""), ("Key", ""),
 )  # fmt: skip
 _BRIDGE: Columns = (
     ("Owner", ""), ("At its price", MONEY), ("Policy", MONEY), ("Passed on", MONEY), ("Corrections", MONEY),
@@ -107,7 +107,9 @@ def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]
 def _actions(facts: Facts) -> Iterable[Cells]:
     for step in actions.steps(facts)[:ROWS_MAX]:
         card = actions.card(facts, step)
-        sure = "lost work" if step.lost else "expected" if step.findings else "up to"
+        sure: str | None = "expected" if step.findings else "up to"
+        if not step.saving:
+            sure = "lost work" if step.lost else None
         owner = actions.owner_of(facts, step)
         yield (
             card.title,
@@ -198,13 +200,13 @@ def _slices(facts: Facts) -> Iterable[Cells]:
 def _findings(facts: Facts) -> Iterable[Cells]:
     for f in facts.findings[:ROWS_MAX]:
         subject = f"{f.subject['kind']} {f.subject['id']}"
-        cost, currency = None if f.wasted_cost is None else Decimal(f.wasted_cost), f.currency
-        hours = Decimal(f.wasted_gpu_seconds) / HOUR_S
-        if (lost := lost_of(f)) is not None:
-            hours, currency = Decimal(float(lost.hours)), lost.currency
-            cost = None if lost.cost is None else Decimal(float(lost.cost))
+        wasted, currency = None if f.wasted_cost is None else Decimal(f.wasted_cost), f.currency
+        hours, lost_cost = Decimal(f.wasted_gpu_seconds) / HOUR_S, None
+        if (lost := lost_of(f)) is not None:  # it is not waste: each has a column of its own, so that sums are true
+            hours, wasted, currency = Decimal(float(lost.hours)), None, lost.currency
+            lost_cost = None if lost.cost is None else Decimal(float(lost.cost))
         words = (f.severity, f.state, f.title, f.team, f.user, subject, f.started_at, f.ended_at)
-        yield *words, hours, cost, currency, f.summary, f.remedy, f.key
+        yield *words, hours, wasted, lost_cost, currency, f.summary, f.remedy, f.key
     if rest := facts.findings[ROWS_MAX:]:
         yield None, None, _more(len(rest))
 
