@@ -143,7 +143,7 @@ def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexe
     if work.run("ledger/attribution/26_observed", **times):
         work.run("ledger/attribution/26_observed_hold")
     nodes = _nodes(work, cluster)
-    placed = place(nodes, _wanted(work))
+    placed = place(nodes, _wanted(work)) if nodes else []
     if placed:
         with work.view("placed_rows", _hold_table(placed)):
             work.run("ledger/attribution/27_placed_hold")
@@ -180,6 +180,9 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
         for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
     }
+    wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
+    if not inventory and not wanted:
+        return {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     by_device: dict[tuple[int, int | None], Slot] = {}
     for row in store.rows("ledger/attribution/25_slot"):
@@ -195,7 +198,6 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
     for held in store.rows("ledger/attribution/25_slot_held"):
         if found := by_device.get((held["device_id"], held["stay"])):
             found.held.add(held["start_us"], held["end_us"], WHOLE_UNITS if held["units"] is None else held["units"])
-    wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
     return {
         name: Node(
             cluster,

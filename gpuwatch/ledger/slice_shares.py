@@ -141,6 +141,8 @@ def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[Method
     A slice has a row for each method of its time. Its GPU is unknown, so its share is not adjusted. Accelerators of other vendors
     are whole devices with their `kind` and model.
     """
+    if not nodes:
+        return _UNSEEN.empty_table()
     models = dict(store.sql("select node, gpu_model from site"))
     rows: list[dict[str, object]] = []
     for name, (start_us, end_us) in _owned_spans(store, nodes).items():

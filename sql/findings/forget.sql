@@ -10,8 +10,8 @@ where detector = $detector and cluster = $cluster
         when 'runs' then (subject_id, cause_us) in (select (job_id, chain_start_us) from job_chain)
             or run_id in (select run_id from job_chain)
             or subject_kind <> 'job'
-            or subject_id in (select job_id from lost_job)
-            or run_id in (select run_id from lost_run)
+            or subject_id in (select job_id from lost_subject where job_id is not null)
+            or run_id in (select run_id from lost_subject where run_id is not null)
         else true
     end;
 

@@ -21,8 +21,8 @@ where cluster = $cluster and detector = $detector
                 or subject_kind <> 'job'
                 -- Later records may rename a job, or move a run of it (another time zone): the finding of a job or run that
                 -- no longer exists is withdrawn.
-                or subject_id in (select job_id from lost_job)
-                or run_id in (select run_id from lost_run)
+                or subject_id in (select job_id from lost_subject where job_id is not null)
+                or run_id in (select run_id from lost_subject where run_id is not null)
                 or exists (
                     select 1
                     from job_chain c
