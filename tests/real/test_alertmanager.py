@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -24,6 +23,7 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import Hook, add_channel, deliverer, finding, hook
 from tests.worlds.patience import FACTOR, PATIENCE_S, wait_until, wait_until_async
+from tests.worlds.ports import free_port
 
 PROGRAM = "prometheus-alertmanager"
 POLL_S = 0.1
@@ -108,13 +108,6 @@ def started(tmp_path: Path, receiver: str) -> Iterator[Manager]:
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

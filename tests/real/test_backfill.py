@@ -22,6 +22,7 @@ from gpuwatch.imports.history import open_history
 from gpuwatch.store.database import Store
 from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S, wait_until
+from tests.worlds.ports import free_port
 
 HOUR_S = 3600
 STEP_S = 30
@@ -115,13 +116,6 @@ def pod_series() -> list[Series]:
         quota = {"namespace": "lab", "resourcequota": "gpus", "resource": "requests.nvidia.com/gpu", "type": kind}
         found.append(series("kube_resourcequota", value, **quota))
     return found
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answers(url: str) -> bool:

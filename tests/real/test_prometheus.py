@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import urllib.parse
@@ -25,6 +24,7 @@ from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
 from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S, wait_until
+from tests.worlds.ports import free_port
 
 SCRAPES = 4
 BY_PROMETHEUS, BY_US = "written", "scraped"
@@ -127,13 +127,6 @@ def exporter() -> Iterator[Exporter]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answered(prometheus: str, query: str) -> dict[tuple[str, str], float]:

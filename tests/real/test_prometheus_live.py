@@ -19,8 +19,9 @@ from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import LiveSource
 from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
-from tests.real.test_backfill import free_port, running
+from tests.real.test_backfill import running
 from tests.worlds.patience import wait_until_on_loop
+from tests.worlds.ports import free_port
 
 LATE_MS = 3_000
 LABELS = 'UUID="{gpu}",gpu="{index}",Hostname="n1",exported_namespace="lab",exported_pod="train"'

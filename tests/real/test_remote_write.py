@@ -13,7 +13,6 @@ from tests.real.test_prometheus import (
     BY_PROMETHEUS,
     SCRAPES,
     Exporter,
-    free_port,
     get,
     gpuwatch,
     page,
@@ -23,6 +22,7 @@ from tests.real.test_prometheus import (
     total,
 )
 from tests.worlds.patience import wait_until
+from tests.worlds.ports import free_port
 
 exporter = world.exporter
 
