@@ -126,6 +126,8 @@ def attribute(
                 work.run("ledger/attribution/48_inherit", scheduler=scheduler)
             work.run("ledger/attribution/44_segment", **times)
             work.run("ledger/attribution/50_replace", **times)
+            if _rows(work, "select 1 from stay union all select 1 from device_stay"):
+                work.run("ledger/segments/device_stay", cluster=cluster)
 
 
 def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexes: bool) -> dict[str, Node]:

@@ -14,7 +14,7 @@ from gpuwatch.store.connection import Connection
 from tests.worlds.detectors import WORK, World, hour_us
 
 QUIET_MAX = 30
-FIRST_MAX = 250
+FIRST_MAX = 256
 """Statements of a pass without changes, and of the first one over one GPU and 120 samples."""
 
 

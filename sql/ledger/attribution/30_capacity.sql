@@ -1,6 +1,7 @@
--- A row of elsewhere is a GPU that another cluster has samples of too; `gone`: it moved there after its last sample here. A GPU that
--- both clusters see at that time has two names and did not move.
-create or replace temp table elsewhere as
+-- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
+-- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot, its cloud node was
+-- powered down, or another cluster has it since: it leaves with its last sample here, and what a job held of it later was not here.
+create or replace temp table owned_gpu as
 with last as (
     select gpu, max(last_us) as at_us from seen group by gpu
 ),
@@ -9,19 +10,18 @@ other as (
     from context c
     join last l on l.gpu = c.gpu
     where c.cluster <> $cluster
-)
-select
-    o.gpu,
-    coalesce(bool_or(s.first_us > o.at_us) and not bool_or(s.first_us <= o.at_us and s.last_us >= o.at_us), false) as gone
-from other o
-join context_span s using (context_id)
-group by o.gpu;
-
--- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
--- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot, its cloud node was
--- powered down, or another cluster has it since: it leaves with its last sample here, and what a job held of it later was not here.
-create or replace temp table owned_gpu as
-with cluster_end as (
+),
+-- A row of elsewhere is a GPU that another cluster has samples of too; `gone`: it moved there after its last sample here. A GPU that
+-- both clusters see at that time has two names and did not move.
+elsewhere as materialized (
+    select
+        o.gpu,
+        coalesce(bool_or(s.first_us > o.at_us) and not bool_or(s.first_us <= o.at_us and s.last_us >= o.at_us), false) as gone
+    from other o
+    join context_span s using (context_id)
+    group by o.gpu
+),
+cluster_end as (
     select max(last_us + last_interval_us // 2) as end_us from seen
 ),
 sampled as (

@@ -99,29 +99,6 @@ delete from device where cluster = $cluster;
 
 insert into device by name select * from new_device order by device_id;
 
-create or replace temp table new_device_stay as
-with here as (
-    select gpu, node, coalesce(from_us, 0) as from_us
-    from slot_turn
-    where moved and gpu in (select gpu from stay group by gpu having count(distinct node) > 1)
-)
-select
-    $cluster as cluster,
-    d.device_id,
-    h.node,
-    h.from_us,
-    lead(h.from_us, 1, 9223372036854775807) over (partition by d.device_id order by h.from_us) as to_us
-from here h
-join new_device d using (gpu);
-
-delete from device_stay where cluster = $cluster
-    and exists (from device_stay where cluster = $cluster except from new_device_stay);
-
-insert into device_stay
-from new_device_stay
-except
-from device_stay;
-
 delete from capacity where cluster = $cluster;
 
 -- One row a physical GPU (or unnamed slice) and span in which it was owned without a break, computed from the evidence and not from the segments, so that the check
