@@ -14,7 +14,7 @@ from bench import fleet, money_fleet, money_peers, programs
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import ANSWERED, chargeback, price_all
 from gpuwatch.billing.records import Chargeback
-from gpuwatch.commands.focus import export
+from gpuwatch.commands.billing.focus import export
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules

@@ -191,7 +191,7 @@ def chargeback(
     if form in BINARY_FORMATS and out is None and sys.stdout.isatty():
         raise UsageError(f"--format {form}: cannot print a binary file to a terminal; add --out FILE")
     if form == "focus":
-        from gpuwatch.commands.focus import export
+        from gpuwatch.commands.billing.focus import export
 
         if by:
             raise UsageError("--by: --format focus has fixed rows (per day, device and job); remove --by")

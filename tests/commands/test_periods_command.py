@@ -18,7 +18,7 @@ from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.billing.periods.frozen import digest_of
 from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.cli import app
-from gpuwatch.commands.period import _most_expensive
+from gpuwatch.commands.billing.period import _most_expensive
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app
-from gpuwatch.commands import policy
+from gpuwatch.commands.billing import policy
 from gpuwatch.store.lockfile import Note
 
 RUNNER = CliRunner()

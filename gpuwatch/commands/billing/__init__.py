@@ -1,0 +1,1 @@
+"""Commands about money: rates, policies, periods, budgets, bills and FOCUS."""
