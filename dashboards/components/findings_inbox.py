@@ -64,7 +64,7 @@ def what(item: Row, query: Query) -> Component:
             ),
             html.Div(formats.clip(summary, 200), className="two-lines first-line soft narrow-hide", title=summary),
             html.Div(
-                [parts.severity(item.get("severity")), short_owner(item.get("team"))],
+                [parts.severity(item.get("severity")), html.Span(short_owner(item.get("team")))],
                 className="facts narrow-only",
             ),
         ]
@@ -125,7 +125,7 @@ def causes(inbox: Row, query: Query) -> Component:
                     [
                         parts.link(formats.clip(cause.get("title"), 90), href, "title row-link"),
                         html.Div(
-                            [parts.severity(cause.get("severity")), short_owner(cause.get("team"))],
+                            [parts.severity(cause.get("severity")), html.Span(short_owner(cause.get("team")))],
                             className="facts narrow-only",
                         ),
                     ]
