@@ -51,6 +51,14 @@ def exists(lake: Lake) -> bool:
     return bool(lake.sql(query, schema=lake.settings.schema, name=GUARD))
 
 
+def require(lake: Lake) -> None:
+    """Raises UsageError where the cell was never published."""
+    if not exists(lake):
+        raise UsageError(
+            f"the lake {lake.settings.shown()} has no cell {lake.settings.cell}; gpuwatch lake publish makes it"
+        )
+
+
 def create(lake: Lake, store_id: str, holder: str, at_us: int) -> None:
     """Makes the cell's schema with an empty guard. Another process that does the same at the same time is no error."""
     try:

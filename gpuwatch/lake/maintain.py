@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwatch.core.errors import UsageError
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, LakeConflict, text
 
@@ -34,10 +33,7 @@ def maintain(lake: Lake, keep_days: int = KEEP_DAYS) -> Maintained:
     Raises UsageError where the cell was never published.
     """
     schema = lake.settings.schema
-    if not guard.exists(lake):
-        raise UsageError(
-            f"the lake {lake.settings.shown()} has no cell {lake.settings.cell}; gpuwatch lake publish makes it"
-        )
+    guard.require(lake)
     before = _files(lake)
     query = "select distinct table_name from duckdb_columns() where database_name = 'lake' and schema_name = $schema order by 1"
     names = [name for (name,) in lake.sql(query, schema=schema)]

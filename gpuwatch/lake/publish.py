@@ -15,7 +15,7 @@ from gpuwatch.lake.connection import Lake, LakeConflict, LakeError
 from gpuwatch.lake.guard import NOTES, Guard
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.lake.tables import DAY, SAMPLES, Table, lake_tables, published_tables
-from gpuwatch.lake.units import Content, Key, Stamps, Units, day_of, exactly, of_lake, of_store, place, within
+from gpuwatch.lake.units import Content, Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
 from gpuwatch.store.connection import Connection, identifier
 
 TRIES = 3
@@ -142,8 +142,7 @@ class Publisher:
             known = {} if make else self._known.get(table.name, {})
             units = of_store(store, table, known, stamps, now_us)
             if table.name == SAMPLES:
-                retired = {day_of(row["day_us"]) for row in store.rows("lake/retired_days")}
-                units = {key: content for key, content in known.items() if key.day in retired} | units
+                units = with_retired(store, units, known)
             same = {key for key, content in units.items() if key in known and _same(known[key], content)}
             write = [key for key in units if key not in same]
             delete = [key for key in known if key not in same]

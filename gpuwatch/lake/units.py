@@ -88,6 +88,12 @@ def of_store(store: Connection, table: Table, known: Units, stamps: Stamps, now_
     return units
 
 
+def with_retired(store: Connection, units: Units, known: Units) -> Units:
+    """The samples' units, and as known those of the days that the store's retention has deleted: the lake keeps them."""
+    retired = {day_of(row["day_us"]) for row in store.rows("lake/retired_days")}
+    return {key: content for key, content in known.items() if key.day in retired} | units
+
+
 def of_lake(lake: Lake, table: Table) -> Units:
     """The units of a table of the lake, each read in full."""
     return _digests(lake, table, place(lake, table.name), DAY if table.day_column else "null::date")

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.core.errors import UsageError
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, LakeError, text
 from gpuwatch.lake.tables import SAMPLES, Table, kept_type, lake_tables, published_tables
-from gpuwatch.lake.units import Content, Key, Stamps, Units, day_of, exactly, of_lake, of_store, place, within
+from gpuwatch.lake.units import Content, Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
 from gpuwatch.store.connection import Connection, identifier
 
 LATE, DAMAGED = "late", "damaged"
@@ -51,10 +50,7 @@ def verify(
     Every row of the lake is read. Units whose number of rows and 64-bit digest are equal are equal; of others the rows
     themselves are compared. Raises UsageError where the cell was never published or belongs to another store.
     """
-    if not guard.exists(lake):
-        raise UsageError(
-            f"the lake {lake.settings.shown()} has no cell {lake.settings.cell}; gpuwatch lake publish makes it"
-        )
+    guard.require(lake)
     with lake.transaction():
         noted = guard.notes(lake)
         if store is None:
@@ -79,9 +75,8 @@ def _table(lake: Lake, store: Connection, table: Table, noted: Units, stamps: St
         lake.restart()
         first = f"cannot be read: {error}"
         return TableReport(table.name, 0, 0, (Difference(table.name, Key(None, None), DAMAGED, None, 0, first),))
-    if table.name == SAMPLES:  # what retention has deleted from the store is as it was noted
-        retired = {day_of(row["day_us"]) for row in store.rows("lake/retired_days")}
-        own = {key: content for key, content in noted.items() if key.day in retired} | own
+    if table.name == SAMPLES:
+        own = with_retired(store, own, noted)
     none = Content(0, "0")
     found: list[Difference] = []
     for key in sorted(own.keys() | there.keys(), key=_order):
