@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any
@@ -14,13 +12,13 @@ pytest.importorskip("playwright", reason="playwright is not installed: the pages
 pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed: it brings axe-core")
 
-import uvicorn
 from playwright.sync_api import Browser, Page
 
 from gpuwatch.dashboards.app import mount
 from gpuwatch.dashboards.shell.page import pages
+from tests.e2e import dashboard
 from tests.worlds.api import Api, fill, open_api
-from tests.worlds.patience import PATIENCE_MS, PATIENCE_S, wait_until
+from tests.worlds.patience import PATIENCE_MS
 
 AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
 SERIOUS = ("serious", "critical")
@@ -50,16 +48,8 @@ def served() -> Iterator[tuple[str, Api]]:
     api = open_api(None)
     fill(api.service)
     mount(api.app)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(api.app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started or not thread.is_alive(), "the dashboard listens")
-    yield f"http://127.0.0.1:{port}", api
-    server.should_exit = True
-    thread.join(PATIENCE_S)
+    with dashboard.served(api.app) as address:
+        yield address, api
     api.service.stop()
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -18,14 +15,14 @@ import pytest
 pytest.importorskip("playwright", reason="playwright is not installed: the pages are not tried in a browser")
 pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 
-import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
+from tests.e2e.dashboard import served
 from tests.worlds.api import Api, fill, open_api
-from tests.worlds.patience import PATIENCE_MS, PATIENCE_S, wait_until
+from tests.worlds.patience import PATIENCE_MS
 
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 WINDOW = "window=30d"
@@ -47,22 +44,6 @@ OPENED = (
 """Pages of the fake API that lie below another one."""
 WHOLE_TABLES = ("/ui/", "/ui/teams", "/ui/jobs", "/ui/findings", *MONEY, *OPENED)
 """Pages whose tables fit a phone whole."""
-
-
-@contextmanager
-def served(app: FastAPI) -> Iterator[str]:
-    """The application on a free port of this machine; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started or not thread.is_alive(), "the dashboard listens")
-    assert server.started
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

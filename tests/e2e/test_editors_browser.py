@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +13,12 @@ import pytest
 pytest.importorskip("playwright", reason="playwright is not installed: the pages are not tried in a browser")
 pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 
-import uvicorn
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from gpuwatch.dashboards.app import mount
+from tests.e2e import dashboard
 from tests.worlds.api import fill, open_api
-from tests.worlds.patience import PATIENCE_MS, PATIENCE_S, wait_until
+from tests.worlds.patience import PATIENCE_MS, PATIENCE_S
 
 OVER = """[...document.querySelectorAll('body *')].filter(
   one => one.getBoundingClientRect().right > window.innerWidth && !one.closest('.scroll, .drawer, .skip, .picks')
@@ -68,16 +66,8 @@ def base() -> Iterator[str]:
     api = open_api(None)
     fill(api.service)
     mount(api.app)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(api.app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started or not thread.is_alive(), "the dashboard listens")
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(PATIENCE_S)
+    with dashboard.served(api.app) as address:
+        yield address
     api.service.stop()
 
 

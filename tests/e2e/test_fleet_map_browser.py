@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api, fake_map
-from tests.e2e.test_dashboard_browser import served
+from tests.e2e.dashboard import served
 from tests.worlds.patience import PATIENCE_MS
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: no browse
 from bench.look import look
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
-from tests.e2e.test_dashboard_browser import served
+from tests.e2e.dashboard import served
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), reason="no chromium")

@@ -13,7 +13,8 @@ pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 from playwright.sync_api import Browser, Page, expect
 
 from gpuwatch.dashboards.app import mount
-from tests.e2e.test_dashboard_browser import foreign, served
+from tests.e2e.dashboard import served
+from tests.e2e.test_dashboard_browser import foreign
 from tests.worlds.api import Api, fill, open_api
 from tests.worlds.patience import PATIENCE_MS
 

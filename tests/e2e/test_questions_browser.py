@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api, test_what_if_page
-from tests.e2e.test_dashboard_browser import served
+from tests.e2e.dashboard import served
 from tests.worlds.patience import PATIENCE_MS
 
 SHOWN = "#page:not(.busy) h1, #page:not(.busy) h2"
