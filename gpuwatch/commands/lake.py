@@ -1,4 +1,4 @@
-"""The commands `gpuwatch lake ...`: publish the books to a lake, check it, take them out again, keep it small."""
+"""The commands `gpuwatch lake ...`: publish the ledger to a lake, check it, copy it from there, keep it small."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from gpuwatch.commands.shared import (
     now_us,
     opened,
     print_stderr,
+    settings_of,
     show,
 )
+from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.output.progress import progress
 from gpuwatch.store import lockfile
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
     from gpuwatch.lake.connection import Lake
     from gpuwatch.lake.settings import LakeSettings
     from gpuwatch.lake.verify import TableReport
+    from gpuwatch.store.database import Store
 
 DIFFERS = 1
+REBUILT = (
+    "Prices, teams and tokens are not in the lake: give this directory the state of the lost one before it is served."
+)
 PUBLISHES_ITSELF = (
     "it publishes after each pass by itself if [lake] is in its settings; gpuwatch lake status shows when"
 )
@@ -54,7 +60,7 @@ def publish(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Write what has changed in the books since the last time, in one transaction. Writes nothing if nothing has."""
+    """Write what has changed in the ledger and its records since the last time, in one transaction."""
     choose(form, True)
     settings = _settings(config)
     from gpuwatch.lake.publish import publish_once
@@ -107,6 +113,51 @@ def verify(
     show(Listing(CHECKED, rows, foot=_foot(rows, DAMAGED)), form)
     if any(row["differing"] for row in rows):
         raise typer.Exit(DIFFERS)
+
+
+def pull(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    cell: Annotated[
+        list[str] | None,
+        typer.Option("--cell", metavar="NAME", help="Only this cell (repeatable); without it all cells."),
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Copy what has changed in the lake into a directory that holds nothing else. Repeat it to bring the directory up to date."""
+    choose(form, True)
+    settings = _settings(config)
+    from gpuwatch.lake.pull import Puller
+
+    puller = Puller(lambda: now_us(context), tuple(dict.fromkeys(cell or ())))
+    with _copying(settings, data, config) as (lake, store), progress("pull") as step:
+        done = puller.pull(lake, store, lambda rows, total: step(rows, total, "rows"))
+    row = {"lake": settings.shown(), **asdict(done)}
+    show(Listing(tuple(row), [row], foot=[] if done.tables else ["Nothing has changed since the last pull."]), form)
+
+
+def rebuild(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Make the data directory of a cell again that has lost its disk, from what it has published. It then publishes on."""
+    choose(form, True)
+    settings = _settings(config)
+    from gpuwatch.core.clock import rfc3339
+    from gpuwatch.lake.rebuild import rebuild as fill
+
+    with _copying(settings, data, config) as (lake, store), progress("rebuild") as step:
+        done = fill(lake, store, lambda: now_us(context), lambda rows, total: step(rows, total, "rows"))
+    row = {
+        "cell": settings.cell,
+        "rows": done.rows,
+        "published": rfc3339(done.published_us),
+        "lost_hours": done.lost_hours,
+    }
+    show(Listing(tuple(row), [row], foot=[REBUILT]), form)
 
 
 def export(
@@ -164,6 +215,25 @@ def _lake(settings: LakeSettings) -> Iterator[Lake]:
         yield lake
 
 
+@contextmanager
+def _copying(settings: LakeSettings, data: Path, config: Path | None) -> Iterator[tuple[Lake, Store]]:
+    """The lake, and the store of a directory to fill, which need not exist yet. Its state is not opened."""
+    from gpuwatch.store.database import Store
+    from gpuwatch.store.private_files import private_umask
+
+    own = settings_of(config)
+    if data.exists() and not data.is_dir():
+        raise UnreadableInput(f"--data {data}: is a file; name a directory")
+    with (
+        _lake(settings) as lake,
+        private_umask(),
+        Store.open(
+            data, memory_limit=own.memory_limit, threads=own.threads, temp_directory=own.temp_directory
+        ) as store,
+    ):
+        yield lake, store
+
+
 def _row(report: TableReport) -> dict[str, Any]:
     """A table, with its first difference."""
     first = report.differences[0] if report.differences else None
@@ -192,7 +262,7 @@ def _foot(rows: list[dict[str, Any]], damaged: str) -> list[str]:
 
 
 lakes = typer.Typer(
-    help="Publish the books to a DuckLake, check them there, take them out.",
+    help="Publish the ledger to a DuckLake, check it there, copy it from there.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -201,4 +271,6 @@ lakes.command("status")(status)
 lakes.command("verify")(verify)
 lakes.command("export")(export)
 lakes.command("maintain")(maintain)
+lakes.command("pull")(pull)
+lakes.command("rebuild")(rebuild)
 group("lake", lakes, place=277)

@@ -1,1 +1,1 @@
-"""The lake: the books of many cells as DuckLake tables, published by each cell from its own store."""
+"""The lake: the ledgers of many cells as DuckLake tables, published by each cell from its own store."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, text
-from gpuwatch.lake.tables import SAMPLES, Table, lake_tables
+from gpuwatch.lake.tables import SAMPLES, Table, columns_of, lake_tables
 from gpuwatch.lake.units import place
 from gpuwatch.store.connection import identifier
 
@@ -46,7 +46,7 @@ def export(
     except OSError as error:
         raise UnreadableInput(f"--to {target}: {error.strerror or error}; use another directory") from error
     with lake.transaction():
-        tables = lake_tables(lake)
+        tables = lake_tables(columns_of(lake))
         if unknown := sorted(set(only) - {table.name for table in tables}):
             raise UsageError(f"--table {unknown[0]}: unknown; known: {', '.join(table.name for table in tables)}")
         chosen = [table for table in tables if not only or table.name in only]

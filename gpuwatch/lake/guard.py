@@ -14,6 +14,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.sqlfile import names_in
 from gpuwatch.lake.connection import Lake, LakeConflict, LakeError
 from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.lake.tables import columns_of
 from gpuwatch.lake.units import Content, Key, Units, place
 
 GUARD, NOTES = "_guard", "_published"
@@ -44,11 +45,7 @@ def schema_version() -> int:
 
 def exists(lake: Lake) -> bool:
     """Whether the cell was published ever."""
-    # duckdb_tables() would ask the catalogue for the size of every table.
-    query = (
-        "select 1 from duckdb_columns() where database_name = 'lake' and schema_name = $schema and table_name = $name"
-    )
-    return bool(lake.sql(query, schema=lake.settings.schema, name=GUARD))
+    return GUARD in columns_of(lake)
 
 
 def require(lake: Lake) -> None:
@@ -100,16 +97,21 @@ def check(found: Guard, settings: LakeSettings, store_id: str, epoch: int | None
     """
     if epoch is not None and found.epoch != epoch:
         raise Fenced(taken(found, settings))
-    if found.schema_version > schema_version():
-        raise UsageError(
-            f"the lake {settings.shown()}: cell {settings.cell} was published by a newer gpuwatch (schema version "
-            f"{found.schema_version}, this one has {schema_version()}); upgrade gpuwatch"
-        )
+    check_version(found, settings)
     if epoch is None and found.store_id != store_id and not take_over:
         raise UsageError(
             f"the lake {settings.shown()}: cell {settings.cell} belongs to another data directory, which published it last at "
             f"{rfc3339(found.at_us)} ({found.holder}). Set another [lake] cell; or, if that directory is lost or given up, "
             "replace its tables with this one's: gpuwatch lake publish --take-over"
+        )
+
+
+def check_version(found: Guard, settings: LakeSettings) -> None:
+    """Raises UsageError if a newer gpuwatch has published the cell."""
+    if found.schema_version > schema_version():
+        raise UsageError(
+            f"the lake {settings.shown()}: cell {settings.cell} was published by a newer gpuwatch (schema version "
+            f"{found.schema_version}, this one has {schema_version()}); upgrade gpuwatch"
         )
 
 

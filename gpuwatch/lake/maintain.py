@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, LakeConflict, text
+from gpuwatch.lake.tables import columns_of
 
 KEEP_DAYS = 7
 """Snapshots stay so long: a reader that holds one of them can still read it."""
@@ -32,11 +33,9 @@ def maintain(lake: Lake, keep_days: int = KEEP_DAYS) -> Maintained:
 
     Raises UsageError where the cell was never published.
     """
-    schema = lake.settings.schema
     guard.require(lake)
     before = _files(lake)
-    query = "select distinct table_name from duckdb_columns() where database_name = 'lake' and schema_name = $schema order by 1"
-    names = [name for (name,) in lake.sql(query, schema=schema)]
+    names = list(columns_of(lake))
     crowded = _crowded(lake)
     skipped = sum(not _merged(lake, name) for name in names if name in crowded)
     snapshots = lake.sql(

@@ -14,8 +14,21 @@ from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, LakeConflict, LakeError
 from gpuwatch.lake.guard import NOTES, Guard
 from gpuwatch.lake.settings import LakeSettings
-from gpuwatch.lake.tables import DAY, SAMPLES, Table, lake_tables, published_tables
-from gpuwatch.lake.units import Content, Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
+from gpuwatch.lake.tables import DAY, SAMPLES, Table, columns_of, lake_tables, published_tables
+from gpuwatch.lake.units import (
+    Content,
+    Key,
+    Stamps,
+    Units,
+    among,
+    exactly,
+    key_table,
+    of_lake,
+    of_store,
+    place,
+    with_retired,
+    within,
+)
 from gpuwatch.store.connection import Connection, identifier
 
 TRIES = 3
@@ -24,7 +37,6 @@ _NOTES = pa.schema(
     [("table_name", pa.string()), ("cluster", pa.string()), ("day", pa.date32()), ("rows", pa.int64())]
     + [("digest", pa.string()), ("stamp", pa.string())]
 )
-_KEYS = pa.schema([("cluster", pa.string()), ("day", pa.date32())])
 
 
 @dataclass
@@ -107,7 +119,7 @@ class Publisher:
 
         Raises LakeError for such samples: the store may no longer have all that the lake had.
         """
-        for table in lake_tables(lake):
+        for table in lake_tables(columns_of(lake)):
             try:
                 there = of_lake(lake, table)
             except LakeError:
@@ -185,11 +197,7 @@ def _same(known: Content, new: Content) -> bool:
 
 def _columns(lake: Lake) -> dict[str, list[str]]:
     """The columns of the cell's tables as they are in the lake."""
-    query = (
-        "select table_name, list(column_name || ' ' || data_type order by column_index) from duckdb_columns()"
-        " where database_name = 'lake' and schema_name = $schema group by table_name"
-    )
-    return dict(lake.sql(query, schema=lake.settings.schema))
+    return {name: [f"{column} {kind}" for column, kind in columns] for name, columns in columns_of(lake).items()}
 
 
 def _kept(table: Table) -> list[str]:
@@ -211,18 +219,12 @@ def _copy(lake: Lake, store: Connection, change: TableChange) -> int:
     """Copies the rows of the units to write."""
     table = change.table
     day = f", {table.day} as {DAY}" if table.day_column else ""
-    cluster = "t.cluster" if table.cluster else "null::varchar"
-    keys = pa.Table.from_pylist([{"cluster": key.cluster, "day": key.day} for key in change.write], schema=_KEYS)
     whole = set(change.write) == set(change.units) and table.name != SAMPLES
-    among = (
-        "true"
-        if whole
-        else f'exists (from wanted_unit w where w.cluster is not distinct from {cluster} and w."day" is not distinct from {table.day})'
-    )
+    wanted = "true" if whole else among(table, "wanted_unit", "t")
     query = (
-        f"select {table.values}{day} from {identifier(table.name)} t where {within(table, change.write)} and {among}"
+        f"select {table.values}{day} from {identifier(table.name)} t where {within(table, change.write)} and {wanted}"
     )
-    with store.view("wanted_unit", keys), lake.incoming("incoming", store.reader(query)):
+    with store.view("wanted_unit", key_table(change.write)), lake.incoming("incoming", store.reader(query)):
         return int(lake.sql(f"insert into {place(lake, table.name)} by name from incoming")[0][0])
 
 

@@ -17,6 +17,7 @@ TABLE = f"[{NAME}]"
 ENV_PREFIX = "GPUWATCH_LAKE_"
 SECRET_BYTES_MAX = 10_000
 EVERY_S_MIN, EVERY_S_MAX = 10, 86_400
+SCHEMA_PREFIX = "cell_"
 CELL = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_.=-]+)*/?")
 
@@ -44,7 +45,7 @@ class LakeSettings:
     @property
     def schema(self) -> str:
         """The schema of the lake that has this cell's tables."""
-        return f"cell_{self.cell}"
+        return f"{SCHEMA_PREFIX}{self.cell}"
 
     @property
     def on_server(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake
+from gpuwatch.lake.tables import cells_of
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,12 @@ class CellStatus:
 
 def cells(lake: Lake) -> list[CellStatus]:
     """Every cell of the lake, by name."""
-    names = lake.sql(
-        "select distinct schema_name from duckdb_columns() where database_name = 'lake' and starts_with(schema_name, 'cell_')"
-        " and table_name = $guard order by 1",
-        guard=guard.GUARD,
-    )
     sizes = _sizes(lake)
-    return [_cell(lake, schema, sizes.get(schema, (0, 0, 0))) for (schema,) in names]
+    others = [lake.cell(name) for name, tables in cells_of(lake).items() if guard.GUARD in tables]
+    return [_cell(other, sizes.get(other.settings.schema, (0, 0, 0))) for other in others]
 
 
-def _cell(lake: Lake, schema: str, sizes: tuple[int, int, int]) -> CellStatus:
-    other = lake.cell(schema.removeprefix("cell_"))
+def _cell(other: Lake, sizes: tuple[int, int, int]) -> CellStatus:
     found, notes = guard.read(other), guard.notes(other)
     days = [key.day for key in notes.get("ledger_hour", {}) if key.day is not None]
     units = [content for each in notes.values() for content in each.values()]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.lake.connection import Lake
+from gpuwatch.lake.settings import SCHEMA_PREFIX
 from gpuwatch.store.connection import Connection, identifier
 
 NOT_PUBLISHED = {
@@ -121,14 +122,33 @@ def published_tables(store: Connection, samples: bool = True) -> list[Table]:
     return [table for table in every_table(store) if table.name not in left_out]
 
 
-def lake_tables(lake: Lake) -> list[Table]:
-    """The published tables as the lake has them. Those whose names begin with _ are the lake's own."""
-    found: dict[str, list[tuple[str, str]]] = {}
+Columns = dict[str, list[tuple[str, str]]]
+"""The tables of a cell, in order, with names and types of their columns."""
+
+
+def cells_of(lake: Lake) -> dict[str, Columns]:
+    """Every cell of the lake with all its tables, as the catalogue has them."""
+    # duckdb_tables() would ask the catalogue for the size of every table.
     query = (
-        "select table_name, column_name, data_type from duckdb_columns() where database_name = 'lake'"
-        " and schema_name = $schema order by table_name, column_index"
+        "select schema_name, table_name, column_name, data_type from duckdb_columns() where database_name = 'lake'"
+        " and starts_with(schema_name, $prefix) order by schema_name, table_name, column_index"
     )
-    for table, column, kind in lake.sql(query, schema=lake.settings.schema):
-        if not table.startswith("_") and column != DAY:
-            found.setdefault(table, []).append((column, kind))
-    return [Table(name, tuple(columns)) for name, columns in found.items()]
+    found: dict[str, Columns] = {}
+    for schema, table, column, kind in lake.sql(query, prefix=SCHEMA_PREFIX):
+        cell = found.setdefault(schema.removeprefix(SCHEMA_PREFIX), {})
+        cell.setdefault(table, []).append((column, kind))
+    return found
+
+
+def columns_of(lake: Lake) -> Columns:
+    """The tables of the lake's own cell; none where it was never published."""
+    return cells_of(lake).get(lake.settings.cell, {})
+
+
+def lake_tables(columns: Columns) -> list[Table]:
+    """The published tables as the lake has them. Those whose names begin with _ are the lake's own."""
+    return [
+        Table(name, tuple(column for column in listed if column[0] != DAY))
+        for name, listed in columns.items()
+        if not name.startswith("_")
+    ]

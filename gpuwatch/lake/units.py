@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.lake.connection import Lake, text
 from gpuwatch.lake.tables import DAY, SAMPLES, Table
@@ -15,6 +17,7 @@ from gpuwatch.store.connection import Connection, identifier
 SETTLED_US = DAY_US + 2 * 3_600_000_000
 """The samples of a day are published so long after its start: late ones of two hours are in."""
 FIRST_DAY = date(1970, 1, 1)
+_KEYS = pa.schema([("cluster", pa.string()), ("day", pa.date32())])
 
 
 class Key(NamedTuple):
@@ -127,6 +130,20 @@ def exactly(keys: Iterable[Key], table: Table) -> str:
             own.append(f"({' or '.join(either)})")
         parts.append(" and ".join(own) or "true")
     return " or ".join(f"({part})" for part in parts)
+
+
+def key_table(keys: Iterable[Key]) -> pa.Table:
+    """Units as rows, for `among`."""
+    return pa.Table.from_pylist([key._asdict() for key in keys], schema=_KEYS)
+
+
+def among(table: Table, view: str, rows: str) -> str:
+    """A condition of the store that holds for the rows of the units in a view of `key_table`. `rows`: the table's name in SQL."""
+    cluster = f"{rows}.cluster" if table.cluster else "null::varchar"
+    return (
+        f"exists (from {view} w where w.cluster is not distinct from {cluster}"
+        f' and w."day" is not distinct from {table.day})'
+    )
 
 
 def day_of(at_us: int) -> date:

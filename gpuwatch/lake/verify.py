@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, LakeError, text
-from gpuwatch.lake.tables import SAMPLES, Table, kept_type, lake_tables, published_tables
+from gpuwatch.lake.tables import SAMPLES, Table, columns_of, kept_type, lake_tables, published_tables
 from gpuwatch.lake.units import Content, Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
 from gpuwatch.store.connection import Connection, identifier
 
@@ -92,7 +92,7 @@ def _table(lake: Lake, store: Connection, table: Table, noted: Units, stamps: St
 def _with_notes(lake: Lake, noted: dict[str, Units]) -> Iterator[TableReport]:
     """The lake alone: whether each unit still has what was published."""
     none = Content(0, "0")
-    for table in lake_tables(lake):
+    for table in lake_tables(columns_of(lake)):
         name, known = table.name, noted.get(table.name, {})
         try:
             there = of_lake(lake, table)

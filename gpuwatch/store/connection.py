@@ -272,8 +272,8 @@ class Connection:
         return error
 
     @contextmanager
-    def view(self, name: str, rows: pa.Table) -> Iterator[None]:
-        """Makes an Arrow table readable in SQL as `name` within the block."""
+    def view(self, name: str, rows: pa.Table | pa.RecordBatchReader) -> Iterator[None]:
+        """Makes an Arrow table readable in SQL as `name` within the block; a reader once."""
         self._connection.register(name, rows)
         try:
             yield

@@ -35,7 +35,7 @@ def test_a_pass_publishes(few: None, make_lake: Make, fleet: Fleet, kind: str) -
     service = opened(fleet, settings)
     service.start()
     try:
-        wait_until(lambda: service.publishing.status.success_us, "the books are in the lake")
+        wait_until(lambda: service.publishing.status.success_us, "the ledger is in the lake")
         assert [] == service.concerns()
     finally:
         service.stop()
@@ -64,7 +64,7 @@ def test_a_lake_that_is_away_is_late_and_comes_back(
             assert ("degraded", [concern], True) == (ready["status"], ready["reasons"], ready["analyzer"]["ok"])
 
             server.start()
-            wait_until(lambda: service.publishing.status.success_us, "the books are in the lake")
+            wait_until(lambda: service.publishing.status.success_us, "the ledger is in the lake")
             assert [] == service.concerns()
         finally:
             began = time.monotonic()
@@ -83,7 +83,7 @@ def test_an_overtaken_service_reports_it_and_goes_on(few: None, make_lake: Make,
     service = opened(fleet, LakeSettings(**{**settings.__dict__, "every_s": 0.1}))
     service.start()
     try:
-        wait_until(lambda: service.publishing.status.success_us, "the books are in the lake")
+        wait_until(lambda: service.publishing.status.success_us, "the ledger is in the lake")
         with Lake.open(settings) as lake:
             lake.sql("update lake.cell_east._guard set epoch = epoch + 1, n = n + 1, holder = 'process 7 on other'")
         with service.reader() as store:
