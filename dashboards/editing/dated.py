@@ -9,9 +9,9 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.editing import fields, list_actions, lists
-from gpuwatch.dashboards.editing.dates import FROM, UNTIL
+from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.editing import dates, fields, list_actions, lists, preview
+from gpuwatch.dashboards.editing.dates import EPOCH, FROM, UNTIL
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Outcome, Values
 from gpuwatch.dashboards.shell.query import Query
@@ -19,6 +19,8 @@ from gpuwatch.dashboards.shell.query import Query
 HINT = "A date, or a time in RFC 3339. UTC."
 PAST = Field(list_actions.PAST, "Change the past?", "choice", options=list_actions.PAST_OPTIONS)
 HELD = (Field(list_actions.VERSION, "", "held"), Field("now", "", "held"))
+SCOPE = ("gpu_model", "pricing", "cluster", "pool", "mig_profile", "commitment_id")
+"""Fields of a price that say what it is of: of two with the same, only one holds at a time."""
 STATES = {"In force": "ok", "Future": "warn", "Ended": "plain"}
 """States of a row, in the order of a table, and the kind of their tag."""
 
@@ -87,7 +89,8 @@ def form(kind: Dated, items: Sequence[Row], version: str, now: str, query: Query
     """The form in the address; None without one."""
     action, held = query.get("edit"), {list_actions.VERSION: version, "now": now, list_actions.PAST: "no"}
     start, end = Field(FROM, "Valid from", hint=HINT), Field(UNTIL, "Valid until", hint="Empty: no end.")
-    past = [PAST] if kind.charges else []
+    past = [PAST, preview.PERIOD, preview.HOLDS] if kind.charges else []
+    held |= preview.DEFAULTS
     if action == "add":
         shown = [*kind.new, start, end, *past, *HELD]
         values = held | {FROM: lists.tomorrow(now)} | dict(kind.defaults)
@@ -111,13 +114,15 @@ def form(kind: Dated, items: Sequence[Row], version: str, now: str, query: Query
 
 def buttons(kind: Dated, query: Query, removes: str = "") -> list[Component]:
     """Preview, save and cancel."""
-    see = [fields.button(list_actions.PREVIEW, "Show the effect on last month")] if kind.charges else []
+    see = [fields.button(list_actions.PREVIEW, "Show the effect")] if kind.charges and not removes else []
     save = fields.button(list_actions.SAVE, removes or "Save", "danger" if removes else "primary")
     return [*see, save, fields.cancel(query)]
 
 
 async def act(kind: Dated, api: Api, query: Query, action: str, values: Values) -> Outcome:
     """Previews or saves the form of the address."""
+    if kind.charges and action == list_actions.PREVIEW:
+        return Outcome(below=await previewed(kind, api, query, values))
     asked = {"add": (FROM, UNTIL), "change": (FROM,), "end": (UNTIL,)}.get(query.get("edit"), ())
     if kind.charges and action == list_actions.SAVE:
         refused = list_actions.past_change(values, values.get("now"), *asked)
@@ -131,8 +136,55 @@ async def act(kind: Dated, api: Api, query: Query, action: str, values: Values) 
         path=kind.path,
         read=kind.read,
         message=kind.message,
-        previewed=kind.charges,
+        previewed=False,
     )
+
+
+async def previewed(kind: Dated, api: Api, query: Query, values: Values) -> Component:
+    """What each team would have paid with the change of a form, from its date on or as if it held all of the time."""
+    items = (await lists.whole(api, kind.read or kind.path)).items
+    throughout = preview.holds_throughout(values)
+    proposed = (as_if_always if throughout else changed)(kind, items, query, values)
+    body = {"items": sent(kind, proposed)}
+    window = preview.period(values)
+    found = await api.change("POST", f"{kind.path}/what-if", body, window=window, patient=True)
+    verb = "had ended before" if query.get("edit") == "end" else "held all of"
+    note = f"As if this {kind.noun} {verb} this time." if throughout else ""
+    return preview.drawn(found, note, reason(kind, items, query, values, found))
+
+
+def reason(kind: Dated, items: list[Row], query: Query, values: Values, found: Row) -> str:
+    """Why a preview shows no change."""
+    if preview.holds_throughout(values):
+        same = query.get("edit") == "change" and all(
+            formats.number(values.get(one.name)) == formats.number(lists.at(items, query.get("row")).get(one.name))
+            for one in kind.later
+        )
+        return (
+            f"The {kind.noun} has the same values as now." if same else f"No charge of this time uses this {kind.noun}."
+        )
+    start = lists.instant(values.get(UNTIL if query.get("edit") == "end" else FROM, ""))
+    end = (found.get("window") or {}).get("end")
+    if start and end and not lists.is_past(start, end):
+        began = "ends" if query.get("edit") == "end" else "begins"
+        return f"The {kind.noun} {began} on {dates.date(start)}, after this time. Choose “All of that time” above to see its effect."
+    return f"No charge from {dates.date(start)} on uses this {kind.noun}." if start else preview.NO_REASON
+
+
+def as_if_always(kind: Dated, items: list[Row], query: Query, values: Values) -> list[Row]:
+    """The list as if the change of a form held at all times: other rows of the same scope give way."""
+    action = query.get("edit")
+    row = kind.made(values) if action == "add" else lists.at(items, query.get("row"))
+    others = [one for one in items if scope(one) != scope(row)]
+    if action == "end":
+        return others
+    new = kind.replaced(row, values) if action == "change" else row
+    return [*others, new | {FROM: EPOCH, UNTIL: None}]
+
+
+def scope(row: Row) -> tuple[str, ...]:
+    """What a price is of."""
+    return tuple(str(row.get(name) or "").casefold() for name in SCOPE)
 
 
 def changed(kind: Dated, items: list[Row], query: Query, values: Values) -> list[Row]:
@@ -142,6 +194,8 @@ def changed(kind: Dated, items: list[Row], query: Query, values: Values) -> list
     if action == "add":
         return [*items, kind.made(values) | {FROM: start} | ({UNTIL: until} if until else {})]
     row, number = lists.at(items, query.get("row")), int(query.get("row"))
+    if action in ("change", "end"):
+        check_later(kind, row, FROM if action == "change" else UNTIL, start if action == "change" else until)
     if action == "change":
         present = [row | {UNTIL: start}, kind.replaced(row, values) | {FROM: start}]
     elif action == "end":
@@ -151,6 +205,14 @@ def changed(kind: Dated, items: list[Row], query: Query, values: Values) -> list
     else:
         raise ApiFailure(404, "not_found", "This form is not known.", "Go back to the list.")
     return [*items[:number], *present, *items[number + 1 :]]
+
+
+def check_later(kind: Dated, row: Row, name: str, at: str) -> None:
+    """Refuses a date at or before the beginning of the row that it ends."""
+    began = row.get(FROM)
+    if began and formats.moment(at) is not None and (at == began or lists.is_past(at, began)):
+        words = f"The present {kind.noun} began on {dates.date(began)}: choose a later date"
+        raise ApiFailure(400, "bad_request", words, field=name)
 
 
 def sent(kind: Dated, items: list[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The effect of a change on last month, by team."""
+"""The effect of a change on a past time, by team."""
 
 from __future__ import annotations
 
@@ -7,10 +7,34 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.editing.fields import Field
+from gpuwatch.dashboards.editing.outcome import Values
 
 MAX_TEAMS = 30
 WINDOW = "lastmonth"
 MOVED = "Nothing is stored yet."
+NO_REASON = "No charge of this time depends on it."
+PERIOD = Field(
+    "effect",
+    "Show the effect on",
+    "choice",
+    options=(("30d", "The last 30 days"), ("lastmonth", "Last month"), ("month", "This month so far")),
+)
+ALL, DATED = "all", "dated"
+HOLDS = Field(
+    "holds", "As if the change held", "choice", options=((ALL, "All of that time"), (DATED, "From the date above on"))
+)
+DEFAULTS = {PERIOD.name: "30d", HOLDS.name: ALL}
+
+
+def period(values: Values) -> str:
+    """The window of the API that a form asks about."""
+    return values.get(PERIOD.name) or DEFAULTS[PERIOD.name]
+
+
+def holds_throughout(values: Values) -> bool:
+    """Whether a form asks what its change would do if it held all of the time."""
+    return (values.get(HOLDS.name) or ALL) == ALL
 
 
 async def ask(api: Api, path: str, body: Row) -> Component:
@@ -18,12 +42,14 @@ async def ask(api: Api, path: str, body: Row) -> Component:
     return drawn(await api.change("POST", f"{path}/what-if", body, window=WINDOW, patient=True))
 
 
-def drawn(found: Row) -> Component:
-    """The table of teams whose charges change, the largest change first, and the closed periods it touches."""
+def drawn(found: Row, note: str = "", reason: str = NO_REASON) -> Component:
+    """The table of teams whose charges change, the largest change first, and the closed periods it touches. `note` says what was
+    assumed, `reason` why nothing changes where nothing does.
+    """
     items: list[Row] = found.get("items") or []
     changed = [row for row in items if formats.number(row.get("difference"))]
     span = formats.span((found.get("window") or {}).get("start"), (found.get("window") or {}).get("end"))
-    notes: list[parts.Node] = []
+    notes: list[parts.Node] = [html.P(note)] if note else []
     if closed := [str(name) for name in found.get("closed") or []]:
         verb = "is" if len(closed) == 1 else "are"
         bills = f"{formats.clip(', '.join(closed), 200)} {verb} closed: the bill stays, and the difference is posted as a correction."
@@ -32,11 +58,11 @@ def drawn(found: Row) -> Component:
         return html.Div(
             [
                 html.H3(f"No charges in {span}"),
-                html.P("The preview is of last month, which has no data.", className="soft"),
+                html.P("There is no data of this time.", className="soft"),
             ]
         )
     if not changed:
-        return html.Div([html.H3(f"No charge of {span} changes"), html.P(MOVED, className="soft"), *notes])
+        return html.Div([html.H3(f"No charge of {span} changes"), html.P(reason), html.P(MOVED, className="soft")])
     columns = [parts.Column("Team"), parts.Column("Now", "r"), parts.Column("Then", "r"), parts.Column("Change", "r")]
     rows = [
         [

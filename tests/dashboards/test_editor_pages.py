@@ -121,7 +121,7 @@ def test_a_new_price_ends_the_present_rate_where_it_begins() -> None:
             "/rates?edit=change&row=1", {"valid_from": "2026-11-20"}, "valid_from", id="a new price in the past"
         ),
         pytest.param(
-            "/rates?edit=end&row=1", {"valid_to": "2026-01-01T00:00:00Z"}, "valid_to", id="an end in the past"
+            "/rates?edit=end&row=1", {"valid_to": "2026-01-02T00:00:00Z"}, "valid_to", id="an end in the past"
         ),
         pytest.param("/rates?edit=add", {"valid_from": "2020-01-01"}, "valid_from", id="a new rate in the past"),
     ],
@@ -164,6 +164,54 @@ def test_a_preview_writes_nothing() -> None:
     assert "1 of 2 teams would have paid another amount" in page_text
     assert "2025-12 is closed: the bill stays, and the difference is posted as a correction." in page_text
     assert "b" not in page_text.split()
+
+
+def asked_of(path: str, **values: str) -> tuple[Any, str]:
+    """What the preview of a form sends, and its text where no charge changes."""
+    row = {"team": "a", "now": "10", "then": "10", "difference": "0", "currency": "USD"}
+    span = {"start": "2026-10-22T00:00:00Z", "end": "2026-11-21T00:00:00Z"}
+    api, seen = recorded(answer={"items": [row], "window": span, "closed": []})
+    below = pressed(api, path, "preview", **values).below
+    ((_, _, body, _),) = seen
+    return body["items"], text(below)
+
+
+def test_a_preview_asks_as_if_a_price_held_all_of_the_time() -> None:
+    """Whatever its date is, other rates of the same scope give way, those of other scopes stay, and the form has a time to choose."""
+    items, words = asked_of("/rates?edit=change&row=1", usd_per_gpu_hour="3", valid_from="2026-12-01")
+    always = {"valid_from": "1970-01-01T00:00:00Z", "valid_to": None}
+    new = fake_setup.RATES[1] | always | {"usd_per_gpu_hour": "3"}
+
+    assert [*fake_setup.RATES[2:], new] == items
+    assert "No charge of this time uses this rate." in words
+    assert [*fake_setup.RATES[2:]] == asked_of("/rates?edit=end&row=1", valid_to="2026-12-01")[0]
+    assert "The rate has the same values as now." in asked_of("/rates?edit=change&row=1", usd_per_gpu_hour="2.10")[1]
+    assert "Show the effect on" in str(shown("/rates?edit=change&row=1"))
+
+
+def test_a_preview_from_a_date_on_says_why_nothing_changes() -> None:
+    path = "/rates?edit=change&row=1"
+    items, words = asked_of(path, usd_per_gpu_hour="3", valid_from="2026-12-01", holds="dated", effect="month")
+
+    assert ["2026-12-01T00:00:00Z"] == [row["valid_from"] for row in items if row["usd_per_gpu_hour"] == "3"]
+    assert "The rate begins on 1 Dec 2026, after this time." in words
+    assert "No charge from 1 Nov 2026 on uses" in asked_of(path, valid_from="2026-11-01", holds="dated")[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "field"),
+    [
+        pytest.param("/rates?edit=change&row=1", {"valid_from": "2025-12-01"}, "valid_from", id="a new price before"),
+        pytest.param("/rates?edit=end&row=1", {"valid_to": "2026-01-01"}, "valid_to", id="an end at the beginning"),
+    ],
+)
+@pytest.mark.parametrize("action", ["save", "preview"])
+def test_a_row_is_not_ended_before_it_began(path: str, values: dict[str, str], field: str, action: str) -> None:
+    api, seen = recorded()
+    done = pressed(api, path, action, **values, past="yes", holds="dated")
+
+    assert {field: "The present rate began on 1 Jan 2026: choose a later date"} == done.wrong
+    assert [] == seen
 
 
 @pytest.mark.parametrize(

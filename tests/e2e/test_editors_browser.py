@@ -150,8 +150,8 @@ def test_a_new_price_is_previewed_and_saved(page: Page, api: Server) -> None:
     shown = opened(page, "/ui/rates")
     shown.get_by_role("link", name="New price").click()
     box(page, "Price").fill("3.5")
-    press(page, "Show the effect on last month")
-    expect(page.locator("#edit")).to_contain_text("The preview is of last month", timeout=PATIENCE_MS)
+    press(page, "Show the effect")
+    expect(page.locator("#edit")).to_contain_text("As if this rate held all of this time.", timeout=PATIENCE_MS)
     press(page, "Save")
     expect_message(page, "The rate card is changed.")
 

@@ -1,4 +1,4 @@
-"""Rates: what a GPU-hour costs, changed from a date on, with the effect on last month before it is saved."""
+"""Rates: what a GPU-hour costs, changed from a date on, with the effect on a past time before it is saved."""
 
 from __future__ import annotations
 
