@@ -89,8 +89,8 @@ def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: 
     kind, name, uid = (string(controller, key) for key in ("kind", "name", "uid"))
     if group := labels.get("leaderworkerset.sigs.k8s.io/name"):
         return group, labels.get("leaderworkerset.sigs.k8s.io/group-key") or pod_uid
-    if not kind or not name or not uid:
-        return pod_name, pod_uid
+    if not kind or not name or not uid or kind == "Node":
+        return pod_name, pod_uid  # the controller of a static pod is its node
     run_key = uid if kind in GANG_KINDS else pod_uid
     if jobset := labels.get("jobset.sigs.k8s.io/jobset-name"):
         return jobset, labels.get("jobset.sigs.k8s.io/jobset-uid") or run_key

@@ -60,6 +60,13 @@ def test_pods_of_a_group_are_one_run() -> None:
     assert ("ml/gang", "group ml/gang") == (first.job_id, first.run_key) == (second.job_id, second.run_key)
 
 
+def test_a_static_pod_is_its_own_workload() -> None:
+    """Its controller is the node, which would make one workload of all static pods there."""
+    owner = owner_of(pod("dcgm-n1", owner="Node"))
+
+    assert ("ml/dcgm-n1", "uid-dcgm-n1", "dcgm-n1") == (owner.job_id, owner.run_key, owner.name)
+
+
 def test_a_controller_keeps_its_name() -> None:
     owner = owner_of(pod("web-0", owner="StatefulSet", **group("scheduling.k8s.io/group-name")))
 
