@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gpuwatch.collectors.shared.records import batches
 from gpuwatch.collectors.shared.text_files import MAX_FILE_BYTES, numbered_lines
+from gpuwatch.collectors.slurm.job_list import JobList, dated
 from gpuwatch.collectors.slurm.queue_totals import with_totals
 from gpuwatch.collectors.slurm.sacct import parse_sacct
-from gpuwatch.collectors.slurm.scontrol import parse_scontrol
+from gpuwatch.collectors.slurm.scontrol import parse_scontrol, with_time
 from gpuwatch.collectors.slurm.scontrol_records import MAX_RECORD_LINE_BYTES
 from gpuwatch.collectors.slurm.topology import parse_topology
 from gpuwatch.core.model import Rejects, Rows, Source
@@ -30,7 +31,10 @@ def read_sacct(source: Source, rejects: Rejects) -> Rows:
 def read_scontrol(source: Source, rejects: Rejects) -> Rows:
     """Allocations with device indexes, requests, workloads, nodes, partitions and reservations."""
     lines = numbered_lines(source.path, rejects, MAX_FILE_BYTES, MAX_RECORD_LINE_BYTES)
-    yield from batches(with_totals(parse_scontrol(lines, source, rejects), {}, None))
+    rest, source = with_time(lines, source, rejects)
+    jobs = JobList()
+    rows = dated(parse_scontrol(rest, source, rejects, jobs), jobs, source.cluster, source.observed_us)
+    yield from batches(with_totals(rows, {}, None))
 
 
 @importer("slurm-topology", "Slurm's topology.conf or topology.yaml", ("topology.conf", "topology.yaml"))

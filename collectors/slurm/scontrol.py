@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, takewhile
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.nvml.topo_matrix import date_of
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
+from gpuwatch.collectors.slurm.job_list import JobList
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
 from gpuwatch.collectors.slurm.printed_times import as_printed
-from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
+from gpuwatch.collectors.slurm.sacct import allocation_rows, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
+from gpuwatch.collectors.slurm.scontrol_run import job_ids, run_columns, stated, user_of
 from gpuwatch.collectors.slurm.shares import gres_held, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
@@ -27,10 +28,7 @@ from gpuwatch.collectors.slurm.text import (
     gres_gpus,
     instant,
     integer,
-    known,
     least_count,
-    run_span,
-    task_ids,
     tres_gpus,
 )
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
@@ -41,28 +39,34 @@ _LOCAL_TIME = re.compile(r"[=@]\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?![\d.]*(?:Z|[+-]\
 """A time without an offset: of a job, a boot, a reservation, or the Reason of a node."""
 
 
-def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
+def with_time(lines: Lines, source: Source, rejects: Rejects) -> tuple[Lines, Source]:
+    """The lines of a text and its source with the time in its first line, if that is `# observed 2026-11-21T02:08:29Z`."""
+    rest = iter(lines)
+    if (first := next(rest, None)) is None:
+        return rest, source
+    if not first[1].startswith("# observed"):
+        return chain((first,), rest), source
+    return rest, replace(source, observed_us=date_of(first[1], source.path, first[0], rejects) or source.observed_us)
+
+
+def parse_scontrol(lines: Lines, source: Source, rejects: Rejects, jobs: JobList | None = None) -> Iterator[Row]:
     """Yields `claim`, `pending`, `workload`, `node`, `queue` and `reservation` rows of scontrol's text, mixed or not.
 
-    A first line `# observed 2026-11-21T02:08:29Z` sets the time of the text. An invalid record is rejected on its own, with its
-    first line. Raises UnreadableInput when there is no
+    `jobs` takes each job. An invalid record is rejected on its own, with its first line. Raises UnreadableInput when there is no
     record at all, UsageError for an unknown time zone.
     """
-    tz = zone(source.timezone)
-    rest = iter(lines)
-    if (first := next(rest, None)) is not None:
-        if first[1].startswith("# observed"):
-            source = replace(
-                source, observed_us=date_of(first[1], source.path, first[0], rejects) or source.observed_us
-            )
-        else:
-            rest = chain((first,), rest)
-    for number, record in split_records(rest, source, rejects):
+    tz, jobs = zone(source.timezone), jobs or JobList()
+    lines, source = with_time(lines, source, rejects)
+    for number, record in split_records(iter(lines), source, rejects):
         try:
-            rows = fitting(_record_rows(parse_pairs(record), source, tz))
+            pairs = parse_pairs(record)
+            if pairs[0][0] == "JobId":
+                jobs.take(first_values(pairs))
+            rows = fitting(_record_rows(pairs, source, tz))
             rejects.naive_times |= bool(rows) and any(_LOCAL_TIME.search(text) for text in record)
             yield from rows
         except ValueError as error:
+            jobs.lacks(record[0])
             rejects.add(str(error), source.path, number, record[0])
 
 
@@ -89,7 +93,7 @@ def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
     if not raw.isascii() or not raw.isdigit():
         raise ValueError("JobId is not a job number")
     if state in PENDING_STATES:
-        return _pending(fields, _job_ids(fields), cluster, tz)
+        return _pending(fields, job_ids(fields), cluster, tz)
     if not _has_run(fields, state):
         return []
     located = _located(pairs)
@@ -100,7 +104,7 @@ def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
     )
     if not located and not total:
         return []
-    run = _run(fields, state, cluster, tz)
+    run = run_columns(fields, state, cluster, tz)
     labels = comment_labels(fields.get("Comment"))
     if not located:
         # A total, spread evenly over the nodes as for sacct. It gets sacct's kind, so that it is not added to the
@@ -111,12 +115,12 @@ def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
 
 def _has_run(fields: dict[str, str], state: str) -> bool:
     """Whether the times of a job that is not pending are those of a run."""
-    if _value(fields, "StartTime") is None:
+    if stated(fields, "StartTime") is None:
         return False
-    if _value(fields, "NodeList") is None and not duration_us(first_word(fields, "RunTime")):
+    if stated(fields, "NodeList") is None and not duration_us(first_word(fields, "RunTime")):
         return False  # cancelled while pending: its times are those of the cancellation, its TRES is what it requested
     # A job that was requeued while its processes are ending has no end; its StartTime is an estimate for the next run.
-    return state != "COMPLETING" or _value(fields, "EndTime") is not None
+    return state != "COMPLETING" or stated(fields, "EndTime") is not None
 
 
 def _located(pairs: Pairs) -> list[tuple[str, Gpus]]:
@@ -144,48 +148,6 @@ def _requested_shares(fields: dict[str, str]) -> tuple[Gpus, ...]:
     return tuple(group._replace(shares=group.shares * nodes) for group in found if group.shares is not None)
 
 
-def _run(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:
-    """Columns shared by all allocations of a run.
-
-    EndTime of a running job is its time limit, not an end. RunTime excludes suspended time.
-    """
-    running = state in RUNNING_STATES
-    run_time_us = duration_us(first_word(fields, "RunTime"))
-    suspend_us = instant(first_word(fields, "SuspendTime"), tz)
-    limit = None if running else first_word(fields, "EndTime")
-    start_us, end_us = run_span(first_word(fields, "StartTime"), limit, run_time_us, tz)
-    assert start_us is not None
-    suspended_us: int | None = 0
-    if suspend_us is not None:
-        before_us = _seconds_us(first_word(fields, "SecsPreSuspend"))
-        if end_us is not None and run_time_us is not None:
-            suspended_us = max(0, end_us - start_us - run_time_us)
-        else:
-            suspended_us = None if before_us is None else max(0, suspend_us - start_us - before_us)
-    evidence_us = end_us if end_us is not None else start_us + (run_time_us or 0) + (suspended_us or 0)
-    # What the job held before it released some of its nodes is in accounting.
-    start_us = min(max(start_us, instant(first_word(fields, "ResizeTime"), tz) or start_us), evidence_us)
-    return {
-        "cluster": cluster,
-        "scheduler": "slurm",
-        "kind": "scontrol",
-        "job_id": _job_ids(fields)[0],
-        "run_key": f"{fields['JobId']}@{start_us}",
-        "submit_us": instant(first_word(fields, "SubmitTime"), tz),
-        "start_us": start_us,
-        "end_us": end_us,
-        "evidence_us": evidence_us,
-        "state": state,
-        "user_name": _user(fields),
-        "account": _value(fields, "Account"),
-        "queue": _value(fields, "Partition"),
-        "qos": _value(fields, "QOS"),
-        "name": fields.get("JobName") or None,
-        "suspended_us": suspended_us,
-        **as_printed(first_word(fields, "StartTime"), tz),
-    }
-
-
 def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo) -> list[Row]:
     """Rows of a pending request. Its StartTime is an estimate; LastSchedEval is the last time it was considered."""
     submit_us = instant(first_word(fields, "SubmitTime"), tz)
@@ -196,10 +158,10 @@ def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo
         "submit_us": submit_us,
         "evidence_us": max((us for us in seen if us is not None), default=None),
         "node_count": least_count(first_word(fields, "NumNodes")),
-        "user_name": _user(fields),
-        "account": _value(fields, "Account"),
-        "queue": _value(fields, "Partition"),
-        "reason": _value(fields, "Reason"),
+        "user_name": user_of(fields),
+        "account": stated(fields, "Account"),
+        "queue": stated(fields, "Partition"),
+        "reason": stated(fields, "Reason"),
         **as_printed(first_word(fields, "SubmitTime"), tz),
     }
     shares = requested_shares(_tres(fields)) or requested_shares(
@@ -231,9 +193,9 @@ def _requested(fields: dict[str, str]) -> tuple[Gpus, ...]:
 
 def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneInfo) -> list[Row]:
     """The `workload` row of a job with the allocations or requests `rows`."""
-    state, ids = first_word(fields, "JobState") or "", _job_ids(fields)
-    nodes = _value(fields, "NodeList")
-    if state == "COMPLETING" and _value(fields, "EndTime") is None:
+    state, ids = first_word(fields, "JobState") or "", job_ids(fields)
+    nodes = stated(fields, "NodeList")
+    if state == "COMPLETING" and stated(fields, "EndTime") is None:
         state = "REQUEUED"
     least, _, most = (first_word(fields, "NumNodes") or "").partition("-")
     array = _waiting_tasks(fields)
@@ -243,11 +205,11 @@ def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneI
         job_id=None if array else ids[0],
         name=fields.get("JobName") or None,
         state=state,
-        reason=_value(fields, "Reason"),
-        user=_user(fields),
-        account=_value(fields, "Account"),
-        partition=_value(fields, "Partition"),
-        qos=_value(fields, "QOS"),
+        reason=stated(fields, "Reason"),
+        user=user_of(fields),
+        account=stated(fields, "Account"),
+        partition=stated(fields, "Partition"),
+        qos=stated(fields, "QOS"),
         priority=integer(first_word(fields, "Priority")),
         nodes=least_count(most or least),
         nodes_min=least_count(least),
@@ -259,8 +221,8 @@ def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneI
         end_us=instant(first_word(fields, "EndTime"), tz),
         preempt_us=instant(first_word(fields, "PreemptTime"), tz),
         restarts=least_count(first_word(fields, "Restarts")),
-        dependency=_value(fields, "Dependency"),
-        reservation=_value(fields, "Reservation"),
+        dependency=stated(fields, "Dependency"),
+        reservation=stated(fields, "Reservation"),
         time_limit_s=None if limit_us is None else limit_us // SECOND_US,
     )
     return workload_rows(facts, rows, _requested(fields), source.cluster, source.observed_us)
@@ -271,27 +233,3 @@ def _waiting_tasks(fields: dict[str, str]) -> str | None:
     tasks = first_word(fields, "ArrayTaskId") or "N/A"
     single = tasks == "N/A" or tasks.isdigit() or not first_word(fields, "ArrayJobId")
     return None if single else tasks
-
-
-def _job_ids(fields: dict[str, str]) -> list[str]:
-    """Job ids as sacct prints them: plain, `array_task` (several for a pending range), or `het+offset`."""
-    array, task = first_word(fields, "ArrayJobId"), first_word(fields, "ArrayTaskId")
-    if array and task and task != "N/A":
-        return task_ids(array, task)
-    for name in ("Het", "Pack"):
-        if (leader := first_word(fields, f"{name}JobId")) and (offset := first_word(fields, f"{name}JobOffset")):
-            return [f"{leader}+{offset}"]
-    return [fields["JobId"]]
-
-
-def _value(fields: dict[str, str], key: str) -> str | None:
-    return known(first_word(fields, key))
-
-
-def _user(fields: dict[str, str]) -> str | None:
-    """`alice(1001)` -> alice."""
-    return known((first_word(fields, "UserId") or "").partition("(")[0])
-
-
-def _seconds_us(text: str | None) -> int | None:
-    return None if (seconds := integer(text)) is None else seconds * SECOND_US

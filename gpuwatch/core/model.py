@@ -134,6 +134,17 @@ POD_LIST = pa.schema(
 )
 """A complete list of pods in a file: one that was running before and is not in it was gone by then."""
 
+JOB_LIST = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("at_us", pa.int64()),  # when the list was written
+        ("user_name", pa.string()),  # whose jobs it has, NULL: those of all
+        ("account", pa.string()),  # the same of accounts
+        ("queue", pa.string()),  # and of partitions
+    ]
+)
+"""A complete list of Slurm's jobs in a file: one that was running before and is not in it was gone by then."""
+
 EVENT = pa.schema(
     [
         ("cluster", pa.string()),
@@ -251,6 +262,7 @@ TABLES: dict[str, pa.Schema] = {
     "pending": PENDING,
     "node": NODE,
     "pod_list": POD_LIST,
+    "job_list": JOB_LIST,
     "event": EVENT,
     "link": LINK,
     "queue": QUEUE,

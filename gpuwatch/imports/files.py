@@ -33,6 +33,8 @@ from gpuwatch.store.time_bounds import history, in_time
 
 ROWS_A_COMMIT = 5_000_000
 """A file with more rows is committed in parts; after a crash it is read again and repeated rows are dropped."""
+SLURM_KINDS = ("sacct", "scontrol", "slurm-json")
+"""Kinds of files that may tell of one run by different keys."""
 INCOMPLETE = "incomplete: %"
 """Pattern of reasons for input that needs another file: its file is read again when it is imported again."""
 DEFAULT_CLUSTER = "default"
@@ -269,6 +271,8 @@ def _record(
         store.append(batch)
     if rejects.naive_times:
         store.run("imports/read_again", file_id=file.file_id)
+    if file.kind in SLURM_KINDS:
+        store.run("imports/array_run")
     if facts.zoned and (misread := store.run("imports/exact_reading", file_id=file.file_id)):
         report.notes.append(
             f"{facts.path}: {misread} runs are also in another import, one with exact times and one with local times read in "

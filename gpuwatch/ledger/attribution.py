@@ -225,6 +225,7 @@ def _wanted(store: Store) -> list[Wanted]:
         from missing where node is not null
         order by run_id, node, pod_uid, profile, start_us"""
     )
+    measured = {row[0] for row in store.sql("select distinct gpu from seen")}
     short: dict[int, int] = {}
     wanted = []
     for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short, gpus, units in rows:
@@ -234,7 +235,7 @@ def _wanted(store: Store) -> list[Wanted]:
         if take:
             kind = (hardware_shares.profile_name(profile) or profile) if profile else None
             names = tuple(name.strip() for name in (gpus or "").split(","))
-            uuids = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
+            uuids = tuple(n for n in names if n and (kind or n.startswith("MIG-") or n not in measured))
             span = (start_us, end_us)
             wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), uuids, units))
     return wanted

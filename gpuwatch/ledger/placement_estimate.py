@@ -30,7 +30,7 @@ class Wanted:
     end_us: int
     indexes: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
-    """UUIDs of the slices' GPUs, or of the slices themselves, where the scheduler reports them."""
+    """UUIDs of the slices' GPUs, of the slices themselves, or of GPUs that nobody measures, where the scheduler reports them."""
     units: int = WHOLE_UNITS
     """How much of each device it holds."""
 
@@ -111,7 +111,7 @@ class Node:
     only: str | None = field(default=None, init=False)
     """The node's only MIG profile, where it has no whole GPU."""
     named: dict[str, Slot] = field(default_factory=dict, init=False)
-    """The device chosen for a slice's own UUID, which samples do not contain."""
+    """The device chosen for a UUID that samples do not contain: a slice's own, or that of a GPU that nobody measures."""
 
     def __post_init__(self) -> None:
         for profile, count in sorted((self.inventory or {}).items()):
@@ -147,7 +147,7 @@ class Node:
                 [s for s in self._present(wanted) if s.profile == profile and s not in taken], wanted
             )
             taken.append(self.add(profile) if best is None or (full and self._may_grow(profile)) else best)
-        self._name(wanted.gpus, taken)
+        self._name(wanted.gpus, profile, taken)
         return [placed for slot in taken for placed in self._turns(slot, wanted, taken, slot in sure)]
 
     def _turns(self, slot: Slot, wanted: Wanted, taken: list[Slot], sure: bool = False) -> Iterator[Placed]:
@@ -192,12 +192,16 @@ class Node:
         )
         return best, best is None or (best.busy_us(*span) > 0 and not self.shared)
 
-    def _name(self, gpus: Iterable[str], taken: Iterable[Slot]) -> None:
-        """Remembers the device chosen for each slice UUID, so that the same UUID gets the same device again."""
-        names = [name for name in gpus if name.startswith("MIG-") and name not in self.named]
+    def _name(self, gpus: Iterable[str], profile: str | None, taken: Iterable[Slot]) -> None:
+        """Remembers the device chosen for each UUID, so that the same UUID gets the same device again."""
+        own = [name for name in gpus if name.startswith("MIG-") or (profile is None and self._unmeasured(name))]
+        names = [name for name in own if name not in self.named]
         if names:
             known = {slot.device_id for slot in self.named.values()}
             self.named |= dict(zip(names, (slot for slot in taken if slot.device_id not in known), strict=False))
+
+    def _unmeasured(self, gpu: str) -> bool:
+        return all(slot.gpu != gpu for slot in self.slots)
 
     def _named_slots(self, wanted: Wanted, profile: str | None) -> tuple[list[Slot], list[Slot]]:
         """The slices that the reported UUIDs name, and those of them that are certain."""
@@ -206,7 +210,7 @@ class Node:
         span = (wanted.start_us, wanted.end_us)
         taken, sure = list[Slot](), list[Slot]()
         for name in dict.fromkeys(wanted.gpus):
-            if known := self.named.get(name):
+            if (known := self.named.get(name)) and known.profile == profile:
                 taken.append(known)
                 continue
             count = wanted.gpus.count(name)

@@ -12,6 +12,10 @@ select 'pod_list', count(*) || ',' || coalesce(sum(hash(l)::hugeint), 0)
 from pod_list l
 where cluster = $cluster
 union all
+select 'job_list', count(*) || ',' || coalesce(sum(hash(j)::hugeint), 0)
+from job_list j
+where cluster = $cluster
+union all
 select 'workload', count(*) || ',' || coalesce(sum(hash(w)::hugeint), 0)
 from workload w
 where cluster = $cluster

@@ -34,6 +34,7 @@ RECORDS = (
     "pending",
     "node",
     "pod_list",
+    "job_list",
     "event",
     "link",
     "queue",

@@ -53,6 +53,37 @@ select node, replicas, sharing from pod_node
 union all
 select node, replicas, sharing from site where node not in (select node from pod_node);
 
+-- A row of single_profile is a node whose GPUs are all cut alike (strategy single), and a record of it with the profile at that time,
+-- '' while they are whole. `nvidia.com/gpu` of a pod stands for one such slice.
+create or replace temp table single_profile as
+with layout as (
+    select
+        node,
+        coalesce(observed_us, since_us, 0) as at_us,
+        json_keys(devices) as profiles,
+        mig_strategy
+    from node_record
+    where scheduler = 'kubernetes' and devices is not null and mig_strategy is distinct from 'mixed'
+)
+select node, at_us, profiles[1] as profile
+from layout
+where len(profiles) = 1 and (mig_strategy = 'single' or profiles[1] ~ '^[0-9]+g\.')
+    and node in (select node from layout where len(profiles) = 1 and profiles[1] ~ '^[0-9]+g\.');
+
+-- A row of single_pod is a pod on such a node and the profile of what it held: that of the record nearest to its time, whenever the
+-- pod was read.
+create or replace temp table single_pod as
+select p.pod_uid, p.node, nullif(arg_min(s.profile, (greatest(p.start_us - s.at_us, s.at_us - p.end_us, 0), s.at_us, s.profile)), '') as profile
+from (
+    select pod_uid, node, min(start_us) as start_us, max(coalesce(end_us, greatest(start_us, evidence_us))) as end_us
+    from claim
+    where cluster = $cluster and scheduler = 'kubernetes' and kind <> 'dra' and pod_uid is not null
+        and node in (select node from single_profile)
+    group by pod_uid, node
+) p
+join single_profile s using (node)
+group by p.pod_uid, p.node;
+
 -- A row of lone_claim is a record that is the only one of its run, where nothing else decides what the run held.
 create or replace temp table lone_claim as
 select run_id, min(number) as number
@@ -63,7 +94,8 @@ from (
         scheduler in ('slurm', 'kubernetes') and kind not in ('ksm', 'yunikorn')
         and job_id is not null and run_key is not null
         and profile is distinct from 'aws.amazon.com/neuroncore'
-        and not coalesce(contains(labels, '"gpuwatch.io/shares"'), false) as plain
+        and not coalesce(contains(labels, '"gpuwatch.io/shares"'), false)
+        and not (scheduler = 'kubernetes' and coalesce(node in (select node from single_profile), false)) as plain
     from claim
     where cluster = $cluster
 )
@@ -80,12 +112,19 @@ with core_count as (
 claimed as (
     select
         c.* replace (
-            case when n.node is null then c.profile else 'aws.amazon.com/neuron' end as profile,
+            case
+                when n.node is not null then 'aws.amazon.com/neuron'
+                when one.pod_uid is not null and c.kind <> 'dra'
+                    and (c.profile is null or c.profile in (select profile from single_profile where node = c.node))
+                    then one.profile
+                else c.profile
+            end as profile,
             case when n.node is null then c.device_count else (c.device_count + n.replicas - 1) // n.replicas end as device_count,
             case when n.node is null then c.fraction else c.device_count / n.replicas end as fraction
         )
     from claim c
     left join core_count n on n.node = c.node and c.profile = 'aws.amazon.com/neuroncore'
+    left join single_pod one on one.pod_uid = c.pod_uid and one.node = c.node and c.scheduler = 'kubernetes'
     where c.cluster = $cluster and c.rowid not in (select number from lone_claim)
 ),
 typed as (
@@ -376,6 +415,37 @@ update wanted
 set end_us = u.last_us, ended = true
 from unlisted u
 where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = u.pod_uid and wanted.end_us > u.last_us;
+
+-- A row of unlisted_job is a run of Slurm, without an end, that a later list of the jobs of its user, account and partition does not have.
+create or replace temp table unlisted_job as
+with running as (
+    select
+        ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
+        any_value(user_name) as user_name,
+        any_value(account) as account,
+        any_value(queue) as queue,
+        max(greatest(start_us, evidence_us)) as last_us
+    from claim
+    where cluster = $cluster and scheduler = 'slurm' and start_us is not null
+        and exists (select 1 from job_list where cluster = $cluster)
+    group by 1
+    -- A live source sees each job end.
+    having max(end_us) is null and bool_and(file_id is not null)
+)
+select run_id, last_us
+from running r
+where exists (
+    select 1
+    from job_list l
+    where l.cluster = $cluster and l.at_us > r.last_us
+        and coalesce(l.user_name = r.user_name, true) and coalesce(l.account = r.account, true)
+        and coalesce(l.queue = r.queue, true)
+);
+
+update wanted
+set end_us = u.last_us, ended = true
+from unlisted_job u
+where wanted.scheduler = 'slurm' and not wanted.ended and wanted.run_id = u.run_id and wanted.end_us > u.last_us;
 
 -- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
 create or replace temp table owner_span as

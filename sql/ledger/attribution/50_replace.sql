@@ -149,7 +149,8 @@ declared as (
         min(w.start_us) as start_us,
         max(w.end_us) as end_us,
         bool_and(w.ended) as ended,
-        arg_max(w.pod_uid in (select pod_uid from guessed), w.end_us) as end_estimated
+        arg_max(w.pod_uid in (select pod_uid from guessed), w.end_us)
+        or w.run_id in (select run_id from unlisted_job) as end_estimated
     from wanted w
     where w.run_id not in (select run_id from lone_claim)
     group by w.run_id
@@ -162,7 +163,7 @@ declared as (
         start_us,
         end_us,
         ended,
-        pod_uid in (select pod_uid from guessed)
+        pod_uid in (select pod_uid from guessed) or run_id in (select run_id from unlisted_job)
     from wanted
     where run_id in (select run_id from lone_claim)
 ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,25 @@ def test_a_night_of_an_extra_hour_keeps_the_run_time(tmp_path: Path) -> None:
     claim = read(tmp_path, job(**night), "Europe/Berlin")[0]["claim"][0]
 
     assert parse_rfc3339("2026-10-25T01:30:00Z") == claim["start_us"]
+
+
+@pytest.mark.parametrize(
+    ("until", "limit", "start"),
+    [
+        pytest.param("2026-10-26T00:30:00", "1-00:00:00", "2026-10-25T00:30:00Z", id="a limit of 24 hours ends early"),
+        pytest.param("2026-10-26T01:30:00", "1-00:00:00", "2026-10-25T00:30:00Z", id="summer time"),
+        pytest.param("2026-10-26T02:30:00", "1-00:00:00", "2026-10-25T01:30:00Z", id="winter time"),
+        pytest.param("Unknown", "UNLIMITED", "2026-10-25T00:30:00Z", id="without a limit, the earlier one"),
+    ],
+)
+def test_a_job_that_began_in_the_extra_hour_began_its_limit_before_its_end(
+    tmp_path: Path, until: str, limit: str, start: str
+) -> None:
+    night = {"state": "RUNNING", "start": "2026-10-25T02:30:00", "end": until, "run": "02:00:00"}
+    text = re.sub(r"TimeLimit=\S+", f"TimeLimit={limit}", job(**night))
+    claim = read(tmp_path, text, "Europe/Berlin")[0]["claim"][0]
+
+    assert (parse_rfc3339(start), None) == (claim["start_us"], claim["end_us"])
 
 
 def test_jobs_and_nodes_may_share_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,180 @@
+"""Two texts of `scontrol show job`: a job that the later one does not list is gone, and was there up to the earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.imports.files import import_paths
+from gpuwatch.imports.forget import forget, imports
+from gpuwatch.settings import Settings
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+HOUR_US = 3_600_000_000
+NOW_US = 1_767_225_600_000_000
+DAY = "2025-11-25T{:02}:00:00"
+HEADER = "JobID|JobIDRaw|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NodeList|ReqTRES|AllocTRES"
+
+
+def job(
+    number: int,
+    start: int = 0,
+    hours: int = 2,
+    user: str = "ann",
+    gpus: int = 2,
+    state: str = "RUNNING",
+    more: str = "",
+    suspended: str = "None",
+) -> str:
+    """A job that ran for so many hours when the text was written."""
+    given = f"AllocTRES=cpu=1,gres/gpu={gpus}\n" if gpus else ""
+    until = DAY.format(start + hours) if state == "COMPLETED" else f"2025-11-26T{start:02}:00:00"
+    return (
+        f"JobId={number} {more}JobName=j{number}\n   UserId={user}(1) Account=lab-{user}\n   JobState={state}\n"
+        f"   RunTime={hours:02}:00:00 TimeLimit=1-00:00:00\n   SubmitTime={DAY.format(start)}\n"
+        f"   StartTime={DAY.format(start)} EndTime={until}\n   SuspendTime={suspended} SecsPreSuspend={hours * 3600}\n"
+        f"   Partition=gpu\n   NodeList=n1\n   NumNodes=1 NumCPUs=1\n   ReqTRES=cpu=1,gres/gpu={gpus}\n   {given}\n"
+    )
+
+
+NODE = "NodeName=n1\n   Gres=gpu:8\n   State=IDLE\n\n"
+FIRST = (NODE, job(1), job(2), job(3, user="bob", gpus=0))
+"""Two jobs of two GPUs each, two hours after they started, and one without GPUs of another user."""
+STAYS, OTHER = job(2, hours=10), job(3, user="bob", hours=10, gpus=0)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with Store.open(None) as store, State.open("sqlite://") as state:
+        yield Desk(store, state, tmp_path)
+
+
+class Desk:
+    """A store, and the folder from which texts are imported into it."""
+
+    def __init__(self, store: Store, state: State, folder: Path) -> None:
+        self.store, self.state, self.folder, self.texts = store, state, folder, 0
+
+    def load(self, *records: str, kind: str = "scontrol") -> None:
+        self.texts += 1
+        path = self.folder / f"text{self.texts}.txt"
+        path.write_text("".join(records))
+        import_paths(self.store, self.state, kind, [path], cluster="c1", now_us=NOW_US)
+
+    def account(self, *rows: str) -> None:
+        self.load(f"{HEADER}\n", *(f"{row}\n" for row in rows), kind="sacct")
+
+    def hours(self) -> dict[str, float]:
+        """GPU-hours of each job."""
+        analyze(self.store, self.state, Settings(), now_us=NOW_US)
+        rows = self.store.sql(
+            """select r.job_id, sum((s.end_us - s.start_us) * s.share_num / s.share_den) / $hour
+            from segment s join run r using (run_id) group by all""",
+            hour=HOUR_US,
+        )
+        return dict(sorted(rows))
+
+
+# What ends no job.
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param((STAYS,), id="a text of one job"),
+        pytest.param((job(21, 0, 10, more="ArrayJobId=20 ArrayTaskId=1 "),) + (job(20, 0, 10, more="ArrayJobId=20 ArrayTaskId=0 "),), id="the tasks of one array"),
+        pytest.param((job(8, 0, 10, user="bob"), job(9, 0, 10, user="bob")), id="the jobs of another user"),
+        pytest.param((STAYS, OTHER, "JobId=1 JobName=j1\n   JobState=RUNNING JobState=RUNNING\n\n"), id="a record that cannot be read"),
+        pytest.param((NODE, job(3, user="bob", gpus=0), job(4, gpus=0)), id="jobs without GPUs: nothing shows that GPUs are printed"),
+    ],
+)  # fmt: skip
+def test_a_text_that_may_lack_jobs_ends_none(desk: Desk, later: Sequence[str]) -> None:
+    desk.load(*FIRST)
+    before = desk.hours()
+    desk.load(*later)
+
+    assert {"1": 4.0, "2": 4.0} == before
+    assert desk.store.sql("select count(*) from run where job_id in ('1', '2') and ended") == [(0,)]
+
+
+def test_a_job_whose_end_is_known_ended_then(desk: Desk) -> None:
+    desk.load(*FIRST)
+    desk.load(STAYS, OTHER)
+    desk.account(
+        f"1|1|ann|lab-ann|gpu|COMPLETED|{DAY.format(0)}|{DAY.format(0)}|{DAY.format(5)}|18000|1|n1|gres/gpu=2|gres/gpu=2"
+    )
+
+    assert {"1": 10.0, "2": 20.0} == desk.hours()
+    assert [("1", False, "COMPLETED"), ("2", False, "RUNNING")] == desk.store.sql(
+        "select job_id, end_estimated, state from run order by job_id"
+    )
+
+
+def test_a_suspended_job_runs_no_time_and_is_there(desk: Desk) -> None:
+    still = job(1, hours=1, state="SUSPENDED", suspended=DAY.format(1))
+    desk.load(NODE, still, job(2), OTHER)
+    desk.load(still, STAYS, OTHER)
+
+    assert {"1": 20.0, "2": 20.0} == desk.hours()
+
+
+# What does.
+
+
+def test_a_job_that_a_later_text_does_not_list_ended_with_the_earlier_one(desk: Desk) -> None:
+    desk.load(*FIRST)
+    desk.load(STAYS, OTHER)
+
+    assert {"1": 4.0, "2": 20.0} == desk.hours()
+    assert [("1", True, True, None), ("2", False, False, "RUNNING")] == desk.store.sql(
+        "select job_id, ended, end_estimated, state from run order by job_id"
+    )
+
+
+def test_the_order_of_imports_does_not_matter_and_taking_one_back_undoes_it(desk: Desk) -> None:
+    desk.load(STAYS, OTHER)
+    desk.load(*FIRST)
+    assert {"1": 4.0, "2": 20.0} == desk.hours()
+
+    forget(desk.store, min(one["id"] for one in imports(desk.store)), NOW_US)
+    assert {"1": 4.0, "2": 4.0} == desk.hours()
+    assert desk.store.sql("select count(*) from run where ended") == [(0,)]
+
+
+def test_a_job_that_was_requeued_and_waits_again_ended(desk: Desk) -> None:
+    desk.load(*FIRST)
+    desk.load(STAYS, OTHER, job(1, start=9, state="PENDING"))
+
+    assert {"1": 4.0, "2": 20.0} == desk.hours()
+
+
+def test_a_list_of_one_user_ends_that_users_jobs(desk: Desk) -> None:
+    desk.load(NODE, job(1), job(2), job(4, user="bob"))
+    desk.load(STAYS, job(5, start=9, hours=1))
+
+    assert {"1": 4.0, "2": 20.0, "4": 20.0, "5": 2.0} == desk.hours()
+
+
+# One run, whatever its key.
+
+
+def test_array_tasks_and_components_count_once_where_accounting_lacks_their_numbers(desk: Desk) -> None:
+    desk.load(
+        NODE,
+        job(101, more="ArrayJobId=100 ArrayTaskId=1 "),
+        job(103, more="HetJobId=102 HetJobOffset=1 "),
+    )
+    header = HEADER.replace("JobIDRaw|", "")
+    for first in (0, 6):
+        times = f"{DAY.format(first)}|{DAY.format(first)}|{DAY.format(first + 4)}|14400"
+        rows = [f"{name}|ann|lab-ann|gpu|COMPLETED|{times}|1|n1|gres/gpu=2|gres/gpu=2" for name in ("100_1", "102+1")]
+        desk.load(f"{header}\n", *(f"{row}\n" for row in rows), kind="sacct")
+
+    assert {"100_1": 16.0, "102+1": 16.0} == desk.hours()
+    assert [("100_1", "101", "COMPLETED"), ("102+1", "103", "COMPLETED")] == desk.store.sql(
+        "select job_id, split_part(run_key, '@', 1), state from run where start_us % 86400000000 = 0 order by job_id"
+    )
