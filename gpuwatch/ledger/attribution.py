@@ -186,7 +186,7 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
     if not inventory and not wanted:
         return {}
     slots: dict[str, list[Slot]] = defaultdict(list)
-    by_device: dict[tuple[int, int | None], Slot] = {}
+    by_device: dict[tuple[int, int | None], list[Slot]] = defaultdict(list)
     for row in store.rows("ledger/attribution/25_slot"):
         node, whole = row["node"], row["gi"] == WHOLE_GPU
         profile = (
@@ -195,10 +195,11 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         index = row["gpu_index"] if whole and row["gpu_index"] is not None else len(slots[node])
         slot = Slot(row["device_id"], row["gpu"], index, profile, measured=True, name=row["slot"], former=row["former"])
         slot.away = _away(row["here_us"], row["away_us"] if row["former"] else None)
+        slot.away += tuple(pair for pair in zip(row["away_from"], row["away_until"], strict=True) if pair[0] < pair[1])
         slots[node].append(slot)
-        by_device[row["device_id"], row["stay"]] = slot
+        by_device[row["device_id"], row["stay"]].append(slot)
     for held in store.rows("ledger/attribution/25_slot_held"):
-        if found := by_device.get((held["device_id"], held["stay"])):
+        for found in by_device.get((held["device_id"], held["stay"]), ()):
             found.held.add(held["start_us"], held["end_us"], WHOLE_UNITS if held["units"] is None else held["units"])
     return {
         name: Node(

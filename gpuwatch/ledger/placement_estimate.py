@@ -68,7 +68,9 @@ class Slot:
     former: bool = False
     """Its GPU is on another node now."""
     away: tuple[tuple[int, int], ...] = ()
-    """When no GPU was in it."""
+    """When no GPU was in it, or the GPU was cut otherwise."""
+    counted: bool = True
+    """Whether samples or an inventory show it; otherwise only a request does."""
 
     def busy_us(self, start_us: int, end_us: int) -> int:
         """Microseconds of [start_us, end_us) in which something already holds this device."""
@@ -108,8 +110,6 @@ class Node:
     inventory: Mapping[str, int] | None
     slots: list[Slot]
     shared: bool = False
-    only: str | None = field(default=None, init=False)
-    """The node's only MIG profile, where it has no whole GPU."""
     named: dict[str, Slot] = field(default_factory=dict, init=False)
     """The device chosen for a UUID that samples do not contain: a slice's own, or that of a GPU that nobody measures."""
 
@@ -117,29 +117,30 @@ class Node:
         for profile, count in sorted((self.inventory or {}).items()):
             have = sum(1 for slot in self.slots if (slot.profile or "") == profile and not slot.former)
             for _ in range(min(count - have, DEVICES_PER_NODE_MAX)):
-                self.add(profile or None)
-        known = {slot.profile for slot in self.slots if not slot.former}
-        self.only = known.pop() if len(known) == 1 else None
+                self.add(profile or None, counted=True)
 
-    def add(self, profile: str | None) -> Slot:
+    def add(self, profile: str | None, *, counted: bool = False) -> Slot:
         """Adds an unmeasured device, named after the node and the lowest free index of its kind."""
         used = {slot.index for slot in self.slots if slot.profile == profile}
         index = next(i for i in range(DEVICES_PER_NODE_MAX + len(used) + 1) if i not in used)
         gpu = f"{self.name}/gpu{index}" if profile is None else f"{self.name}/{profile}/{index}"
-        slot = Slot(device_key(self.cluster, gpu, WHOLE_GPU), gpu, index, profile, measured=False)
+        slot = Slot(device_key(self.cluster, gpu, WHOLE_GPU), gpu, index, profile, measured=False, counted=counted)
         insort(self.slots, slot, key=lambda s: (s.profile or "", s.index))
         return slot
 
-    def kind(self, profile: str | None) -> str | None:
-        """Under the single MIG strategy a request for a GPU is one for the node's only profile."""
-        return self.only if profile is None else profile
+    def kind(self, wanted: Wanted) -> str | None:
+        """Under the single MIG strategy a request for a GPU is one for the node's only profile at that time."""
+        if wanted.profile is not None:
+            return wanted.profile
+        known = {slot.profile for slot in self._present(wanted) if not slot.former and slot.counted}
+        return known.pop() if len(known) == 1 else None
 
     def place(self, wanted: Wanted) -> list[Placed]:
         """Chooses `wanted.count` devices: free ones in index order, named GPUs and requested indexes first.
 
         Fractions of a device are packed onto as few devices as possible.
         """
-        profile = self.kind(wanted.profile)
+        profile = self.kind(wanted)
         named, sure = self._named_slots(wanted, profile)
         taken = named
         for _ in range(min(wanted.count - len(named), DEVICES_PER_NODE_MAX)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.worlds.town import case
-from tests.worlds.world import HOUR, World, node, pod
+from tests.worlds.world import HOUR, Gpu, World, minutes, node, pod, samples
 
 SMALL, LARGE = {"1g.10gb": 7}, {"3g.40gb": 2}
 HALF = HOUR // 2
@@ -90,6 +90,19 @@ def test_a_finished_pod_that_was_read_only_after_the_change_held_what_the_node_h
     yield
 
     assert [("n1/1g.10gb/0", 0, HALF, "u1")] == held(world)
+
+
+@case
+def test_measured_slices_show_what_the_node_had_before_the_first_record(world: World) -> Iterator[None]:
+    world.add(
+        samples(Gpu("GPU-a", "n1", gi=7, profile="1g.10gb"), minutes(0, HALF)),
+        samples(Gpu("GPU-a", "n1", gi=1, profile="3g.40gb"), minutes(HALF, HOUR)),
+        cut(LARGE, HOUR),
+        pod("a", "u1", 0, 1200, profile="3g.40gb"),
+    )
+    yield
+
+    assert [("GPU-a/GI-7", 0, 1200, "u1")] == held(world)
 
 
 # Whole GPUs that nobody measures.

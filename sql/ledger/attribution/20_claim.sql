@@ -53,8 +53,8 @@ select node, replicas, sharing from pod_node
 union all
 select node, replicas, sharing from site where node not in (select node from pod_node);
 
--- A row of single_profile is a node whose GPUs are all cut alike (strategy single), and a record of it with the profile at that time,
--- '' while they are whole. `nvidia.com/gpu` of a pod stands for one such slice.
+-- A row of single_profile is a node whose GPUs are all cut alike (strategy single), and a record or a slice of it with the profile at
+-- that time, '' while they are whole. `nvidia.com/gpu` of a pod stands for one such slice.
 create or replace temp table single_profile as
 with layout as (
     select
@@ -64,16 +64,32 @@ with layout as (
         mig_strategy
     from node_record
     where scheduler = 'kubernetes' and devices is not null and mig_strategy is distinct from 'mixed'
+),
+cut as (
+    select distinct node from layout where len(profiles) = 1 and profiles[1] ~ '^[0-9]+g\.'
 )
-select node, at_us, profiles[1] as profile
+select node, at_us as from_us, at_us as until_us, profiles[1] as profile
 from layout
-where len(profiles) = 1 and (mig_strategy = 'single' or profiles[1] ~ '^[0-9]+g\.')
-    and node in (select node from layout where len(profiles) = 1 and profiles[1] ~ '^[0-9]+g\.');
+where len(profiles) = 1 and (mig_strategy = 'single' or profiles[1] ~ '^[0-9]+g\.') and node in (select node from cut)
+union
+select n.node, c.first_us, c.last_us, c.profile
+from seen_context c
+join seen n using (device_id)
+where c.gi >= 0 and c.profile is not null and n.node in (select node from cut);
 
 -- A row of single_pod is a pod on such a node and the profile of what it held: that of the record nearest to its time, whenever the
 -- pod was read.
 create or replace temp table single_pod as
-select p.pod_uid, p.node, nullif(arg_min(s.profile, (greatest(p.start_us - s.at_us, s.at_us - p.end_us, 0), s.at_us, s.profile)), '') as profile
+select
+    p.pod_uid,
+    p.node,
+    nullif(
+        arg_min(
+            s.profile,
+            (greatest(p.start_us - s.until_us, s.from_us - p.end_us, 0), s.until_us - s.from_us, s.from_us, s.profile)
+        ),
+        ''
+    ) as profile
 from (
     select pod_uid, node, min(start_us) as start_us, max(coalesce(end_us, greatest(start_us, evidence_us))) as end_us
     from claim

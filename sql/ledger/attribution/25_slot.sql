@@ -1,8 +1,60 @@
 -- A row is a device in a slot of a node: the newest one that was there, without those that were only replaced. One that was moved
 -- has a row for each of its slots that nobody took after it. `former`: it is on another node now; from here_us until away_us the slot
--- had a GPU, NULL is always.
+-- had a GPU, NULL is always. A GPU that was cut otherwise has a row for each slice of each layout, and one for the time in which it was
+-- whole: away_from and away_until bound the spans in which that was not so.
 with sliced as (
     select gpu from seen where gi >= 0
+),
+cut as (
+    select
+        c.device_id,
+        c.gpu,
+        c.profile,
+        min(c.first_us) as first_us,
+        max(c.last_us) as last_us
+    from seen_context c
+    where c.gi >= 0
+    group by c.device_id, c.gpu, c.profile
+),
+whole_life as (
+    select c.gpu, min(c.first_us) as first_us, max(c.last_us) as last_us, 2 * max(n.last_interval_us) as slack_us
+    from seen_context c
+    join seen n using (device_id)
+    where c.gpu in (select gpu from sliced)
+    group by c.gpu
+),
+life as (
+    select
+        c.device_id,
+        c.gpu,
+        c.profile,
+        case when c.first_us - w.first_us <= w.slack_us then 0 else c.first_us - w.slack_us // 4 end as from_us,
+        case when w.last_us - c.last_us <= w.slack_us then 9223372036854775807 else c.last_us + w.slack_us // 4 end as until_us
+    from cut c
+    join whole_life w using (gpu)
+),
+cut_span as (
+    select gpu, min(from_us) as from_us, max(until_us) as until_us from life group by gpu
+),
+place as (
+    select n.device_id, n.gi, n.profile, [0, l.until_us] as away_from, [l.from_us, 9223372036854775807] as away_until
+    from seen n
+    join life l on l.device_id = n.device_id and l.profile is not distinct from n.profile
+    where n.gi >= 0
+    union all
+    -- The number of a slice may have been another slice before.
+    select n.device_id, n.gi, l.profile, [0, l.until_us], [l.from_us, 9223372036854775807]
+    from seen n
+    join life l on l.device_id = n.device_id and l.profile is distinct from n.profile
+    union all
+    select n.device_id, -1, null, [s.from_us], [s.until_us]
+    from seen n
+    join cut_span s using (gpu)
+    where n.gi = -1 and not (s.from_us = 0 and s.until_us = 9223372036854775807)
+    union all
+    select n.device_id, -1, n.profile, [], []
+    from seen n
+    where n.gi = -1 and n.gpu not in (select gpu from sliced)
 ),
 slot_from as (
     select node, slot, arg_min(case when not initial then from_us end, coalesce(from_us, 0)) as here_us
@@ -17,13 +69,15 @@ select
     n.gpu,
     n.gi,
     n.gpu_index,
-    n.profile,
+    p.profile,
     false as former,
     null::bigint as here_us,
-    null::bigint as away_us
+    null::bigint as away_us,
+    p.away_from,
+    p.away_until
 from seen n
+join place p using (device_id)
 where n.node is not null
-    and not (n.gi = -1 and n.gpu in (select gpu from sliced))
     and n.gpu not in (select gpu from slot_turn where moved or to_us is not null)
 union all
 select
@@ -37,11 +91,13 @@ select
     n.profile,
     not t.final,
     f.here_us,
-    t.to_us
+    t.to_us,
+    [],
+    []
 from slot_turn t
 join stay s on s.gpu = t.gpu and s.number = t.number
 join seen n on n.gpu = t.gpu and n.first_us <= s.last_us and n.last_us >= s.first_us
 join slot_from f on f.node = t.node and f.slot = t.slot
 where t.moved and t.newest
     and not (n.gi = -1 and n.gpu in (select gpu from sliced))
-order by node, gpu_index, gpu, gi, stay;
+order by node, gpu_index, gpu, gi, stay, profile;

@@ -1,0 +1,128 @@
+"""GPUs that are cut otherwise in the course of time: jobs without a label or an index hold what there was at their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.worlds.town import case
+from tests.worlds.world import HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples
+
+HALF = HOUR // 2
+SMALL, LARGE = "1g.10gb", "3g.40gb"
+
+
+def whole(start: int = 0, end: int = HOUR) -> list[Sample]:
+    return samples(Gpu("GPU-a", "n1"), minutes(start, end))
+
+
+def cut(profile: str, *numbers: int, start: int = 0, end: int = HOUR) -> list[Sample]:
+    """Slices of one profile on the GPU of the node."""
+    return [
+        one
+        for gi in numbers
+        for one in samples(Gpu("GPU-a", "n1", gi=gi, profile=profile), minutes(start, end))
+    ]  # fmt: skip
+
+
+def held(world: World) -> list[tuple[str, float, float, str, str]]:
+    rows = [(name, a, b, who.removesuffix(" estimated"), share) for name, a, b, who, share in world.segments()]
+    return [row for row in rows if row[3] in ("1", "2", "u1", "u2")]
+
+
+def owned(world: World) -> float:
+    """GPU-seconds of all owners."""
+    total = 0.0
+    for _, start, end, _, share in world.segments():
+        number, _, of = share.partition("/")
+        total += (end - start) * int(number) / int(of or 1)
+    return round(total, 6)
+
+
+# What stays as it is.
+
+
+@case
+def test_a_gpu_that_was_always_cut_gives_slices(world: World) -> Iterator[None]:
+    world.add(cut(SMALL, 7, 8), whole(), claim("1", 0, HALF, profile=SMALL), claim("2", HALF, HOUR))
+    yield
+
+    assert [("GPU-a/GI-7", 0, HALF, "1", "1/7"), ("GPU-a/GI-7", HALF, HOUR, "2", "1/7")] == held(world)
+
+
+@case
+def test_a_gpu_that_was_never_cut_gives_itself(world: World) -> Iterator[None]:
+    world.add(whole(), claim("1", 0, HALF), claim("2", HALF, HOUR))
+    yield
+
+    assert [("GPU-a", 0, HALF, "1", "1"), ("GPU-a", HALF, HOUR, "2", "1")] == held(world)
+
+
+@case
+def test_a_label_decides_whatever_the_layout(world: World) -> Iterator[None]:
+    labelled = samples(Gpu("GPU-a", "n1", gi=2, profile=LARGE), minutes(HALF, HOUR), job="1")
+    world.add(cut(SMALL, 7, end=HALF), cut(LARGE, 1, start=HALF), labelled, claim("1", HALF, HOUR, profile=LARGE))
+    yield
+
+    assert [("GPU-a/GI-2", HALF, HOUR, "1", "1/2")] == held(world)
+
+
+# What is found by its time.
+
+
+@case
+def test_a_job_that_ended_before_the_gpu_was_cut_held_it_whole(world: World) -> Iterator[None]:
+    world.add(whole(end=HALF), cut(SMALL, 7, 8, start=HALF), claim("1", 0, 1200), claim("2", 2400, HOUR, profile=SMALL))
+    yield
+
+    assert [("GPU-a", 0, 1200, "1", "1"), ("GPU-a/GI-7", 2400, HOUR, "2", "1/7")] == held(world)
+    assert HOUR == owned(world)
+
+
+@case
+def test_a_job_that_began_after_the_gpu_was_joined_again_held_it_whole(world: World) -> Iterator[None]:
+    """The inventory of today counts it once."""
+    world.add(
+        node("n1", {"": 1}),
+        cut(SMALL, 7, 8, end=HALF),
+        whole(start=HALF),
+        claim("1", 0, 1200, profile=SMALL),
+        claim("2", 2400, HOUR),
+    )
+    yield
+
+    assert [("GPU-a", 2400, HOUR, "2", "1"), ("GPU-a/GI-7", 0, 1200, "1", "1/7")] == held(world)
+    assert HOUR == owned(world)
+
+
+@case
+def test_a_pod_holds_a_slice_of_the_layout_of_its_time(world: World) -> Iterator[None]:
+    """The first two slices of that profile were gone when the second pod started."""
+    world.add(
+        cut(LARGE, 1, 2, end=1200),
+        cut(SMALL, 7, 8, start=1200, end=2400),
+        cut(LARGE, 3, 4, start=2400),
+        pod("a", "u1", 0, 600, profile=LARGE),
+        pod("b", "u2", 2700, HOUR, profile=LARGE),
+    )
+    yield
+
+    assert [("GPU-a/GI-1", 0, 600, "u1", "1/2"), ("GPU-a/GI-3", 2700, HOUR, "u2", "1/2")] == held(world)
+
+
+@case
+def test_a_number_that_was_another_slice_is_held_as_that(world: World) -> Iterator[None]:
+    world.add(
+        cut(LARGE, 1, 2, end=HALF),
+        cut("4g.40gb", 1, start=HALF),
+        cut(LARGE, 2, start=HALF),
+        pod("a", "u1", 0, 1200, profile=LARGE, count=2),
+        pod("b", "u2", 2400, HOUR, profile="4g.40gb"),
+    )
+    yield
+
+    assert [
+        ("GPU-a/GI-1", 0, 1200, "u1", "1/2"),
+        ("GPU-a/GI-1", 2400, HOUR, "u2", "8/15"),
+        ("GPU-a/GI-2", 0, 1200, "u1", "1/2"),
+    ] == held(world)
+    assert HOUR == owned(world)
