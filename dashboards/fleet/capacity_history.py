@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from dash.development.base_component import Component
@@ -13,6 +15,7 @@ from gpuwatch.dashboards.components.figures import Figure
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import INK, Scheme
 
+DAY = timedelta(days=1)
 SHAPES = (
     ("slots", "4", "4 GPUs on one node"),
     ("slots", "8", "8 GPUs on one node"),
@@ -47,14 +50,20 @@ def fitted(items: list[Row]) -> dict[str, dict[str, Decimal]]:
 
 
 def title(steps: dict[str, dict[str, Decimal]], query: Query) -> str:
-    """How often an 8-GPU job would have fitted."""
+    """In how many steps an 8-GPU job would have fitted. A step has the average of its time, so above 0 means at some time."""
     known = [step["8"] for step in steps.values() if "8" in step]
-    some = sum(1 for amount in known if amount >= 1)
-    if not known or not some:
+    some, word = sum(1 for amount in known if amount > 0), step_word(list(steps))
+    if not some:
         return f"A job with 8 GPUs on one node never fitted {query.window_words}"
-    if some == len(known):
-        return f"A job with 8 GPUs on one node fitted at all times {query.window_words}"
-    return f"A job with 8 GPUs on one node fitted {formats.percent(Decimal(some) / len(known))} of the time with free GPUs {query.window_words}"
+    times = f"each of {len(known):,} {word}s" if some == len(known) else f"{some:,} of {len(known):,} {word}s"
+    return f"A job with 8 GPUs on one node fitted at some time in {times} {query.window_words}"
+
+
+def step_word(starts: list[str]) -> str:
+    """`hour` or `day`: what lies between the nearest two steps."""
+    moments = [at for start in starts if (at := formats.moment(start)) is not None]
+    nearest = min((after - before for before, after in pairwise(moments)), default=DAY)
+    return "day" if nearest >= DAY else "hour"
 
 
 def lines(steps: dict[str, dict[str, Decimal]], scheme: Scheme) -> Figure:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.components import figures, finding_cards, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.waterfall import waterfall
+from gpuwatch.dashboards.fleet import waiting_request
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.pages.jobs import state_tag
 from gpuwatch.dashboards.shell import states
@@ -25,13 +26,25 @@ FEW = 8
 
 
 async def load(api: Api, query: Query) -> Row:
-    """The job in the path, on the cluster given by `in` or the filter."""
-    return await api.job(query.path.removeprefix("/jobs/"), query.get("in") or query.get("cluster") or None)
+    """The job in the path, on the cluster given by `in` or the filter; or its request, under `waiting`, if it has no GPU yet."""
+    job, cluster = query.path.removeprefix("/jobs/"), query.get("in") or query.get("cluster") or None
+    try:
+        return await api.job(job, cluster)
+    except ApiFailure as error:
+        if error.status != 404:
+            raise
+    waiting = await ledger_math.optional(waiting_request.find(api, job, cluster))
+    if not waiting:
+        words = f"Job {formats.clip(job, 100)} held no GPU that is known, and it is not waiting for one now."
+        raise ApiFailure(404, "not_found", words, "Its records may be too old to be kept, or of another cluster.")
+    return {"waiting": waiting}
 
 
 @page("/jobs/*", "Job", load, filters=())
 def layout(data: Row, query: Query, scheme: Scheme) -> Component:
-    """Summary, waterfall and readings on the left; findings, placement, runs and devices on the right."""
+    """Summary, waterfall and readings on the left; findings, placement, runs and devices on the right. What waits: why."""
+    if data.get("waiting"):
+        return waiting_request.layout(data["waiting"], query)
     return html.Div(
         [
             parts.link("← Jobs", query.link("/jobs"), "back"),

@@ -86,8 +86,11 @@ def titled(words: str) -> list[Any]:
 
 
 def name_of(item: Row) -> str:
-    """What stands first: the name of a finding, the id of everything else."""
-    return str(item.get("name") or item["id"]) if item["kind"] == "finding" else str(item["id"])
+    """What stands first: of a finding what it is about, because many have one title; the id of everything else."""
+    if item["kind"] != "finding":
+        return str(item["id"])
+    title, _, subject = str(item.get("name") or item["id"]).partition(": ")
+    return f"{formats.device(subject)}: {title}" if subject else title
 
 
 def about(item: Row) -> str:
@@ -98,15 +101,18 @@ def about(item: Row) -> str:
 
 
 def target(item: Row, query: Query) -> str:
-    """The page of a result. Nodes and GPUs lead to the findings on them, users to their jobs."""
-    kind, name = item["kind"], str(item["id"])
+    """The page of a result. Nodes lead to their GPUs on the map, users to their jobs."""
+    kind, name, cluster = item["kind"], str(item["id"]), item.get("cluster")
+    within = {"in": None if cluster is None else str(cluster)}
     if kind == "team":
         return query.link(f"/team/{name}")
     if kind == "user":
         return query.link("/jobs", user=name)
     if kind == "job":
-        return job_link(query, item.get("cluster"), name)
-    return finding_link(query, name) if kind == "finding" else query.link("/findings", q=name)
+        return job_link(query, cluster, name)
+    if kind == "node":
+        return query.link("/topology", node=name, **within)
+    return finding_link(query, name) if kind == "finding" else query.link(f"/fleet/{name}", **within)
 
 
 def entry(kind: str, name: str, more: str, href: str) -> Component:

@@ -12,6 +12,8 @@ from gpuwatch.dashboards.components import parts
 from gpuwatch.dashboards.shell.query import Query
 
 Node = Any
+API = "/api/v1"
+"""In a hint that is for programs: people are shown none."""
 
 
 def notice(kind: str, title: str, text: Node, *more: Node) -> Component:
@@ -50,7 +52,7 @@ def failed(error: ApiFailure, query: Query) -> Component:
             "empty",
             "Not found",
             error.message,
-            html.P(error.hint, className="hint") if error.hint else None,
+            html.P(error.hint, className="hint") if error.hint and API not in error.hint else None,
             parts.link("Back to Overview", query.link("/"), "button"),
         )
     return notice(

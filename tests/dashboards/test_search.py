@@ -45,8 +45,8 @@ def found(text: str, *items: Any) -> Any:
         (item("team", "a b", cluster=None), "/ui/team/a%20b?window=24h"),
         (item("user", "eve&x=1"), "/ui/jobs?window=24h&user=eve%26x%3D1"),
         (item("job", "ns/train"), "/ui/jobs/ns/train?window=24h&in=c1"),
-        (item("node", "n-1"), "/ui/findings?window=24h&q=n-1"),
-        (item("gpu", "GPU-1"), "/ui/findings?window=24h&q=GPU-1"),
+        (item("node", "n-1"), "/ui/topology?window=24h&node=n-1&in=c1"),
+        (item("gpu", "GPU-1"), "/ui/fleet/GPU-1?window=24h&in=c1"),
         (item("finding", "idle-hoarding-1", "Idle: train"), "/ui/findings/idle-hoarding-1?window=24h"),
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
@@ -54,6 +54,24 @@ def found(text: str, *items: Any) -> Any:
 def test_where_a_result_leads(one: dict[str, Any], href: str) -> None:
     (link,) = found("zzz", one)
     assert href == link.href
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "A broken GPU in service: GPU-a6ec1a03-8dc7-36ea-b193-01306c79bc6d",
+            "GPU-a6ec1a03: A broken GPU in service",
+        ),
+        ("Work lost: gang: 7", "gang: 7: Work lost"),
+        ("No subject", "No subject"),
+        (None, "idle-hoarding-1"),
+    ],
+)
+def test_a_finding_begins_with_what_it_is_about(name: str | None, expected: str) -> None:
+    """Many findings of one rule differ at the end only, which a phone cuts."""
+    (link,) = found("zzz", item("finding", "idle-hoarding-1", name))
+    assert expected == link.children[1].children
 
 
 def test_nothing_is_asked_without_words() -> None:

@@ -212,9 +212,21 @@ def test_how_often_a_shape_fitted() -> None:
     steps = capacity_history.fitted([*rows, *rows])
 
     assert {"4": 4, "8": 2, "2x8": 0, "4x8": 0} == steps["t1"]
-    assert "fitted 50 % of the time with free GPUs" in text(capacity_history.slots({"items": rows}, "light", Query()))
+    assert "fitted at some time in 2 of 4 days" in text(capacity_history.slots({"items": rows}, "light", Query()))
     assert capacity_history.slots({"items": []}, "light", Query()) is None
     assert "never fitted" in text(capacity_history.slots({"items": rows[:1]}, "light", Query()))
+
+
+def test_a_shape_that_fitted_for_a_part_of_each_hour_fitted() -> None:
+    """The line of the chart is an average, which is below 1 where the shape fitted for a part of the hour."""
+    rows = [{"start": f"2026-11-20T0{n}:00:00Z", "slots": {"8": size}} for n, size in enumerate((0.2, 0.9, 0.5))]
+
+    def title(*found: Any) -> str:
+        return capacity_history.title(capacity_history.fitted(list(found)), Query())
+
+    assert "fitted at some time in each of 3 hours in the last 7 days" in title(*rows)
+    assert "fitted at some time in 2 of 3 hours" in title(rows[0], rows[1], rows[2] | {"slots": {"8": 0}})
+    assert "never fitted" in title(rows[0] | {"slots": {"8": 0.0}}, rows[1] | {"slots": {}})
 
 
 def test_a_finding_about_places_has_a_small_drawing() -> None:
