@@ -14,6 +14,7 @@ CODES = {
     413: ("too_large", "send smaller pieces"),
     414: ("query_too_long", "use fewer or shorter parameters"),
     415: ("unsupported_media_type", "send a content type that /docs lists for this route"),
+    421: ("misdirected", "send it to the process that the message names"),
     422: ("detector_failed", "correct the SQL file of this detector; docs/act/site-detectors.md shows how"),
     429: ("too_many_requests", "wait for the time of the Retry-After header"),
     431: ("headers_too_large", "send fewer or shorter headers"),
@@ -25,5 +26,5 @@ CODES = {
 TEAM_SCOPE = "team_scope"
 """The code of a 403 for a token bound to teams, where the answer would depend on the rows of others."""
 
-OF_REQUESTS = frozenset(CODES[status][1] for status in (400, 401, 403, 404, 405, 409, 413, 414, 415, 431))
+OF_REQUESTS = frozenset(CODES[status][1] for status in (400, 401, 403, 404, 405, 409, 413, 414, 415, 421, 431))
 """Hints for people who write requests; the command line leaves them out."""

@@ -19,6 +19,7 @@ from gpuwatch.billing.periods.repository import PeriodConflict
 from gpuwatch.core.errors import (
     ChangedMeanwhile,
     GpuwatchError,
+    Misdirected,
     SourceUnreachable,
     StoreBusy,
     StoreError,
@@ -90,6 +91,8 @@ def translated(error: GpuwatchError) -> ApiError:
     message = " ".join(str(error).split()).removeprefix("--")
     if isinstance(error, StoreBusy):
         return ApiError(503, message, headers={"Retry-After": str(BUSY_RETRY_S)}, code="busy")
+    if isinstance(error, Misdirected):
+        return ApiError(421, message)
     if isinstance(error, StoreError | SourceUnreachable):
         return ApiError(503, message, headers={"Retry-After": str(STORE_RETRY_S)})
     if isinstance(error, PeriodConflict):

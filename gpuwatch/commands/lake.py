@@ -77,7 +77,7 @@ def status(config: ConfigOption = None, form: FormatOption = None) -> None:
     from gpuwatch.core.clock import rfc3339
     from gpuwatch.lake.status import cells
 
-    with _lake(_settings(config)) as lake:
+    with _lake(_settings(config, cell=False)) as lake:
         rows = [
             {**asdict(cell), "published": rfc3339(cell.published_us), "bytes": cell.files_bytes} for cell in cells(lake)
         ]
@@ -127,7 +127,7 @@ def pull(
 ) -> None:
     """Copy what has changed in the lake into a directory that holds nothing else. Repeat it to bring the directory up to date."""
     choose(form, True)
-    settings = _settings(config)
+    settings = _settings(config, cell=False)
     from gpuwatch.lake.pull import Puller
 
     puller = Puller(lambda: now_us(context), tuple(dict.fromkeys(cell or ())))
@@ -200,11 +200,11 @@ def maintain(
     show(Listing(tuple(row), [row]), form)
 
 
-def _settings(config: Path | None) -> LakeSettings:
+def _settings(config: Path | None, cell: bool = True) -> LakeSettings:
     from gpuwatch.lake.settings import needed
     from gpuwatch.settings import read_file
 
-    return needed(read_file(config), environment())
+    return needed(read_file(config), environment(), cell)
 
 
 @contextmanager

@@ -71,17 +71,17 @@ def serve(
     before = signal.signal(signal.SIGHUP, lambda *_: again.ask())
     try:
         from gpuwatch.service.config import load
+        from gpuwatch.service.roles import part_of, role_of
 
-        plan = load(config, environment())
+        part = role_of(role)
+        plan = part_of(part, load(config, environment()))
         if check:
             write(described(plan))
             return
-        from gpuwatch.service.roles import role_of
         from gpuwatch.service.service import Service
         from gpuwatch.service.uptime import machine_uptime
         from gpuwatch.store.private_files import private_umask
 
-        part = role_of(role)
         # Before the store is opened, which takes seconds: a port in use is named at once.
         with closing(bind(host, port)) as bound, private_umask():
             clock = context.find_root().obj
@@ -129,7 +129,11 @@ def described(plan: Plan) -> str:
     if len(plan.live) > len(shown):
         lines.append(f"         and {len(plan.live) - len(shown)} more sources")
     lines += [f"channel  {c.name}  ({c.kind}, from {c.severity_min})" for c in plan.alerts.channels]
-    lines += [f"lake     {plan.lake.shown()}  (cell {plan.lake.cell}, data in {plan.lake.data})"] if plan.lake else []
+    lines += (
+        [f"lake     {plan.lake.shown()}  ({plan.lake.cell and f'cell {plan.lake.cell}, '}data in {plan.lake.data})"]
+        if plan.lake
+        else []
+    )
     counts = (
         f"{count} {noun}{'' if count == 1 else 's'}"
         for count, noun in ((len(plan.live), "source"), (len(plan.alerts.channels), "channel"))

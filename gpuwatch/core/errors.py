@@ -27,6 +27,10 @@ class StoreError(GpuwatchError):
     exit_code = 3
 
 
+class Misdirected(StoreError):
+    """This process never does that: another one does."""
+
+
 class StoreBusy(StoreError):
     """The queue of the store is full: the sender keeps its data and tries again."""
 

@@ -62,6 +62,8 @@ class Puller:
 
     now_us: Callable[[], int]
     only: tuple[str, ...] = ()
+    on_parts: Callable[[bool], None] = lambda mixed: None
+    """Called with True before the first of several transactions, and with False after the last one."""
     _seen: tuple[Lake, int] | None = None
     """The snapshot that was pulled last over a connection: nothing is asked about it again."""
     _tables: list[Table] = field(default_factory=list)
@@ -181,6 +183,8 @@ class Puller:
         """In transactions of about ROWS_MAX rows; the last one notes that everything is there."""
         total, done = sum(piece.rows for piece in pieces), 0
         groups = _groups(pieces)
+        if len(groups) > 1:
+            self.on_parts(True)
         for number, group in enumerate(groups, 1):
             with store.workspace() as work, work.transaction():
                 for piece in group:
@@ -193,6 +197,7 @@ class Puller:
                     mirror.note_pull(work, PullNote(pull.snapshot, pull.pulled_us, False))
             if progress is not None:
                 progress(done, total)
+        self.on_parts(False)
         if total > ROWS_MAX:
             store.checkpoint()
 

@@ -16,7 +16,8 @@ NAME = "lake"
 TABLE = f"[{NAME}]"
 ENV_PREFIX = "GPUWATCH_LAKE_"
 SECRET_BYTES_MAX = 10_000
-EVERY_S_MIN, EVERY_S_MAX = 10, 86_400
+SECONDS = {"every_s": (10, 86_400), "pull_s": (1, 86_400)}
+"""Bounds of the settings that are a time."""
 SCHEMA_PREFIX = "cell_"
 CELL = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_.=-]+)*/?")
@@ -30,7 +31,8 @@ class LakeSettings:
     """The URL of a PostgreSQL database, or a file: SQLite if its name ends in .sqlite, otherwise DuckDB."""
     data: str
     """A directory, or s3://BUCKET/PREFIX."""
-    cell: str
+    cell: str = ""
+    """The name under which this process publishes; "" for one that only reads."""
     catalogue_password_file: str | None = None
     s3_endpoint: str | None = None
     s3_region: str = "us-east-1"
@@ -38,6 +40,7 @@ class LakeSettings:
     s3_access_key_file: str | None = None
     s3_secret_key_file: str | None = None
     every_s: int = 300
+    pull_s: int = 10
     samples: bool = True
     environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Where passwords are looked for that are in no file."""
@@ -56,6 +59,13 @@ class LakeSettings:
     def in_bucket(self) -> bool:
         """Whether the data is in a bucket."""
         return self.data.startswith("s3://")
+
+    def need_cell(self) -> None:
+        """Raises UsageError without a name to publish under."""
+        if not self.cell:
+            raise UsageError(
+                f"settings: {TABLE} cell is missing: the name under which this process publishes, such as east_1"
+            )
 
     def shown(self) -> str:
         """The catalogue without a password."""
@@ -78,7 +88,7 @@ class LakeSettings:
 
 
 OPTIONS = tuple(each.name for each in fields(LakeSettings) if each.name != "environ")
-NEEDED = ("catalogue", "data", "cell")
+NEEDED = ("catalogue", "data")
 option_names.note(TABLE, OPTIONS)
 
 
@@ -115,14 +125,16 @@ def configured(tables: Mapping[str, Any], environ: Mapping[str, str]) -> LakeSet
     return LakeSettings(**values, environ=dict(environ))
 
 
-def needed(tables: Mapping[str, Any], environ: Mapping[str, str]) -> LakeSettings:
-    """The same where there must be one."""
+def needed(tables: Mapping[str, Any], environ: Mapping[str, str], cell: bool = True) -> LakeSettings:
+    """The same where there must be one, with the name of a `cell` or without."""
     found = configured(tables, environ)
     if found is None:
         raise UsageError(
-            f"no lake is configured: write {TABLE} with {', '.join(NEEDED)} into gpuwatch.toml and give --config FILE, "
-            f"or set {', '.join(ENV_PREFIX + name.upper() for name in NEEDED)}"
+            f"no lake is configured: write {TABLE} with {', '.join((*NEEDED, 'cell'))} into gpuwatch.toml and give --config FILE, "
+            f"or set {', '.join(ENV_PREFIX + name.upper() for name in (*NEEDED, 'cell'))}"
         )
+    if cell:
+        found.need_cell()
     return found
 
 
@@ -139,9 +151,10 @@ def _wrong(name: str, value: object) -> str:
         parts = urlsplit(text)
         plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in text and not parts.path.strip("/")
         return "" if plain else "the URL of an S3 server such as https://s3.example.com"
-    if name == "every_s":
-        whole = isinstance(value, int) and not isinstance(value, bool) and EVERY_S_MIN <= value <= EVERY_S_MAX
-        return "" if whole else f"a whole number of seconds from {EVERY_S_MIN} to {EVERY_S_MAX}"
+    if name in SECONDS:
+        least, most = SECONDS[name]
+        whole = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return "" if whole else f"a whole number of seconds from {least} to {most}"
     if name in ("samples", "s3_path_style"):
         return "" if isinstance(value, bool) else "true or false"
     if name == "s3_region":
@@ -151,7 +164,7 @@ def _wrong(name: str, value: object) -> str:
 
 def _read(name: str, text: str) -> object:
     """A value from the environment."""
-    if name == "every_s":
+    if name in SECONDS:
         return int(text) if text.isdecimal() else text
     if name in ("samples", "s3_path_style"):
         return {"true": True, "false": False}.get(text.lower(), text)

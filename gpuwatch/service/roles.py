@@ -43,11 +43,23 @@ def role_of(name: str) -> Role:
 
 
 def part_of(role: Role, plan: Plan) -> Plan:
-    """The configuration as a role uses it: only one that analyzes has sources and publishes."""
-    return plan if role.analyses else replace(plan, live=(), lake=None)
+    """The configuration as a role uses it: only one that analyzes has sources and publishes, and only `api` copies a lake.
+
+    Raises UsageError for a lake without the name under which this process would publish.
+    """
+    if role.analyses:
+        if plan.lake is not None:
+            plan.lake.need_cell()
+        return plan
+    return replace(plan, live=(), lake=plan.lake if role == API else None)
 
 
-def check_directory(role: Role, directory: Path) -> None:
+def is_replica(role: Role, plan: Plan) -> bool:
+    """Whether the process answers from a copy of a lake, which it keeps up to date."""
+    return role == API and plan.lake is not None
+
+
+def check_directory(role: Role, directory: Path, replica: bool = False) -> None:
     """Raises StoreError if a role cannot work on a directory: another process has it, or nobody collects data for it."""
     if role == ALL:
         return
@@ -56,10 +68,10 @@ def check_directory(role: Role, directory: Path) -> None:
             f"--role {role.name}: {directory} is in use by process {note.pid}, which serves {note.url}. {ONE_PROCESS}: stop "
             "that process, or let it do everything (--role all)"
         )
-    if not role.analyses and not (directory / FILE_NAME).exists():
+    if not role.analyses and not replica and not (directory / FILE_NAME).exists():
         raise StoreError(
             f"--role {role.name}: there is no data in {directory}, and this role collects none; import some, restore a backup, "
-            "or run --role all"
+            "or run --role all. A replica that answers from a lake needs [lake] in --config"
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -18,7 +17,7 @@ from typing import Any
 
 from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.billing import chargeback
-from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError
+from gpuwatch.core.errors import GpuwatchError, Misdirected, StoreBusy, StoreError
 from gpuwatch.core.model import Rejects
 from gpuwatch.findings import custom_rules
 from gpuwatch.imports.uploads import ARRIVING, Bills
@@ -33,17 +32,16 @@ from gpuwatch.service.config import Plan, made
 from gpuwatch.service.group_commit import Batches, GroupCommit, Proof
 from gpuwatch.service.imports import Imports
 from gpuwatch.service.metrics import Telemetry
-from gpuwatch.service.priority import threads, yield_to_others
+from gpuwatch.service.mirroring import Mirroring
+from gpuwatch.service.opening import opened
 from gpuwatch.service.publishing import Publishing
 from gpuwatch.service.pushed import Pushed, Received
 from gpuwatch.service.read_pool import Probe, Readers
-from gpuwatch.service.roles import ALL, API, Role, check_directory, check_work, left_undone, part_of
+from gpuwatch.service.roles import ALL, API, Role, check_work, is_replica, left_undone, part_of
 from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
-from gpuwatch.state.pairing import check_store, open_state_of
-from gpuwatch.state.server import Server
 from gpuwatch.store.database import Store
 
 OPEN_ROWS_MAX = 1_000_000
@@ -109,7 +107,8 @@ class Service:
         self.times.on_steps = self._telemetry.clock_stepped
         parts = (self.times, self._after_pass, self._analysed, lambda: self._commits, role.analyses)
         self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
-        self.publishing = Publishing(store.cursor(), plan.lake, now_us)
+        self.mirror = Mirroring(store.cursor(), plan.lake, now_us) if plan.lake and is_replica(role, plan) else None
+        self.publishing = Publishing(store.cursor(), None if self.mirror else plan.lake, now_us)
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
@@ -148,46 +147,23 @@ class Service:
         of gpuwatch.toml. Steps of the clock are noticed by `uptime`. Raises UsageError with every problem, StoreError for a directory in use, or without its store or state.
         A `role` other than ALL does its part alone.
         """
-        if directory is not None:
-            check_directory(role, directory)
         plan = config if isinstance(config, Plan) else made(settings, config, live)
-        before = threads()
-        server = Server.of(settings)
-        if directory is not None:
-            check_store(directory, new_store, server)
-        store = Store.open(
-            directory,
-            memory_limit=settings.memory_limit,
-            threads=settings.threads,
-            temp_directory=settings.temp_directory,
-        )
-        # DuckDB's worker threads run at low priority; a request's own thread keeps full priority.
-        yield_to_others(threads() - before)
+        both = opened(directory, replace(plan, settings=settings), role, new_state, new_store)
         try:
-            # An in-memory state would differ per thread, so use a temporary file.
-            scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
-            state = (
-                open_state_of(store, directory, new_state, new_store, server)
-                if directory
-                else State.open(scratch or "")
-            )
-            try:
-                service = cls(store, state, plan, now_us, directory, live, scratch, uptime, role)
-                check_work(role, state, settings)
-                return service
-            except BaseException:
-                state.close()
-                raise
+            service = cls(both.store, both.state, plan, now_us, directory, live, both.scratch, uptime, role)
+            check_work(role, both.state, settings)
+            return service
         except BaseException:
-            store.close()
+            both.close()
             raise
 
     def start(self) -> None:
         """Starts writer, analyzer, collectors and alerts. Costs left unpriced by an older version are priced first, so
         that no message goes out without prices.
         """
-        set_ownership_default(self.state, self.settings.ownership_default, CONFIGURATION, self._now_us())
-        with self.reader() as store:
+        if self.mirror is None:
+            set_ownership_default(self.state, self.settings.ownership_default, CONFIGURATION, self._now_us())
+        with self._readers.lend() as store:
             if self.role.analyses:
                 chargeback.price_all(store, self.state)
             # Before the first pass, so that findings of custom rules use their texts.
@@ -201,6 +177,8 @@ class Service:
         if self._live and self.role.analyses:
             self._collectors.start()
             self.publishing.start()
+        if self._live and self.mirror is not None:
+            self.mirror.start()
 
     def stop(self) -> None:
         """Stops the sources, writes accepted data, then closes the store."""
@@ -211,6 +189,8 @@ class Service:
         self._writer.stop()
         self._analyzer.stop()
         self.publishing.stop()
+        if self.mirror is not None:
+            self.mirror.stop()
         self._alerting.stop()
         self._readers.close()
         self._probe.close()
@@ -270,7 +250,11 @@ class Service:
         return self._now_us()
 
     def reader(self, *, unhurried: bool = False) -> AbstractContextManager[Store]:
-        """A connection for one request. Raises StoreBusy if there are too many at once, or this one takes too long."""
+        """A connection for one request. Raises StoreBusy if there are too many at once, this one takes too long, or a replica
+        has nothing to answer from yet.
+        """
+        if self.mirror is not None:
+            self.mirror.check()
         return self._readers.lend(question_s=None) if unhurried else self._readers.lend()
 
     def sources(self) -> list[SourceStatus]:
@@ -292,13 +276,14 @@ class Service:
             found.append("the writer has stopped; restart the service")
         if self._live and self.role != API and not self._analyzer.alive:
             found.append("the analyzer has stopped; restart the service")
-        return found + self._probe.problems() + self.state.problems()
+        copied = self.mirror.problems() if self._live and self.mirror is not None else []
+        return found + copied + self._probe.problems() + self.state.problems()
 
     def concerns(self) -> list[str]:
         """Why the service works, but its results are not to be relied on; empty if they are."""
         failed, doubt = self.analysis().last_error, self.times.clock.doubt()
         found = [] if failed is None else [f"the last analysis failed: {failed}"]
-        found += self.publishing.concerns()
+        found += self.publishing.concerns() if self.mirror is None else self.mirror.concerns()
         with suppress(StoreError):  # a state that is away is one of the problems
             found += left_undone(self.role, self.state, self.settings)
         return found if doubt is None else [*found, doubt]
@@ -362,6 +347,11 @@ class Service:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _check_receives(self) -> None:
+        if self.mirror is not None:
+            raise Misdirected(
+                f"this process stores no data, because its role is {self.role.name} and its data come from a lake: send it to the cell "
+                "that has the cluster"
+            )
         if not self.role.analyses:
             raise StoreError(
                 f"this process stores no data, because its role is {self.role.name}: send it to one with role all or cell"

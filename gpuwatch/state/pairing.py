@@ -18,7 +18,8 @@ from gpuwatch.store.database import FILE_NAME, Store, linked_state
 
 log = logging.getLogger(__name__)
 STORE = "store_id"
-"""The setting with the id of the store that belongs to a state."""
+"""The setting with the id of the store that belongs to a state; on a server, those of several that share it."""
+STORES_MAX = 100
 
 
 MOVED = "moved_to"
@@ -59,12 +60,14 @@ def open_state_of(
         if linked is not None and linked != found and not new_state:
             raise _no_state(f"state {state.name}: is not the state that the store remembers", directory, server)
         remembered, known = state.setting(STORE), store.identity()
-        if remembered is not None and remembered != known and not (new_store or new_state):
+        stores = [] if remembered is None else remembered.split(",")
+        if stores and known not in stores and not (new_store or new_state):
             raise _no_store(f"store {directory / FILE_NAME}: is not the store that the state remembers", directory)
         if linked != found:
             store.link_state(found)
-        if remembered != known:
-            state.note(STORE, known)
+        if known not in stores:
+            shared = [] if server is None else stores[1 - STORES_MAX :]
+            state.note(STORE, ",".join([*shared, known]))
     except BaseException:
         state.close()
         raise
@@ -72,11 +75,20 @@ def open_state_of(
         log.warning("--new-state has no effect: the state is the one that the store remembers; remove the option")
     elif linked not in (None, found):
         log.warning("the store now uses another state, %s; check tokens, prices and policies", state.name)
-    if new_store and remembered in (None, known):
+    if new_store and (not stores or known in stores):
         log.warning("--new-store has no effect: the store is the one that the state remembers; remove the option")
-    elif remembered not in (None, known):
-        log.warning("the state now belongs to another store; what only the former one had is not in it")
+    elif stores and known not in stores:
+        others = "another store; what only the former one had is not in it" if server is None else "one more store"
+        log.warning("the state now belongs to %s", others)
     return state
+
+
+def open_shared(server: Server) -> State:
+    """The state of other processes on a server, for one that only copies their data. Raises StoreError if there is none."""
+    try:
+        return _open(Path(), server, create=False)
+    except StateMissing as error:
+        raise StoreError(f"{error}; start a process that analyzes with this state first") from error
 
 
 def open_state_only(directory: Path, server: Server | None = None) -> State:

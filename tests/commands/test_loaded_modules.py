@@ -35,6 +35,19 @@ def test_the_command_line_loads_no_heavy_library(words: list[str]) -> None:
     assert set() == set(modules) & HEAVY
 
 
+def test_a_server_without_a_lake_loads_nothing_of_it() -> None:
+    script = (
+        "import json, sys\n"
+        "from gpuwatch.service.service import Service\n"
+        "from gpuwatch.settings import Settings\n"
+        "Service.open(None, Settings(), {}, now_us=lambda: 0, live=False).stop()\n"
+        "print(json.dumps([name for name in sys.modules if name.startswith('gpuwatch.lake')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert {"gpuwatch.lake", "gpuwatch.lake.settings"} == set(json.loads(done.stdout))
+
+
 LISTS: dict[str, dict[str, Any]] = {
     "/api/v1/findings": {"items": [], "next": None},
     "/api/v1/quality": {"checks": [{"id": "rates", "status": "ok", "what": "a rate covers every GPU-hour", "fix": ""}]},

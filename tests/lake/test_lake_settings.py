@@ -49,6 +49,7 @@ def test_the_environment_comes_first() -> None:
         ),
         ({"every_s": 5}, "is not a whole number of seconds from 10 to 86400"),
         ({"every_s": True}, "is not a whole number"),
+        ({"pull_s": 0}, "is not a whole number of seconds from 1 to 86400"),
         ({"samples": "yes"}, "is not true or false"),
         ({"s3_endpoint": "minio:9000"}, "is not the URL of an S3 server"),
         ({"s3_endpoint": "http://key:secret@minio:9000"}, r"s3_endpoint = \(not shown: it holds an @\)"),
@@ -68,6 +69,14 @@ def test_everything_that_is_missing_is_named() -> None:
         configured({"lake": {"cell": "east"}}, {})
     with pytest.raises(UsageError, match=r"lake: write \[lake\] on a line of its own"):
         configured({"lake": "x"}, {})
+
+
+def test_a_process_that_only_reads_needs_no_name() -> None:
+    table = {"lake": {"catalogue": "lake.ducklake", "data": "lake"}}
+
+    assert LakeSettings("lake.ducklake", "lake") == needed(table, {}, cell=False)
+    with pytest.raises(UsageError, match=r"\[lake\] cell is missing: the name under which this process publishes"):
+        needed(table, {})
 
 
 def test_secrets_come_from_files_or_the_environment(tmp_path: Path) -> None:

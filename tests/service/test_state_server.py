@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.api.app import create_app
 from gpuwatch.cli import run
 from gpuwatch.commands.shared import STATE_VARIABLE, environment
-from gpuwatch.core.errors import UsageError
+from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -115,3 +115,19 @@ def test_a_password_in_an_argument_is_warned_of(tmp_path: Path, capsys: pytest.C
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Settings(**settings)  # type: ignore[arg-type]
+
+
+def test_several_stores_share_a_state_once_each_was_added(postgres: Postgres, tmp_path: Path) -> None:
+    settings = Settings(state_url=postgres.url(postgres.new(empty=True)))
+
+    def opened(name: str, new_store: bool = False) -> None:
+        Service.open(tmp_path / name, settings, {}, now_us=lambda: NOW_US, live=False, new_store=new_store).stop()
+
+    opened("east")
+    with pytest.raises(StoreError, match="is missing, but the state remembers one"):
+        opened("west")
+    opened("west", new_store=True)
+    for name in ("east", "west", "east"):
+        opened(name)
+    with pytest.raises(StoreError, match="is missing, but the state remembers one"):
+        opened("south")

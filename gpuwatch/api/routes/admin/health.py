@@ -13,7 +13,7 @@ from gpuwatch.api.auth import anyone, guard_of
 from gpuwatch.api.common import Svc, answer, errors
 from gpuwatch.api.errors import ApiError, TeamScope
 from gpuwatch.api.schema.admin.health import Live, Ready
-from gpuwatch.core.clock import SECOND_US
+from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.errors import GpuwatchError
 
 UNTOLD = "ask on the server's own machine, or with a token of the whole fleet, for the reasons"
@@ -45,7 +45,8 @@ async def readyz(request: Request, service: Svc) -> Response:
     """503 with reasons while the store does not respond or cannot be written. 200 with status `degraded` and the reasons
     while the last analysis failed, the lake is late, or the server's clock is in doubt. Failing sources and a late analyzer are listed,
     but do not make the service unready. Needs no token; the names of sources are shown only to loopback and to
-    tokens for the whole fleet.
+    tokens for the whole fleet. A replica has `mirror`: everything that was published up to `as_of` is in its answers; it is unready until
+    its first copy of the lake is whole.
     """
     try:
         named = await guard_of(request).trusted(request)
@@ -86,12 +87,24 @@ def readiness(service: Any, named: bool) -> dict[str, Any]:
     """What /readyz says; `named` adds the sources by name and what failed."""
     problems = service.problems()
     reasons = [*problems, *service.concerns()]
-    return {
+    ready = {
         "status": "unready" if problems else "degraded" if reasons else "ready",
         "reasons": reasons if named else [UNTOLD] * bool(reasons),
         "analyzer": _analyzer(service, named),
         "sources": _sources(service, named),
     }
+    return ready if service.mirror is None else ready | {"mirror": _mirror(service, named)}
+
+
+def _mirror(service: Any, named: bool) -> dict[str, Any]:
+    found = service.mirror.status
+    age_s = None if found.as_of_us is None else (service.now_us() - found.as_of_us) / SECOND_US
+    known: dict[str, Any] = {"as_of": None if found.as_of_us is None else rfc3339(found.as_of_us), "age_s": age_s}
+    if named:
+        known["cells"] = [
+            {"cell": cell, "published": rfc3339(at_us)} for cell, at_us in sorted(found.published_us.items())
+        ]
+    return known
 
 
 def _analyzer(service: Any, named: bool) -> dict[str, Any]:

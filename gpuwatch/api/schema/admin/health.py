@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gpuwatch.api.schema.common import Strict
+from gpuwatch.api.schema.common import Strict, Time
 
 
 class Live(Strict):
@@ -18,8 +18,20 @@ class Analyzer(Strict):
     lag_s: float | None
 
 
+class MirroredCell(Strict):
+    cell: str
+    published: Time
+
+
+class Mirror(Strict):
+    as_of: Time | None
+    age_s: float | None
+    cells: list[MirroredCell] | None = None
+
+
 class Ready(Strict):
     status: Literal["ready", "degraded", "unready"]
     reasons: list[str]
     analyzer: Analyzer
     sources: dict[str, Any]
+    mirror: Mirror | None = None
