@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts, quantities
-from gpuwatch.dashboards.components.findings_list import amount, day_currency, per_day, subject, taken_back
+from gpuwatch.dashboards.components.findings_list import amount, daily, spanned, subject, taken_back
 from gpuwatch.dashboards.components.proposals import counted
 from gpuwatch.dashboards.shell.query import Query, finding_link
 
@@ -92,15 +92,6 @@ def assigned(item: Row) -> Component | None:
     )
 
 
-def daily(item: Row) -> Component:
-    """The cost a day, or GPU-hours a day without a price."""
-    cost = per_day(item)
-    hours = formats.number(item.get("gpu_hours_a_day"))
-    if cost is None and hours and not item.get("saves"):
-        return parts.num(f"{formats.short(hours)} GPU-h", "No price for this")
-    return parts.money(cost, day_currency(item))
-
-
 def causes(inbox: Row, query: Query) -> Component:
     """One row per cause: findings of one rule, cluster and team."""
     columns = [
@@ -109,7 +100,7 @@ def causes(inbox: Row, query: Query) -> Component:
         parts.Column("Findings", "r"),
         parts.Column("Severity", "narrow-hide"),
         parts.Column("Team", "narrow-hide"),
-        parts.Column("Per day", "r"),
+        parts.Column("Cost", "r"),
         parts.Column("Certainty", "r narrow-hide"),
         parts.Column(f"Since ({formats.zone_word()})", "r narrow-hide"),
     ]
@@ -133,7 +124,7 @@ def causes(inbox: Row, query: Query) -> Component:
                 parts.num(f"{count:,}"),
                 parts.severity(cause.get("severity")),
                 whose(cause, query),
-                cause_money(cause),
+                cause_money(cause, query),
                 parts.percent(cause.get("certainty")),
                 html.Span(formats.clock(cause.get("since")), className="num nowrap"),
             ]
@@ -154,14 +145,13 @@ def members(cause: Row, query: Query) -> str:
     )
 
 
-def cause_money(cause: Row) -> Component:
-    """Money a day, GPU-hours without a price, or the GPUs at risk."""
+def cause_money(cause: Row, query: Query) -> Component:
+    """Money a day or so far, GPU-hours without a price, or the GPUs at risk."""
     cost, currency = formats.number(cause.get("cost_a_day")), str(cause.get("currency") or "")
-    if cost is not None:
-        lead = html.Span("could save ", className="soft small") if cause.get("saves") else None
-        return html.Span([lead, parts.money(cost, currency)])
-    if hours := formats.number(cause.get("gpu_hours_a_day")):
-        return parts.num(f"{formats.short(hours)} GPU-h")
+    if cost is not None and cause.get("saves"):
+        return html.Span([html.Span("could save ", className="soft small"), parts.money(cost, currency), " a day"])
+    if amount := spanned(cause, query.get("state") in ("resolved", "all")):
+        return html.Span(amount, className="num nowrap")
     if risk := formats.number(cause.get("at_risk_gpu_hours_a_day")):
         return html.Span(f"{counted(int(risk / 24), 'GPU')} at risk", className="nowrap")
     return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")

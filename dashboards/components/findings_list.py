@@ -76,8 +76,39 @@ def saving(finding: Row) -> Saving | None:
 
 
 def per_day(finding: Row) -> Decimal | None:
-    """The cost a day, as the order of urgency counts it; None without a price, and for money that could be saved."""
-    return None if finding.get("saves") else formats.number(finding.get("cost_a_day"))
+    """The cost a day; None without a price, where there is no rate, and for money that could be saved."""
+    return None if finding.get("saves") or no_rate(finding) else formats.number(finding.get("cost_a_day"))
+
+
+def no_rate(finding: Row) -> str:
+    """Why a finding has no cost a day; empty if it has one."""
+    if (finding.get("evidence") or {}).get("lost_gpu_hours") is not None:
+        return "Work is lost once, so it has no cost a day"
+    if finding.get("state") == "resolved":
+        return "It has ended, so it costs nothing now"
+    if finding.get("day_rate") is False:
+        return "It lasted less than a day, so it has no cost a day"
+    return ""
+
+
+def daily(finding: Row) -> Component:
+    """The cost a day, or GPU-hours a day without a price; a dash with the reason where there is no rate."""
+    if (why := no_rate(finding)) and not finding.get("saves"):
+        return parts.num(formats.MISSING, why)
+    cost, hours = per_day(finding), formats.number(finding.get("gpu_hours_a_day"))
+    if cost is None and hours and not finding.get("saves"):
+        return parts.num(f"{formats.short(hours)} GPU-h", "No price for this")
+    return parts.money(cost, day_currency(finding))
+
+
+def spanned(amount: Row, over: bool = False) -> str:
+    """`$41.20 a day`; `$41.20 so far` where one of the findings has not lasted a day, or some are `over`; empty without an amount."""
+    rate = amount.get("day_rate") is not False and not over
+    kind, word = ("a_day", "a day") if rate else ("so_far", "so far")
+    if (cost := formats.number(amount.get(f"cost_{kind}"))) is not None:
+        return f"{formats.money(cost, str(amount.get('currency') or ''))} {word}"
+    hours = formats.number(amount.get(f"gpu_hours_{kind}"))
+    return f"{formats.short(hours)} GPU-h {word}" if hours else ""
 
 
 def day_currency(finding: Row) -> str:
@@ -152,15 +183,15 @@ def _gpu(finding: Row, ident: str) -> str:
 
 def card(finding: Row, query: Query) -> Component:
     """Severity, summary, cost so far and per day, owner, start. The title links to the finding."""
-    daily = per_day(finding)
+    rate = per_day(finding)
     facts = [
         parts.severity(finding.get("severity")),
         html.Span(formats.clip(formats.owner(finding.get("team")), 28)),
         html.Span(f"since {formats.when(finding.get('started_at'))}", className="soft"),
     ]
     money = [amount(finding)]
-    if daily is not None:
-        money.append(html.Span([parts.money(daily, day_currency(finding)), " per day"], className="soft"))
+    if rate is not None:
+        money.append(html.Span([parts.money(rate, day_currency(finding)), " per day"], className="soft"))
     return html.Div(
         [
             html.Div(

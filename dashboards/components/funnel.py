@@ -110,12 +110,13 @@ def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
 
 
 def current(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
-    """`96 + 26 slices`."""
+    """`96 GPUs, 26 slices`, in two lines where there is no room."""
     gpus, slices = counts or (None, None)
-    text = count(gpus)
-    if slices:
-        text = f"{text} + {count(slices)} slices" if gpus else f"{count(slices)} slices"
-    return parts.num(text, f"{gpus} whole GPUs, {slices or 0} MIG slices" if gpus is not None else None)
+    exact = f"{gpus} whole GPUs, {slices or 0} MIG slices" if gpus is not None else None
+    if not slices:
+        return parts.num(count(gpus), exact)
+    whole: list[parts.Node] = [html.Span(f"{count(gpus)} GPUs,", className="nowrap"), " "] if gpus else []
+    return html.Span([*whole, html.Span(f"{count(slices)} slices", className="nowrap")], className="num", title=exact)
 
 
 def count(value: object) -> str:

@@ -21,8 +21,7 @@ from gpuwatch.dashboards.components import (
 )
 from gpuwatch.dashboards.components.findings_list import (
     KINDS,
-    day_currency,
-    per_day,
+    daily,
     saving,
     state_words,
     subject,
@@ -147,7 +146,7 @@ def money(finding: Row) -> list[Component]:
         return [fact(f"Could save {found.span}".strip(), shown)]
     return [
         fact("Cost so far", wasted(finding)),
-        fact("Per day", parts.money(per_day(finding), day_currency(finding))),
+        fact("Per day", daily(finding)),
         fact("GPU time", parts.gpu_time(wasted_seconds(finding))),
     ]
 

@@ -10,8 +10,8 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import finding_actions, findings_inbox, formats, ledger_math, parts
-from gpuwatch.dashboards.components.findings_list import STATE_WORDS
+from gpuwatch.dashboards.components import finding_actions, findings_inbox, ledger_math, parts
+from gpuwatch.dashboards.components.findings_list import STATE_WORDS, spanned
 from gpuwatch.dashboards.shell import filters, states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -72,7 +72,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     ]
     return html.Div(
         [
-            parts.heading("Findings", total(data.inbox), export(query)),
+            parts.heading("Findings", total(data.inbox, state), export(query)),
             parts.picks(tabs(data.inbox, query, state), "State"),
             narrowing(data, query, by_cause),
             *(shown if items else [nothing(state, query)]),
@@ -91,13 +91,9 @@ def tabs(inbox: Row, query: Query, state: str) -> list[tuple[str, str, bool]]:
     ]
 
 
-def total(inbox: Row) -> str | None:
-    """What the findings of this tab waste a day."""
-    amount: Row = inbox.get("total") or {}
-    if (cost := formats.number(amount.get("cost_a_day"))) is not None:
-        return f"{formats.money(cost, str(amount.get('currency') or ''))} a day"
-    hours = formats.number(amount.get("gpu_hours_a_day"))
-    return f"{formats.short(hours)} GPU-h a day" if hours else None
+def total(inbox: Row, state: str = "open") -> str | None:
+    """What the findings of this tab waste a day, or have wasted so far."""
+    return spanned(inbox.get("total") or {}, state in ("resolved", "all")) or None
 
 
 def export(query: Query) -> Component:

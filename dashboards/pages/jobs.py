@@ -12,8 +12,11 @@ from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
+from gpuwatch.dashboards.shell.theme import BUCKET
 
 PAGE_SIZE = 50
+BY_BUCKET = ("hoarded", "gap", "communication", "stalled")
+"""Buckets by which the list may be sorted: their time is then a column."""
 STATES = ("running", "completed", "failed")
 FILTERS = ("window", "cluster", "pool", "team", "q")
 
@@ -47,6 +50,7 @@ def listing(items: list[Row], query: Query) -> Component:
     currencies = {str(item["currency"]) for item in items if item.get("currency")}
     currency = currencies.pop() if len(currencies) == 1 else ""
     places = formats.money_places(item.get("cost") for item in items)
+    bucket = query.get("sort") if query.get("sort") in BY_BUCKET else ""
     heads = [
         parts.Column("Job", "wide"),
         parts.Column("Team", "narrow-hide"),
@@ -55,6 +59,7 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("GPUs", "r narrow-hide"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
         parts.Column(f"Cost ({formats.sign_of(currency)})" if currency else "Cost", "r", "cost"),
+        *([parts.Column(f"{BUCKET[bucket].word} (GPU-h)", "r", bucket)] if bucket else []),
         parts.Column(
             "Effective", "r", "effective_ratio", "Share of the measured time close to peak compute or memory bandwidth"
         ),
@@ -72,6 +77,7 @@ def listing(items: list[Row], query: Query) -> Component:
             columns.amount(item.get("cost"), places, currency)
             if currency
             else parts.money(item.get("cost"), str(item.get("currency") or "")),
+            *([parts.hours(buckets(item).get(bucket) or 0)] if bucket else []),
             parts.percent(ledger_math.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),
             html.Span(formats.clock(item.get("started_at")), className="num nowrap"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from dash import html
@@ -25,8 +26,8 @@ PLACES = {
     "unobserved": ("/quality", "Show the fix"),
 }
 """Of a bucket: the page to act on it, and the label of the link."""
-JOBS = ("/jobs", "Show jobs")
-"""Of the other buckets."""
+OWNERS_SHOWN = 3
+"""Teams of a loss that are named with their part of it."""
 
 
 def card(actions: Sequence[Row], query: Query, title: str = "Do first") -> Component:
@@ -51,9 +52,10 @@ def line(action: Row, query: Query) -> Component:
     loss: Row = action.get("loss") or {}
     label, href = target(action, query)
     many = int(action.get("findings") or 0)
-    facts: list[Any] = [parts.severity(action.get("severity")), *asked(action, query)]
+    facts: list[Any] = [parts.severity(action.get("severity"))]
     if loss:
-        facts.insert(1, html.Span(loss_words(loss, action, query), className="strong"))
+        facts.append(html.Span(loss_words(loss, action, query), className="strong"))
+    facts += held_by(loss, action, query) or asked(action, query)
     if many > 1:
         facts.append(html.Span(f"{many} findings", className="soft"))
     if action.get("subject"):
@@ -63,9 +65,7 @@ def line(action: Row, query: Query) -> Component:
             html.Div(
                 [
                     parts.link(formats.clip(action.get("title"), 90), href, "title"),
-                    html.Div(
-                        formats.clip(action.get("remedy"), 220), className="two-lines", title=action.get("summary")
-                    ),
+                    advice(action),
                     html.Div(facts, className="facts"),
                 ],
                 className="what",
@@ -74,6 +74,32 @@ def line(action: Row, query: Query) -> Component:
         ],
         className="finding",
     )
+
+
+def advice(action: Row) -> Component:
+    """What to do; for a loss that no finding explains a line for each kind of work."""
+    text = str(action.get("remedy") or "")
+    if (action.get("loss") or {}).get("parts") and not action.get("findings"):
+        return html.Div(formats.clip(text, 480), title=action.get("summary"))
+    return html.Div(formats.clip(text, 220), className="two-lines", title=action.get("summary") or text)
+
+
+def held_by(loss: Row, action: Row, query: Query) -> list[Component]:
+    """The teams of a loss, each with its part; empty for one that is not divided, and on the page of a team."""
+    sizes: dict[str, Decimal] = {}
+    found: list[Row] = loss.get("parts") or []
+    if query.get("team") or not found or loss.get("bucket") in ("stranded", "unobserved"):
+        return []
+    priced, currency = all(one.get("cost") is not None for one in found), str(action.get("currency") or "")
+    for one in found:
+        size = formats.number(one.get("cost" if priced else "gpu_seconds")) or Decimal(0)
+        sizes[str(one.get("team"))] = sizes.get(str(one.get("team")), Decimal(0)) + size
+    named: list[Any] = []
+    for team in sorted(sizes, key=lambda name: -sizes[name])[:OWNERS_SHOWN]:
+        words = formats.rounded(sizes[team], currency) if priced else formats.gpu_time(sizes[team])
+        named += [", " if named else "", *owner({"team": team}, query), f" {words}"]
+    rest = max(int((action.get("owners") or {}).get("total") or 0), len(sizes)) - OWNERS_SHOWN
+    return [html.Span([*named, f" and {rest} more" if rest > 0 else ""])]
 
 
 def target(action: Row, query: Query) -> tuple[str, str]:
@@ -85,8 +111,11 @@ def target(action: Row, query: Query) -> tuple[str, str]:
         return "Open all", query.link("/findings", detector=str(rules[0]))
     if not (loss := action.get("loss")):
         return "Open all", query.link("/findings")
-    page, label = PLACES.get(str(loss.get("bucket")), JOBS)
-    return label, query.link(page)
+    bucket = str(loss.get("bucket"))
+    if bucket in PLACES:
+        page, label = PLACES[bucket]
+        return label, query.link(page)
+    return "Show jobs", query.link("/jobs", sort=bucket)
 
 
 def loss_words(loss: Row, action: Row, query: Query) -> str:
@@ -102,22 +131,26 @@ def loss_words(loss: Row, action: Row, query: Query) -> str:
 
 
 def money(action: Row) -> Component | None:
-    """Money a day, or GPU-hours a day without a price; what could be saved is not shown as a loss. Work is lost once: it has
-    no amount a day.
+    """Money a day, or so far where a finding has not lasted a day; GPU-hours without a price. What could be saved is no loss.
+    Work is lost once: it has no amount a day.
     """
     if lost := action.get("lost_work"):
         return lost_money(lost, str(action.get("currency") or ""))
-    cost, currency = formats.number(action.get("cost_a_day")), str(action.get("currency") or "")
-    hours, risk = formats.number(action.get("gpu_hours_a_day")), formats.number(action.get("at_risk_gpu_hours_a_day"))
+    if (action.get("loss") or {}).get("bucket") == "unobserved":
+        return html.Span("no waste is known", className="soft")
+    span = "a day" if (rate := action.get("day_rate") is not False) or action.get("saves") else "so far"
+    kind = "a_day" if rate or action.get("saves") else "so_far"
+    cost, currency = formats.number(action.get(f"cost_{kind}")), str(action.get("currency") or "")
+    hours, risk = formats.number(action.get(f"gpu_hours_{kind}")), formats.number(action.get("at_risk_gpu_hours_a_day"))
     if cost is not None:
-        kind = "num" if action.get("saves") else "num lost"
-        shown = parts.num(formats.rounded(cost, currency), formats.exact(cost, currency), kind)
+        shade = "num" if action.get("saves") else "num lost"
+        shown = parts.num(formats.rounded(cost, currency), formats.exact(cost, currency), shade)
         lead = "could save " if action.get("saves") else ""
         return html.Span(
-            [html.Span(lead, className="soft") if lead else None, shown, html.Span(" a day", className="soft")]
+            [html.Span(lead, className="soft") if lead else None, shown, html.Span(f" {span}", className="soft")]
         )
     if hours:
-        return html.Span([parts.num(f"{formats.short(hours)} GPU-h"), html.Span(" a day", className="soft")])
+        return html.Span([parts.num(f"{formats.short(hours)} GPU-h"), html.Span(f" {span}", className="soft")])
     if risk:
         count = int(risk / 24)
         return html.Span(f"{count:,} GPU{'' if count == 1 else 's'} at risk")

@@ -19,7 +19,7 @@ SHOWN = 8
 
 
 def card(answer: Row, query: Query) -> Component | None:
-    """The teams with the most avoidable money (or GPU time, without prices); platform and unassigned time below."""
+    """The teams with the most avoidable money (or GPU time, without prices); platform and unassigned time among them."""
     rows: list[Row] = answer.get("teams") or []
     if not rows:
         return None
@@ -27,7 +27,8 @@ def card(answer: Row, query: Query) -> Component | None:
     ordered = sorted(rows, key=lambda row: (-lost_of(row, currency), -size_of(row, currency), str(row.get("team"))))
     teams = [row for row in ordered if str(row.get("team")) not in NOT_TEAMS]
     others = [row for row in ordered if str(row.get("team")) in NOT_TEAMS]
-    shown = [*teams[:SHOWN], *others]
+    named = {str(row.get("team")) for row in (*teams[:SHOWN], *others)}
+    shown = [row for row in ordered if str(row.get("team")) in named]
     top = max((size_of(row, currency) for row in shown), default=Decimal(0))
     places = formats.money_places(lost_of(row, currency) for row in shown)
     unit = "GPU-h" if currency is None else formats.sign_of(currency)

@@ -14,6 +14,7 @@ from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.repository import BULK_MAX
 from gpuwatch.findings.selection import Filters, counts
 from gpuwatch.findings.selection import ranked as rows_of
+from gpuwatch.findings.so_far import so_far
 from gpuwatch.findings.texts import SEVERITY_ORDER, rule_of
 from gpuwatch.store.database import Store
 
@@ -41,8 +42,9 @@ def summary(store: Store, filters: Filters, states: Sequence[str], now_us: int) 
     waste = sum((one.rate for one in found if _is_waste(one)), Rate())
     return {
         "states": counts(store, filters),
-        "total": _amounts(waste, currency),
-        "causes": [_cause(parts, currency) for _, parts in causes[:CAUSES_MAX]],
+        "total": _amounts(waste, currency)
+        | so_far((one.finding[1] for one in found if _is_waste(one)), now_us, currency),
+        "causes": [_cause(parts, now_us, currency) for _, parts in causes[:CAUSES_MAX]],
         "causes_total": len(causes),
     }
 
@@ -53,7 +55,7 @@ def _is_waste(one: _Part) -> bool:
     return not one.saves and lost_work(facts.bucket, facts.evidence) is None
 
 
-def _cause(parts: Sequence[_Part], currency: str | None) -> Mapping[str, Any]:
+def _cause(parts: Sequence[_Part], now_us: int, currency: str | None) -> Mapping[str, Any]:
     """A cause with its findings, the most urgent first. Costs a day are of findings in `currency` only."""
     detector, cluster, team = parts[0].finding[0]
     facts = [one.finding[1] for one in parts]
@@ -69,6 +71,7 @@ def _cause(parts: Sequence[_Part], currency: str | None) -> Mapping[str, Any]:
         "findings": len(parts),
         "keys": [one.key for one in parts[:BULK_MAX]],
         **_amounts(sum((one.rate for one in parts), Rate()), currency),
+        **so_far(facts, now_us, currency),
         "saves": any(one.saves for one in parts),
         "at_risk_gpu_hours_a_day": format_quantity(sum((one.at_risk_hours for one in parts), Fraction(0)), 1),
         "certainty": float(certain / whole) if whole else max(one.confidence for one in facts),

@@ -18,6 +18,7 @@ from gpuwatch.findings.priority import HOUR_S, Facts, Lost, cost_a_day, lost_wor
 from gpuwatch.findings.record import FIELDS, Finding
 from gpuwatch.findings.repository import Action
 from gpuwatch.findings.selection import Filters, ranked
+from gpuwatch.findings.so_far import lasted_a_day
 from gpuwatch.findings.texts import remedy, rule_of, severity, summary
 from gpuwatch.store.database import Store
 
@@ -104,6 +105,7 @@ def daily(finding: Finding, now_us: int) -> dict[str, Any]:
         "cost_a_day": None if rate.cost is None else format_quantity(rate.cost, CENT_PLACES),
         "currency_a_day": None if rate.cost is None else currency,
         "gpu_hours_a_day": format_quantity(rate.hours, 1),
+        "day_rate": saves or lasted_a_day(found, now_us),
         "saves": saves,
     }
 

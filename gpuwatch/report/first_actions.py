@@ -12,9 +12,15 @@ from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.priority import HOUR_S, Rate, cost_a_day, priority, size
 from gpuwatch.findings.ranking import Part, part, ranked, score
 from gpuwatch.findings.read import Finding, facts_of, lost_of
+from gpuwatch.findings.so_far import amounts_so_far, so_far
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
+from gpuwatch.jobs.loss_parts import LISTED_MAX, LossPart
+from gpuwatch.jobs.loss_parts import remedy as remedy_of
+from gpuwatch.ledger.measures import NOT_MEASURED
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import REMEDIES
+from gpuwatch.report.facts import PLATFORM
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
 LOSS = "loss:"
@@ -30,6 +36,8 @@ class Loss:
     gpu_seconds: Fraction
     elapsed_us: int
     teams: tuple[tuple[str, Rate], ...] = ()
+    parts: tuple[LossPart, ...] = ()
+    """By team and kind of work, where the loss is of jobs."""
 
     @property
     def a_day(self) -> Rate:
@@ -50,21 +58,25 @@ def first_actions(
 ) -> list[dict[str, Any]]:
     """At most ACTIONS_MAX actions, the first one first. `findings` are open, and none of their owners set them aside.
 
-    The findings of one rule are one action. `loss` is always among them: findings that claim its bucket are part of it.
+    The findings of one rule are one action. `loss` is always among them: findings that claim its bucket are part of it if they
+    explain most of it.
     `mean_price` is the cost of a GPU-hour in `currency`. Costs a day are of findings in `currency` only.
     """
 
+    every = [_part(one, now_us, currency, mean_price) for one in findings]
+    claims = [one for one in every if loss is not None and one.finding.bucket == loss.bucket and not one.saves]
+    inside = {one.key for one in claims} if loss is not None and _most(claims, loss.a_day) else set()
+
     def group(one: _Part) -> tuple[str]:
-        in_loss = loss is not None and one.finding.bucket == loss.bucket and not one.saves
-        return (LOSS if in_loss else one.finding.detector,)
+        return (LOSS if one.key in inside else one.finding.detector,)
 
     made: list[tuple[Fraction, dict[str, Any]]] = []
     mine: Sequence[_Part] = ()
-    for (name,), parts in ranked((_part(one, now_us, currency, mean_price) for one in findings), group):
+    for (name,), parts in ranked(every, group):
         if name == LOSS:
             mine = parts
         else:
-            made.append((score(parts), _of_findings(name, parts, currency)))
+            made.append((score(parts), _of_findings(name, parts, now_us, currency)))
     if loss is not None and loss.gpu_seconds:
         made.append(_of_loss(loss, mine, currency, mean_price))
     made.sort(key=lambda pair: (-pair[0], pair[1]["id"]))
@@ -79,7 +91,7 @@ def _part(finding: Finding, now_us: int, currency: str | None, mean_price: Fract
     return part(finding, finding.key, found, rate, saves, mean_price)
 
 
-def _of_findings(detector: str, parts: Sequence[_Part], currency: str | None) -> dict[str, Any]:
+def _of_findings(detector: str, parts: Sequence[_Part], now_us: int, currency: str | None) -> dict[str, Any]:
     first = parts[0].finding
     return {
         "id": detector,
@@ -90,6 +102,7 @@ def _of_findings(detector: str, parts: Sequence[_Part], currency: str | None) ->
         "loss": None,
         "lost_work": _lost(parts, currency),
         **_amounts(_sum(parts), any(one.saves for one in parts), currency),
+        **so_far((facts_of(one.finding) for one in parts), now_us, currency),
         **_members(parts),
         "owners": _owners([((one.finding.team, one.finding.user), one.rate) for one in parts], currency),
     }
@@ -101,25 +114,60 @@ def _of_loss(
     rate = loss.a_day
     own = severity_of(None if loss.cost is None else loss.cost, loss.elapsed_us)
     worst = max([own, *(one.finding.severity for one in parts)], key=SEVERITY_ORDER.index)
-    first = parts[0].finding if parts else None
-    owners = _owners([((team, None), held) for team, held in loss.teams], currency)
+    carrying = _carrying(parts, rate)
+
+    def words(size: Rate) -> str:
+        text = report_text.hours(size.hours) if size.cost is None else report_text.money(size.cost, currency)
+        return text.replace(report_text.GAP, " ")
+
+    first = carrying[0].finding if carrying else None
+    held = [(PLATFORM, rate)] if loss.bucket == NOT_MEASURED else loss.teams  # it runs the exporters
+    owners = _owners([((team, None), part) for team, part in held], currency)
     action = {
         "id": f"{LOSS}{loss.bucket}",
         "title": BUCKET_WORDS[loss.bucket],
         "summary": first.summary if first else None,
-        "remedy": first.remedy if first else REMEDIES[loss.bucket],
+        "remedy": first.remedy if first else remedy_of(loss.bucket, loss.parts, words) or REMEDIES[loss.bucket],
         "severity": worst,
         "loss": {
             "bucket": loss.bucket,
             "gpu_seconds": format_quantity(loss.gpu_seconds),
             "cost": _money(loss.cost),
+            "parts": [one.as_dict() for one in loss.parts[:LISTED_MAX]],
+            "parts_total": len(loss.parts),
         },
         "lost_work": None,
         **_amounts(rate, False, currency),
+        "day_rate": loss.elapsed_us >= DAY_US,
+        **amounts_so_far(Rate(loss.cost, loss.gpu_seconds / HOUR_S)),
         **_members(parts),
         "owners": owners,
     }
     return max(priority(worst, size(rate, mean_price)), score(parts)), action
+
+
+def _most(parts: Iterable[_Part], whole: Rate) -> bool:
+    """Whether findings explain most of a loss, by their amounts a day."""
+    found = sum((_held(one) for one in parts), Rate())
+    if whole.cost is not None and found.cost is not None:
+        return found.cost * 2 >= whole.cost
+    return bool(found.hours) and found.hours * 2 >= whole.hours
+
+
+def _held(one: _Part) -> Rate:
+    """The amount a day of a finding, also where it is about time that was not measured."""
+    if one.finding.bucket != NOT_MEASURED:
+        return one.rate
+    facts = facts_of(one.finding)
+    return Rate(None, facts.gpu_hours * DAY_US / max(facts.last_seen_us - facts.started_us, DAY_US))
+
+
+def _carrying(parts: Sequence[_Part], whole: Rate) -> list[_Part]:
+    """The findings whose common remedy is one for most of a loss; none if no remedy is."""
+    by_remedy: dict[str, list[_Part]] = {}
+    for one in parts:
+        by_remedy.setdefault(one.finding.remedy, []).append(one)
+    return next((mine for mine in by_remedy.values() if _most(mine, whole)), [])
 
 
 def _lost(parts: Sequence[_Part], currency: str | None) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +16,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window, from_us, to_
 from gpuwatch.findings.priority import Rate
 from gpuwatch.findings.read import Finding, page
 from gpuwatch.findings.repository import Action
+from gpuwatch.jobs.loss_parts import divided, kinds_of
 from gpuwatch.ledger.measures import NOT_MEASURED
 from gpuwatch.report.facts import PLATFORM
 from gpuwatch.report.first_actions import Loss, first_actions
@@ -71,7 +72,11 @@ def overview(
         "teams": _teams(by_team),
         "teams_total": len(by_team.groups),
         "actions": first_actions(
-            found, largest_loss(by_team, elapsed_us), now_us, by_team.currency, by_team.mean_price
+            found,
+            divided_loss(store, window, scope, largest_loss(by_team, elapsed_us)),
+            now_us,
+            by_team.currency,
+            by_team.mean_price,
         ),
         "currency": by_team.currency,
         "window": window_dict(window),
@@ -132,6 +137,16 @@ def largest_loss(by_team: Ledger, elapsed_us: int) -> Loss | None:
     whole = amounts[bucket]
     ranked = sorted(held.items(), key=lambda item: (-(item[1].cost or 0), -item[1].hours, item[0]))
     return Loss(bucket, whole.cost, whole.hours * 3600, elapsed_us, tuple(ranked))
+
+
+def divided_loss(store: Store, window: Window, scope: Scope, loss: Loss | None) -> Loss | None:
+    """The loss with its parts by team and kind of work."""
+    if loss is None:
+        return None
+    days = Fraction(max(loss.elapsed_us, DAY_US), DAY_US)
+    held = [(team, Rate(None if one.cost is None else one.cost * days, one.hours * days)) for team, one in loss.teams]
+    kinds = kinds_of(store, window, loss.bucket, scope.cluster, scope.pool, scope.teams)
+    return replace(loss, parts=divided(held, kinds))
 
 
 def _part(row: BucketRow, seconds: Fraction, currency: str | None) -> Rate:

@@ -141,9 +141,18 @@ recorded as (
             (
                 hoarded_us + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us
             )::double * share_num / share_den
-        ) as observed_us
+        ) as observed_us,
+        sum(
+            case $sort
+                when 'hoarded' then hoarded_us
+                when 'gap' then gap_us
+                when 'communication' then communication_us
+                when 'stalled' then stalled_us
+                else 0
+            end::double * share_num / share_den
+        ) as lost_us
     from hour
-    where $sort = 'effective_ratio'
+    where $sort in ('effective_ratio', 'hoarded', 'gap', 'communication', 'stalled')
     group by run_id
 ),
 job as (
@@ -155,6 +164,10 @@ job as (
             when 'started' then min(a.start_us)
             when 'gpu_seconds' then sum(h.amount) / 1e6
             when 'cost' then case when count(c.run_id) = count(c.amount) then sum(c.amount) / 3600e6 end
+            when 'hoarded' then sum(b.lost_us) / 1e6
+            when 'gap' then sum(b.lost_us) / 1e6
+            when 'communication' then sum(b.lost_us) / 1e6
+            when 'stalled' then sum(b.lost_us) / 1e6
             -- The least effective come first; those with hardly any observed time, whose effectiveness is unknown, last.
             else case
                 when sum(b.observed_us) > 0 and sum(b.observed_us) * 10 >= sum(b.observed_us + b.unobserved_us)

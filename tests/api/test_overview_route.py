@@ -34,6 +34,20 @@ def test_the_waste_of_a_week_and_its_largest_loss(filled: Api) -> None:
     ]
 
 
+def test_the_largest_loss_by_team_and_kind_of_work(filled: Api) -> None:
+    """Twelve of the 24 dollars each; the parts are those of the window, not of a day."""
+    (loss,) = asked(filled)["actions"]
+
+    assert [("blue", "batch", "12.00", "21600.000000"), ("red", "batch", "12.00", "21600.000000")] == [
+        (one["team"], one["kind"], one["cost"], one["gpu_seconds"]) for one in loss["loss"]["parts"]
+    ]
+    assert (
+        "Training and batch jobs ($24.00): ask for the GPUs that are used, and end jobs with their work."
+        == loss["remedy"]
+    )
+    assert (False, "24.00") == (loss["day_rate"], loss["cost_so_far"])
+
+
 def test_the_period_before_is_compared_by_its_own_time(filled: Api) -> None:
     """Three hours after the three in which the pods worked too."""
     found = asked(filled, AFTERNOON)

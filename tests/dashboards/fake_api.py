@@ -215,7 +215,8 @@ def inbox() -> Json:
     cause = {"cluster": "sim", "saves": False, "at_risk_gpu_hours_a_day": "0.0", "certainty": 0.95, "since": at(NOW)}
     return {
         "states": {"open": 12, "resolved": 3, "acked": 1, "snoozed": 0, "exempt": 0},
-        "total": {"cost_a_day": "812.40", "gpu_hours_a_day": "310.0", "currency": "USD"},
+        "total": {"cost_a_day": "812.40", "gpu_hours_a_day": "310.0", "currency": "USD", "day_rate": True,
+                  "cost_so_far": "3200.00", "gpu_hours_so_far": "1200.0"},
         "causes": [
             {
                 **cause, "detector": "idle-hoarding", "title": "GPUs held and idle", "team": "nlp", "severity": "high",

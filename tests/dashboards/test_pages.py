@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dash import dcc, html
@@ -35,6 +36,7 @@ from gpuwatch.dashboards.shell.states import failed
 from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, MEASURES, STAGES
 from gpuwatch.dashboards.waste import do_first
 from gpuwatch.dashboards.waste import jobs as work
+from gpuwatch.dashboards.waste import teams as team_waste
 from gpuwatch.ledger.measures import AVOIDABLE, FREE, NOT_MEASURED, OUT_OF_SERVICE, WORDS, WORKING
 from tests.dashboards import fake_api, fake_overview, fake_rules
 from tests.dashboards.laid_out import answering, api, check_layout, links, shown, text
@@ -285,6 +287,55 @@ def test_the_first_actions_lead_somewhere_and_name_whom_to_ask() -> None:
     assert "2 GPUs at risk" in text(do_first.line(fake_overview.actions()[4], Query()))
 
 
+def api_overview() -> dict[str, Any]:
+    """The answer of the overview route."""
+    return dict(asyncio.run(overview.load(api(), Query())).answer)
+
+
+def test_a_loss_without_a_finding_says_who_has_it_and_what_to_do_by_kind_of_work() -> None:
+    remedy = "Servers ($9.00 k): run fewer replicas. Notebooks and sessions ($2.50 k): end what idles."
+    parts = [
+        {"team": team, "kind": kind, "gpu_seconds": "3600.000000", "cost": cost}
+        for team, kind, cost in (("chat", "service", "6000"), ("lab", "session", "2500"), ("chat", "batch", "1500"), ("a", "batch", "1"), ("b", "batch", "1"))
+    ]  # fmt: skip
+    loss = {"bucket": "gap", "gpu_seconds": "1.0", "cost": "12000.00", "parts": parts, "parts_total": 5}
+    shown = do_first.line(fake_overview.action(1, loss=loss, findings=0, keys=[], detectors=[], remedy=remedy), Query())
+    page_text = text(shown)
+
+    assert remedy in page_text
+    assert "chat  $7.50 k ,  lab  $2.50 k ,  a  $1.00  and 1 more" in page_text
+    assert "Ask" not in page_text
+    assert "/ui/jobs?sort=gap" in links(shown)
+
+
+def test_the_largest_row_is_first_also_without_a_team() -> None:
+    answer = api_overview()
+    lost = {"__unallocated__": "9079.00", "vision": "19.00", "__platform__": "0.00"}
+    rows = [
+        {**answer["teams"][0], "team": team, "avoidable": {"gpu_seconds": "60.0", "cost": cost, "ratio": 0.1}}
+        for team, cost in lost.items()
+    ]
+    page_text = text(team_waste.card({**answer, "teams": rows}, Query()))
+
+    assert sorted(map(page_text.index, ("No team assigned", "vision", "Platform"))) == [
+        page_text.index(word) for word in ("No team assigned", "vision", "Platform")
+    ]
+
+
+def test_what_was_not_measured_is_no_waste() -> None:
+    loss = {"bucket": "unobserved", "gpu_seconds": "1.0", "cost": "12000.00", "parts": [], "parts_total": 0}
+    page_text = text(do_first.line(fake_overview.action(1, loss=loss, findings=0, keys=[], detectors=[]), Query()))
+
+    assert "no waste is known" in page_text
+    assert "a day" not in page_text
+
+
+def test_what_began_within_a_day_costs_so_far() -> None:
+    brief = {"day_rate": False, "cost_a_day": "20.64", "cost_so_far": "20.64", "gpu_hours_so_far": "3.0"}
+
+    assert "$20.64  so far" in text(do_first.line(fake_overview.action(1, **brief), Query()))
+
+
 def test_work_that_was_measured_in_part_says_so() -> None:
     page_text = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
 
@@ -494,7 +545,40 @@ def test_a_finding_without_a_price_says_so() -> None:
     data = asyncio.run(finding.load(api(), Query("/findings/false-utilization-0003")))
     facts = finding.summary(data, Query()).children[3].children
 
-    assert ["–", "–"] == [text(fact.children[1]) for fact in facts[:2]]
+    assert ["–", "40 GPU-h"] == [text(fact.children[1]) for fact in facts[:2]]
+
+
+def test_a_finding_of_three_hours_has_no_cost_a_day() -> None:
+    """$20.64 in three hours are no $20.64 a day. What has ended costs nothing now, and work is lost once."""
+    three = {"cost_a_day": "20.64", "currency_a_day": "USD", "day_rate": False, "wasted_cost": "20.64"}
+    whole = {**three, "day_rate": True}
+
+    assert ["–", "$20.64", "–", "–"] == [
+        text(findings_list.daily(one))
+        for one in (three, whole, {**whole, "state": "resolved"}, {**whole, "evidence": {"lost_gpu_hours": 3.0}})
+    ]
+    card = text(findings_list.card({**three, "wasted_gpu_seconds": "10800", "currency": "USD"}, Query()))
+    assert "per day" not in card
+    assert "$20.64" in card
+
+
+@pytest.mark.parametrize(
+    ("changed", "over", "expected"),
+    [
+        pytest.param({}, False, "$41.20 a day", id="all have lasted a day"),
+        pytest.param({"day_rate": False}, False, "$12.30 so far", id="one has not"),
+        pytest.param({}, True, "$12.30 so far", id="some are over"),
+        pytest.param({"cost_a_day": None, "cost_so_far": None}, False, "24 GPU-h a day", id="without a price"),
+        pytest.param({"cost_a_day": None, "cost_so_far": None, "gpu_hours_a_day": "0.0"}, False, "", id="nothing"),
+    ],
+)
+def test_an_amount_names_its_time(changed: dict[str, Any], over: bool, expected: str) -> None:
+    amount = {
+        "cost_a_day": "41.20", "gpu_hours_a_day": "24.0", "currency": "USD", "day_rate": True, "cost_so_far": "12.30",
+        "gpu_hours_so_far": "7.0",
+    }  # fmt: skip
+
+    assert expected == findings_list.spanned({**amount, **changed}, over)
 
 
 def test_sources_that_fail_come_first_with_their_fix() -> None:

@@ -53,6 +53,8 @@ def ids(answer: dict[str, Any]) -> list[str]:
         pytest.param({"q": "red"}, ["1"], id="an account"),
         pytest.param({"q": "vis"}, ["2"], id="a part of a team"),
         pytest.param({"sort": "effective_ratio"}, ["1", "2", "3"], id="the least effective first"),
+        pytest.param({"sort": "hoarded"}, ["1", "2", "3"], id="the most idle first"),
+        pytest.param({"sort": "gap", "teams": []}, [], id="no team sees gaps"),
     ],
 )
 def test_jobs_are_picked(made: tuple[World, State], asked: dict[str, Any], expected: list[str]) -> None:

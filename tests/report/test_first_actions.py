@@ -10,6 +10,7 @@ import pytest
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.priority import Rate, cost_a_day
 from gpuwatch.findings.read import Finding, facts_of
+from gpuwatch.jobs.loss_parts import LossPart
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report.actions import REMEDIES
@@ -94,7 +95,9 @@ def test_the_largest_loss_is_there_without_a_finding() -> None:
     (only,) = ranked(loss=stranded())
 
     assert ("loss:stranded", "100.00", 0, []) == (only["id"], only["cost_a_day"], only["findings"], only["keys"])
-    assert {"bucket": "stranded", "gpu_seconds": "604800.000000", "cost": "700.00"} == only["loss"]
+    assert {
+        "bucket": "stranded", "gpu_seconds": "604800.000000", "cost": "700.00", "parts": [], "parts_total": 0
+    } == only["loss"]  # fmt: skip
     assert "__platform__" == only["owners"]["items"][0]["team"]
 
 
@@ -115,6 +118,65 @@ def test_findings_of_the_largest_loss_are_part_of_it() -> None:
         actions[0]["detectors"],
         actions[0]["severity"],
     )
+
+
+def test_a_small_finding_lends_a_large_loss_no_remedy() -> None:
+    """Four dollars of a slice do not say what to do about 12,000 dollars of gaps."""
+    tiny = finding("mig", "low", detector="mig-mismatch", bucket="gap", wasted_cost="4.09", remedy="Use 2g.20gb.")
+    parts = (
+        LossPart("chat", "service", Fraction(7_200_000), Fraction(9000)),
+        LossPart("lab", "session", Fraction(720_000), Fraction(2500)),
+        LossPart("train", "batch", Fraction(72_000), Fraction(500)),
+    )
+    held = tuple((one.team, Rate(one.cost, Fraction(100))) for one in parts)
+    gaps, slice_ = ranked(tiny, loss=Loss("gap", Fraction(12_000), Fraction(7_992_000), 7 * DAY_US, held, parts))
+
+    assert ("mig-mismatch", "Use 2g.20gb.", "4.09") == (slice_["id"], slice_["remedy"], slice_["cost_a_day"])
+    assert ("loss:gap", 0, [], None) == (gaps["id"], gaps["findings"], gaps["keys"], gaps["summary"])
+    assert (
+        "Servers ($9.00 k): run fewer replicas, scale them with the load, or give them a smaller GPU, a MIG slice or a shared GPU. "
+        "Notebooks and sessions ($2.50 k): end what idles (an idle culler), and give them a MIG slice or a shared GPU."
+    ) == gaps["remedy"]
+    assert [("chat", "service", "9000.00"), ("lab", "session", "2500.00"), ("train", "batch", "500.00")] == [
+        (one["team"], one["kind"], one["cost"]) for one in gaps["loss"]["parts"]
+    ]
+
+
+def test_a_remedy_for_most_of_a_loss_stands_beside_it() -> None:
+    """Two findings of 480 dollars a day have one remedy, a third has another; the loss is 1,500 dollars a day."""
+    found = [finding(key, bucket="gap", remedy="Cache the data.") for key in ("a", "b")]
+    other = finding("c", bucket="gap", remedy="Ask an expert.")
+    (action,) = ranked(other, *found, loss=Loss("gap", Fraction(3000), Fraction(3_000_000), 2 * DAY_US))
+
+    assert ("loss:gap", 3, "Cache the data.") == (action["id"], action["findings"], action["remedy"])
+
+
+def test_no_remedy_where_none_is_one_for_most_of_the_loss() -> None:
+    found = [finding(key, bucket="gap", remedy=f"Remedy {key}.") for key in ("a", "b", "c")]
+    (action,) = ranked(*found, loss=Loss("gap", Fraction(3000), Fraction(3_000_000), 2 * DAY_US))
+
+    assert (3, REMEDIES["gap"]) == (action["findings"], action["remedy"])
+
+
+def test_what_was_not_measured_is_the_platforms_work() -> None:
+    blind = finding(
+        "blind", "low", detector="blind-gpu", bucket="unobserved", team="__platform__", remedy="Run the exporter."
+    )
+    held = (("vision", Rate(Fraction(70), Fraction(100))), ("nlp", Rate(Fraction(30), Fraction(92))))
+    (action,) = ranked(blind, loss=Loss("unobserved", Fraction(100), Fraction(691_200), DAY_US, held))
+
+    assert (["blind"], "Run the exporter.") == (action["keys"], action["remedy"])
+    assert [("__platform__", None)] == [(one["team"], one["user"]) for one in action["owners"]["items"]]
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [pytest.param(3, (False, "20.64"), id="three hours are no day"), pytest.param(24, (True, "20.64"), id="a day")],
+)
+def test_a_rate_a_day_needs_a_day(hours: int, expected: tuple[bool, str]) -> None:
+    (action,) = ranked(finding("a", wasted_cost="20.64", last_seen_at=rfc3339(T0_US + hours * HOUR_US)))
+
+    assert expected == (action["day_rate"], action["cost_so_far"])
 
 
 def test_the_largest_loss_is_always_among_the_actions() -> None:

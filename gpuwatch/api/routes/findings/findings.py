@@ -42,7 +42,7 @@ KEY = r"^[a-z0-9-]{1,200}$"
 Key = Annotated[
     str, Path(pattern=KEY, description="The finding's stable key.", examples=["idle-hoarding-0123456789abcdef"])
 ]
-NOTED = ("assignee", "verdict", "cost_a_day", "currency_a_day", "gpu_hours_a_day", "saves")
+NOTED = ("assignee", "verdict", "cost_a_day", "currency_a_day", "gpu_hours_a_day", "day_rate", "saves")
 """Fields of a listed finding in addition to those of every finding."""
 EXPORT_MAX = 100_000
 """Findings in one file."""

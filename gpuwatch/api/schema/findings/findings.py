@@ -56,6 +56,9 @@ class ListedFinding(Finding):
     cost_a_day: Money | None = Field(description="In currency_a_day; null without a price.")
     currency_a_day: str | None
     gpu_hours_a_day: Quantity
+    day_rate: bool = Field(
+        description="Whether it has lasted a day. If not, its cost a day is its cost so far, and no rate."
+    )
     saves: bool = Field(description="cost_a_day could be saved; it is not waste.")
 
 

@@ -18,13 +18,21 @@ class StateCounts(Strict):
     exempt: int
 
 
-class DailyAmount(Strict):
+class SoFar(Shape):
+    day_rate: bool = Field(
+        description="Whether each of the findings that cost something has lasted a day. If not, the amounts a day are no rates."
+    )
+    cost_so_far: Money | None
+    gpu_hours_so_far: Quantity
+
+
+class DailyAmount(SoFar):
     cost_a_day: Money | None
     gpu_hours_a_day: Quantity
     currency: str | None
 
 
-class FindingCause(Shape):
+class FindingCause(SoFar):
     """Findings of one rule, cluster and team."""
 
     detector: str

@@ -9,6 +9,7 @@ from pydantic import Field
 from gpuwatch.api.schema.billing.ledger import Funnel, KnownAmount, LedgerRow, Measures
 from gpuwatch.api.schema.common import Bucket, Money, Quantity, Ratio, Severity, Shape, Span, Time
 from gpuwatch.api.schema.findings.findings import Subject
+from gpuwatch.api.schema.findings.inbox import SoFar
 
 
 class Side(Measures):
@@ -47,8 +48,17 @@ class TeamMeasures(Measures):
     buckets: list[TeamBucket]
 
 
+class LossPart(KnownAmount):
+    team: str
+    kind: Literal["service", "session", "batch", "other"] | None = Field(
+        description="Kind of work: servers, notebooks and sessions, training and batch jobs; null: not divided by it."
+    )
+
+
 class LargestLoss(KnownAmount):
     bucket: Bucket
+    parts: list[LossPart] = Field(description="By team and kind of work, at most 10, the largest first.")
+    parts_total: int
 
 
 class Owner(Shape):
@@ -63,8 +73,8 @@ class Owners(Shape):
     total: int
 
 
-class FirstAction(Shape):
-    """Open findings of one rule. `loss`: the largest loss of the window, with the findings that claim its bucket."""
+class FirstAction(SoFar):
+    """Open findings of one rule. `loss`: the largest loss of the window, with the findings of its bucket if they explain most of it."""
 
     rank: int
     id: str = Field(examples=["idle-hoarding", "loss:stranded"])
