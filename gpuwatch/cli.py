@@ -118,6 +118,8 @@ class NoPandas(MetaPathFinder):
 def main() -> None:
     """Entry point: exits with the code of the command."""
     sys.meta_path.insert(0, NoPandas())
+    # gpuwatch has no plug-ins for pydantic. Looking for some reads the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     _leave(run(sys.argv[1:]))
 
 

@@ -10,7 +10,6 @@ from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
 from gpuwatch.billing.funnel import funnel
 from gpuwatch.billing.inferred_teams import Mark, fill_other_teams, inferred_rows
 from gpuwatch.billing.kinds import fill_kinds
-from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.proposed import Proposed, fill_proposed
 from gpuwatch.billing.records import BucketRow, Charge, Chargeback, Ledger
@@ -74,7 +73,11 @@ def chargeback(
     check_dimensions(by, CHARGE_DIMENSIONS)
     live = policy is not None or proposed is not None or not closed
     by_run = other_default or (proposed is not None and proposed.rules is not None)
+    # The charges of closed periods load SQLAlchemy, which takes longer than a small question.
+    live = live or not _closed(state, window)
     if not live:
+        from gpuwatch.billing.periods.billed import corrected, frozen_answer
+
         frozen = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
         if frozen is not None:
             return frozen
@@ -100,6 +103,15 @@ def chargeback(
     if live:
         return answer
     return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
+
+
+def _closed(state: State, window: Window) -> bool:
+    """Whether closed periods may change the charges of a window: it is one of them, or there are corrections."""
+    query = """
+        select exists(
+            select 1 from period_closing where reopened_us is null and start_us = :start_us and end_us = :end_us
+        ) or exists(select 1 from period_correction) as found"""
+    return bool(state.read(query, start_us=window.start_us, end_us=window.end_us)[0]["found"])
 
 
 def ledger(

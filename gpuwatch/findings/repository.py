@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
 from gpuwatch.core.clock import DAY_US, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state.core import State, record
@@ -30,20 +28,7 @@ VERDICTS = ("true_positive", "false_positive")
 MAX_HISTORY = 1000
 """Actions on one finding that are returned, the newest first."""
 
-_tables = sa.MetaData()
-_action = sa.Table(
-    "finding_action",
-    _tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("finding_key", sa.String(200)),
-    sa.Column("action", sa.String(16)),
-    sa.Column("until_us", sa.BigInteger),
-    sa.Column("reason", sa.Text),
-    sa.Column("actor", sa.Text),
-    sa.Column("at_us", sa.BigInteger),
-    sa.Column("verdict", sa.String),
-    sa.Column("assignee", sa.String),
-)
+_COLUMNS = "finding_key, action, until_us, reason, actor, at_us, verdict, assignee"
 
 
 @dataclass(frozen=True)
@@ -98,63 +83,65 @@ class Actions:
 
     def act_all(self, actions: Sequence[Action]) -> None:
         """Records actions on different findings, each of them audited: all of them or none. Raises UsageError."""
+        import sqlalchemy as sa
+
+        from gpuwatch.findings.tables import ACTION
+
         if not 0 < len(actions) <= BULK_MAX:
             raise UsageError(f"keys: name 1 to {BULK_MAX} findings")
         for action in actions:
             _check(action)
         keys = [action.key for action in actions]
-        newest = sa.select(sa.func.max(_action.c.id)).where(_action.c.finding_key.in_(keys))
-        last = sa.select(_action).where(_action.c.id.in_(newest.group_by(_action.c.finding_key)))
+        newest = sa.select(sa.func.max(ACTION.c.id)).where(ACTION.c.finding_key.in_(keys))
+        known = [column for column in ACTION.c if column.name != "id"]
+        last = sa.select(*known).where(ACTION.c.id.in_(newest.group_by(ACTION.c.finding_key)))
         with self._state.transaction(write=True) as connection:
-            before = {row.finding_key: json.dumps(_words(_read(row))) for row in connection.execute(last)}
-            connection.execute(sa.insert(_action), [_row(action) for action in actions])
+            before = {row["finding_key"]: json.dumps(_words(_read(row))) for row in connection.execute(last).mappings()}
+            connection.execute(sa.insert(ACTION), [_row(action) for action in actions])
             for one in actions:
                 what = f"finding {one.key} {one.action}"
                 record(connection, one.at_us, one.actor, what, before.get(one.key), json.dumps(_words(one)))
 
     def current(self, now_us: int) -> dict[str, Action]:
         """The action in force by finding key: the last one, unless it reopened or its end has passed."""
-        newest = sa.select(sa.func.max(_action.c.id)).where(_action.c.action.in_(STATE_ACTIONS))
-        newest = newest.group_by(_action.c.finding_key)
-        in_force = sa.or_(_action.c.until_us.is_(None), _action.c.until_us > now_us)
-        query = sa.select(_action).where(_action.c.id.in_(newest), _action.c.action != "reopen", in_force)
-        with self._state.transaction(write=False) as connection:
-            found = [_read(row) for row in connection.execute(query)]
-        return {action.key: action for action in found}
+        found = self._state.read(
+            f"select {_COLUMNS} from finding_action where id in (select max(id) from finding_action"
+            " where action in ('ack', 'snooze', 'exempt', 'reopen') group by finding_key)"
+            " and action <> 'reopen' and (until_us is null or until_us > :now_us)",
+            now_us=now_us,
+        )
+        return {row["finding_key"]: _read(row) for row in found}
 
     def history(self, key: str) -> tuple[Action, ...]:
         """The actions on one finding, newest first; at most MAX_HISTORY."""
-        query = sa.select(_action).where(_action.c.finding_key == key).order_by(_action.c.id.desc())
-        with self._state.transaction(write=False) as connection:
-            return tuple(_read(row) for row in connection.execute(query.limit(MAX_HISTORY)))
+        query = f"select {_COLUMNS} from finding_action where finding_key = :key order by id desc limit :most"
+        return tuple(_read(row) for row in self._state.read(query, key=key, most=MAX_HISTORY))
 
     def verdicts(self) -> dict[str, str]:
         """The newest verdict of an owner on each finding, by key."""
-        newest = (
-            sa.select(sa.func.max(_action.c.id)).where(_action.c.verdict.is_not(None)).group_by(_action.c.finding_key)
+        found = self._state.read(
+            "select finding_key, verdict from finding_action where id in"
+            " (select max(id) from finding_action where verdict is not null group by finding_key)"
         )
-        query = sa.select(_action.c.finding_key, _action.c.verdict).where(_action.c.id.in_(newest))
-        with self._state.transaction(write=False) as connection:
-            return {key: verdict for key, verdict in connection.execute(query)}
+        return {row["finding_key"]: row["verdict"] for row in found}
 
     def marks(self) -> dict[str, Mark]:
         """Assignees and verdicts, by key."""
-        newest = (
-            sa.select(sa.func.max(_action.c.id)).where(_action.c.action == "assign").group_by(_action.c.finding_key)
+        found = self._state.read(
+            "select finding_key, assignee from finding_action where id in"
+            " (select max(id) from finding_action where action = 'assign' group by finding_key) and assignee is not null"
         )
-        query = sa.select(_action.c.finding_key, _action.c.assignee).where(_action.c.id.in_(newest))
-        with self._state.transaction(write=False) as connection:
-            assigned = {key: name for key, name in connection.execute(query) if name is not None}
+        assigned = {row["finding_key"]: row["assignee"] for row in found}
         judged = self.verdicts()
         return {key: Mark(assigned.get(key), judged.get(key)) for key in assigned.keys() | judged.keys()}
 
     def dismissed(self) -> set[str]:
         """The findings that owners called false positives, and did not reopen since."""
-        decided = sa.or_(_action.c.verdict.is_not(None), _action.c.action == "reopen")
-        newest = sa.select(sa.func.max(_action.c.id)).where(decided).group_by(_action.c.finding_key)
-        query = sa.select(_action.c.finding_key).where(_action.c.id.in_(newest), _action.c.verdict == "false_positive")
-        with self._state.transaction(write=False) as connection:
-            return {key for (key,) in connection.execute(query)}
+        found = self._state.read(
+            "select finding_key from finding_action where id in (select max(id) from finding_action"
+            " where verdict is not null or action = 'reopen' group by finding_key) and verdict = 'false_positive'"
+        )
+        return {row["finding_key"] for row in found}
 
     def feedback(self) -> dict[str, Feedback]:
         """The ratings of owners by rule; a finding's key begins with its rule."""
@@ -197,8 +184,7 @@ def _check_assignee(action: Action) -> None:
 
 
 def _read(row: Any) -> Action:
-    known = row.finding_key, row.action, row.until_us, row.reason, row.actor, row.at_us
-    return Action(*known, row.verdict, row.assignee)
+    return Action(**{"key" if name == "finding_key" else name: value for name, value in row.items()})
 
 
 def _row(action: Action) -> dict[str, Any]:

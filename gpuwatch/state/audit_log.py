@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state.core import State
-from gpuwatch.state.versioned_lists import KINDS, OWN_TABLES, VersionedLists
+from gpuwatch.state.list_columns import OWN_ROWS
+from gpuwatch.state.versioned_lists import KINDS, VersionedLists
 
 PAGE_MAX = 1000
 DIFFERENCE_MAX = 100
@@ -136,10 +137,10 @@ class _Reader:
 
 def _rows_of(state: State, kind: str, version: int) -> list[dict[str, Any]]:
     """The rows of a version as people read them, without line numbers and, for rates, without empty fields."""
-    if kind not in KINDS and kind not in OWN_TABLES:
+    if kind not in KINDS and kind not in OWN_ROWS:
         return []
     rows = VersionedLists(state).rows(kind, version)
-    if kind in OWN_TABLES:
+    if kind in OWN_ROWS:
         rows = [row | json.loads(row.get("more") or "{}") for row in rows]
         rows = [{name: value for name, value in row.items() if name not in ("line", "more")} for row in rows]
     if kind == "rates":

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from json import dumps
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
-from typing import Any, Self
-
-import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from typing import TYPE_CHECKING, Any, Self
 
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state.causes import cause
 from gpuwatch.state.changes import Watch
 from gpuwatch.state.server import READING, WRITING, Server, wait_for_writers
-from gpuwatch.state.sqlite_file import StateMissing, begin, file_url, set_pragmas
+from gpuwatch.state.sqlite_file import Reader, StateMissing, file_path
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine
 
 SCHEMA = "0010"
 """The newest migration in state_migrations/versions."""
@@ -29,29 +31,6 @@ IDENTITY = "state_id"
 
 MAX_AUDIT_ROWS = 1000
 """Audit rows that one call returns at most."""
-
-_tables = sa.MetaData()
-CARD = sa.Table(
-    "card",
-    _tables,
-    sa.Column("kind", sa.String),
-    sa.Column("version", sa.Integer),
-    sa.Column("digest", sa.String),
-    sa.Column("source", sa.Text),
-    sa.Column("actor", sa.Text),
-    sa.Column("at_us", sa.BigInteger),
-)
-_setting = sa.Table("setting", _tables, sa.Column("name", sa.String), sa.Column("value", sa.Text))
-_audit = sa.Table(
-    "audit_log",
-    _tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("at_us", sa.BigInteger),
-    sa.Column("actor", sa.Text),
-    sa.Column("what", sa.Text),
-    sa.Column("before", sa.Text),
-    sa.Column("after", sa.Text),
-)
 
 
 @dataclass(frozen=True)
@@ -71,14 +50,32 @@ class State:
     Every method raises StoreError when the database cannot be reached or is busy for longer than sqlite_file.BUSY_TIMEOUT_MS.
     """
 
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine = engine
+    def __init__(
+        self, made: Callable[[], Engine], name: str, file: Path | None = None, on_server: bool = False
+    ) -> None:
+        """`made` makes the engine, when it is needed: queries of a SQLite `file` are read without it."""
+        self._made = made
         self.name = name
-        self.on_server = engine.dialect.name == "postgresql"
-        reading, writing = (READING, WRITING) if self.on_server else ({}, {})
-        self._reading = engine.execution_options(gpuwatch_write=False, **reading)
-        self._writing = engine.execution_options(gpuwatch_write=True, **writing)
-        self._watch = Watch(None if self.on_server else engine.url.database)
+        self.on_server = on_server
+        self._making = Lock()
+        self._engine_made: Engine | None = None
+        self._reader = None if file is None else Reader(file)
+        self._watch = Watch(None if on_server else name)
+
+    @property
+    def _engine(self) -> Engine:
+        with self._making:
+            if self._engine_made is None:
+                self._engine_made = self._made()
+            return self._engine_made
+
+    @cached_property
+    def _reading(self) -> Engine:
+        return self._engine.execution_options(gpuwatch_write=False, **(READING if self.on_server else {}))
+
+    @cached_property
+    def _writing(self) -> Engine:
+        return self._engine.execution_options(gpuwatch_write=True, **(WRITING if self.on_server else {}))
 
     @classmethod
     def open(cls, where: str | os.PathLike[str] | Server, create: bool = True) -> Self:
@@ -90,18 +87,16 @@ class State:
         if not isinstance(where, Server) and os.fspath(where).startswith(("postgresql://", "postgresql+")):
             where = Server(os.fspath(where))
         if isinstance(where, Server):
-            state = cls(where.engine(), where.name)
+            engine = where.engine()
+            state = cls(lambda: engine, where.name, on_server=True)
+        elif "://" in (text := os.fspath(where)):
+            from gpuwatch.state.engine import parsed, sqlite
+
+            url = parsed(text)
+            state = cls(lambda: sqlite(url), url.database or "")
         else:
-            text = os.fspath(where)
-            url = _parsed(text) if "://" in text else file_url(Path(text), create)
-            if url.get_backend_name() != "sqlite":
-                raise StoreError(
-                    f"state: no driver for {url.drivername}; name a PostgreSQL database or a data directory"
-                )
-            engine = sa.create_engine(url, hide_parameters=True)
-            sa.event.listen(engine, "connect", set_pragmas)
-            sa.event.listen(engine, "begin", begin)
-            state = cls(engine, url.database or "")
+            file = file_path(Path(text), create)
+            state = cls(lambda: _engine_of(file), str(file), file)
         try:
             state._migrate(create)
         except BaseException:
@@ -112,7 +107,10 @@ class State:
     def close(self) -> None:
         """Closes the connections."""
         self._watch.close()
-        self._engine.dispose()
+        if self._reader is not None:
+            self._reader.close()
+        if self._engine_made is not None:
+            self._engine_made.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -126,19 +124,21 @@ class State:
         """Writes a consistent copy of a SQLite state to a new file, readable by its owner only. `copying.save` writes
         one of a state on a server.
         """
+        from sqlalchemy import exc as errors
+
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 raw: Any = connection.connection.driver_connection
                 raw.execute("vacuum into ?", (str(path),))
-        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+        except (errors.SQLAlchemyError, sqlite3.Error) as error:
             raise StoreError(f"state {self.name}: {cause(error)}") from error
 
     def version(self) -> str | None:
         """A text that changes with every commit to this database by anyone; None where the database has none to offer."""
         if self.on_server:
-            with self.transaction(write=False) as connection:  # equal snapshots see the same transactions
-                return str(connection.scalar(sa.text("select pg_current_snapshot()::text")))
+            (found,) = self.read("select pg_current_snapshot()::text as seen")  # equal ones see the same transactions
+            return str(found["seen"])
         try:
             return self._watch.version()
         except sqlite3.Error as error:
@@ -146,9 +146,9 @@ class State:
 
     def card_version(self, kind: str) -> int:
         """The current version of a versioned list: 0 before the first."""
-        with self.transaction(write=False) as connection:
-            card = newest_version(connection, kind)
-        return 0 if card is None else int(card.version)
+        return int(
+            self.read("select coalesce(max(version), 0) as newest from card where kind = :kind", kind=kind)[0]["newest"]
+        )
 
     def identity(self) -> str:
         """The random id of this state. Copies of it have the same."""
@@ -159,8 +159,8 @@ class State:
 
     def setting(self, name: str, default: str | None = None) -> str | None:
         """A stored value by name, else `default`."""
-        with self.transaction(write=False) as connection:
-            value: str | None = connection.scalar(sa.select(_setting.c.value).where(_setting.c.name == name))
+        found = self.read("select value from setting where name = :name", name=name)
+        value: str | None = found[0]["value"] if found else None
         return default if value is None else value
 
     def set_setting(self, name: str, value: str | None, actor: str, at_us: int) -> bool:
@@ -183,47 +183,59 @@ class State:
 
     def audit(self, limit: int = 100) -> tuple[AuditEntry, ...]:
         """The latest changes, newest first; at most `limit`, and never more than MAX_AUDIT_ROWS."""
-        columns = (_audit.c.at_us, _audit.c.actor, _audit.c.what, _audit.c.before, _audit.c.after)
-        query = sa.select(*columns).order_by(_audit.c.id.desc()).limit(max(0, min(limit, MAX_AUDIT_ROWS)))
+        query = "select at_us, actor, what, before, after from audit_log order by id desc limit :most"
+        return tuple(AuditEntry(**row) for row in self.read(query, most=max(0, min(limit, MAX_AUDIT_ROWS))))
+
+    def read(self, query: str, **parameters: object) -> list[dict[str, Any]]:
+        """The rows of one query, which names its parameters as `:name`. It is one transaction."""
+        if self._reader is not None:
+            return self._reader.rows(query, parameters)
+        from sqlalchemy import text
+
         with self.transaction(write=False) as connection:
-            return tuple(AuditEntry(*row) for row in connection.execute(query))
+            return [dict(row) for row in connection.execute(text(query), parameters).mappings()]
 
     @contextmanager
     def transaction(self, write: bool) -> Iterator[Connection]:
         """One transaction, committed at the end of the block. Repositories of other packages build on it."""
+        from sqlalchemy import exc as errors
+
         try:
             with (self._writing if write else self._reading).begin() as connection:
                 if write and self.on_server:
                     wait_for_writers(connection)
                 yield connection
-        except sa.exc.IntegrityError as error:
+        except errors.IntegrityError as error:
             raise StoreError(f"state {self.name}: another process changed it at the same time; repeat") from error
-        except sa.exc.DataError as error:
+        except errors.DataError as error:
             raise UsageError(
                 f"state {self.name}: a value cannot be stored: {cause(error).partition(';')[0]}"
             ) from error
-        except (sa.exc.SQLAlchemyError, ImportError) as error:
+        except (errors.SQLAlchemyError, ImportError) as error:
             raise StoreError(f"state {self.name}: {cause(error)}") from error
 
     def problems(self) -> list[str]:
         """Why the state cannot be read; empty if it can."""
         try:
-            with self.transaction(write=False) as connection:
-                connection.execute(sa.select(sa.literal(1)))
+            self.read("select 1 as one")
         except StoreError as error:
             return [str(error)]
         return []
 
     def _migrate(self, create: bool) -> None:
         """1. Read the recorded schema. 2. If it is outdated, read it again as the only writer and run the missing migrations."""
+        if self._reader is not None and self._reader.schema() == SCHEMA:
+            return
+        from gpuwatch.state.engine import schema
+
         with self.transaction(write=False) as connection:
-            found = _schema(connection)
-            if found == SCHEMA:
-                return
-            if found is None and not create:
-                raise StateMissing(f"state {self.name}: is empty")
+            found = schema(connection)
+        if found == SCHEMA:
+            return
+        if found is None and not create:
+            raise StateMissing(f"state {self.name}: is empty")
         with self.transaction(write=True) as connection:
-            found = _schema(connection)
+            found = schema(connection)
             if found == SCHEMA:
                 return
             if found is not None and found > SCHEMA:
@@ -240,35 +252,34 @@ class State:
             command.upgrade(config, SCHEMA)
 
 
-def _parsed(text: str) -> URL:
-    try:
-        return make_url(text)
-    except sa.exc.ArgumentError as error:
-        raise StoreError("state: not a database URL; expected one like postgresql://user@host/gpuwatch") from error
+def _engine_of(file: Path) -> Engine:
+    from gpuwatch.state.engine import sqlite
 
-
-def _schema(connection: Connection) -> str | None:
-    """The migration recorded in the database, None for an empty one."""
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    version: str | None = connection.scalar(sa.text("select version_num from alembic_version"))
-    return version
+    return sqlite(file)
 
 
 def _set(connection: Connection, name: str, value: str | None) -> tuple[str | None, bool]:
     """Stores or deletes a setting; returns the previous value and whether it changed."""
-    found = _setting.c.name == name
-    before: str | None = connection.scalar(sa.select(_setting.c.value).where(found))
+    import sqlalchemy as sa
+
+    from gpuwatch.state.tables import SETTING
+
+    found = SETTING.c.name == name
+    before: str | None = connection.scalar(sa.select(SETTING.c.value).where(found))
     if before == value:
         return before, False
-    connection.execute(sa.delete(_setting).where(found))
+    connection.execute(sa.delete(SETTING).where(found))
     if value is not None:
-        connection.execute(sa.insert(_setting).values(name=name, value=value))
+        connection.execute(sa.insert(SETTING).values(name=name, value=value))
     return before, True
 
 
 def newest_version(connection: Connection, kind: str) -> Any:
-    """The row of CARD of the current version of a list, None before the first."""
+    """The row of `card` of the current version of a list, None before the first."""
+    import sqlalchemy as sa
+
+    from gpuwatch.state.tables import CARD
+
     return connection.execute(
         sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc()).limit(1)
     ).first()
@@ -276,8 +287,12 @@ def newest_version(connection: Connection, kind: str) -> Any:
 
 def record(connection: Connection, at_us: int, actor: str, what: str, before: str | None, after: str | None) -> None:
     """Adds an audit row within a transaction."""
+    import sqlalchemy as sa
+
+    from gpuwatch.state.tables import AUDIT
+
     row = {"at_us": at_us, "actor": actor, "what": what, "before": before, "after": after}
-    connection.execute(sa.insert(_audit).values(**row))
+    connection.execute(sa.insert(AUDIT).values(**row))
 
 
 def _json(value: object) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
-
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine, make_url
+from typing import TYPE_CHECKING, Any, Self
 
 from gpuwatch.core import database_url
 from gpuwatch.core.errors import StoreError
 from gpuwatch.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine
 
 CONNECTIONS, MORE_CONNECTIONS = 5, 10
 """Connections that one process keeps, and further ones during a peak."""
@@ -55,9 +55,11 @@ class Server:
 
     def engine(self) -> Engine:
         """A pool of connections, none of which is open yet. Raises StoreError for a bad URL, or without the driver."""
+        import sqlalchemy as sa
+
         if (wrong := database_url.problem(self.url)) is not None:
             raise StoreError(f"state: its URL {wrong}")
-        url = make_url(self.url).set(drivername="postgresql+psycopg")
+        url = sa.engine.make_url(self.url).set(drivername="postgresql+psycopg")
         # No prepared statements: a pooler such as PgBouncer gives each transaction another connection.
         options = {name: value for name, value in _OPTIONS.items() if name not in url.query}
         try:
@@ -100,6 +102,8 @@ WRITING = {"isolation_level": "READ COMMITTED"}
 
 def wait_for_writers(connection: Connection) -> None:
     """Begins a writing transaction: takes the one lock of all writers, so that no update is lost and none is retried."""
+    import sqlalchemy as sa
+
     connection.execute(
         sa.select(
             sa.func.set_config("lock_timeout", LOCK_WAIT, True),

@@ -8,49 +8,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-import sqlalchemy as sa
-
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import ChangedMeanwhile, UsageError
-from gpuwatch.state.core import CARD, State, newest_version, record
+from gpuwatch.state.core import State, newest_version, record
+from gpuwatch.state.list_columns import JSON_ROWS, OWN_ROWS, Rows
 
 KINDS = ("policies", "fx", "owned", "spot", "commitments", "budgets", "recipients", "detectors")
-"""Lists whose rows are stored as JSON. Rates and ownership rules have a table each: see OWN_TABLES."""
+"""Lists whose rows are stored as JSON. Rates and ownership rules have a table each: see OWN_ROWS."""
 MAX_ROWS = 100_000
 """Rows of one version of a list."""
 MAX_VERSIONS = 1000
 """Versions that the history returns at most."""
-
-_tables = sa.MetaData()
-_key = (("kind", sa.String), ("version", sa.Integer), ("position", sa.Integer))
-_json_row = sa.Table("card_row", _tables, *(sa.Column(*column) for column in _key), sa.Column("content", sa.Text))
-_rate = sa.Table(
-    "rate",
-    _tables,
-    *(sa.Column(*column) for column in _key),
-    sa.Column("gpu_model", sa.Text),
-    sa.Column("pricing", sa.String),
-    sa.Column("usd_per_gpu_hour", sa.Text),
-    sa.Column("valid_from_us", sa.BigInteger),
-    sa.Column("valid_to_us", sa.BigInteger),
-    sa.Column("cluster", sa.Text),
-    sa.Column("pool", sa.Text),
-    sa.Column("mig_profile", sa.Text),
-    sa.Column("currency", sa.String),
-    sa.Column("line", sa.Integer),
-    sa.Column("more", sa.Text),
-)
-_rule = sa.Table(
-    "ownership_rule",
-    _tables,
-    *(sa.Column(*column) for column in _key),
-    sa.Column("match_kind", sa.Text),
-    sa.Column("match", sa.Text),
-    sa.Column("team", sa.Text),
-    sa.Column("line", sa.Integer),
-)
-OWN_TABLES = {"rates": _rate, "teams": _rule}
-"""Lists with a table of their own, one column per field."""
 
 Row = Mapping[str, Any]
 """A row: JSON values, with money and ratios as decimal text and times in microseconds."""
@@ -88,11 +56,15 @@ class VersionedLists:
         The caller has validated the rows. `expected` are the versions that may be replaced, None for any. Raises
         ChangedMeanwhile if the current one is not among them, UsageError for an unknown kind or more than MAX_ROWS.
         """
-        table = _table_of(kind)
+        stored_in = _rows_of(kind)
         if kind in KINDS and len(rows) > MAX_ROWS:
             raise UsageError(f"{kind}: {len(rows)} records; {MAX_ROWS} are the most one version has")
-        texts = [_content(row) if kind in OWN_TABLES else _as_json(row) for row in rows]
+        texts = [_content(row) if kind in OWN_ROWS else _as_json(row) for row in rows]
         digest = sha256("\n".join(texts).encode()).hexdigest()
+        import sqlalchemy as sa
+
+        from gpuwatch.state.tables import CARD, ROWS
+
         with self._state.transaction(write=True) as connection:
             newest = newest_version(connection, kind)
             _check(kind, newest, expected)
@@ -102,8 +74,10 @@ class VersionedLists:
             head = key | {"digest": digest, "source": source, "actor": actor, "at_us": at_us}
             connection.execute(sa.insert(CARD).values(**head))
             if rows:
-                kept = rows if kind in OWN_TABLES else [{"content": text} for text in texts]
-                connection.execute(sa.insert(table), [{**row, **key, "position": n} for n, row in enumerate(kept)])
+                kept = rows if kind in OWN_ROWS else [{"content": text} for text in texts]
+                connection.execute(
+                    sa.insert(ROWS[stored_in.table]), [{**row, **key, "position": n} for n, row in enumerate(kept)]
+                )
             before = None if newest is None else json.dumps({"version": newest.version, "digest": newest.digest})
             after = {"version": key["version"], "digest": digest, "rows": len(rows), "source": source}
             record(connection, at_us, actor, f"{kind} replaced", before, json.dumps(after))
@@ -111,22 +85,24 @@ class VersionedLists:
 
     def rows(self, kind: str, version: int | None = None) -> list[dict[str, Any]]:
         """The rows of a list in order: of the current version, or of an older one. [] where there are none."""
-        table = _table_of(kind)
-        newest = sa.select(sa.func.max(CARD.c.version)).where(CARD.c.kind == kind).scalar_subquery()
-        fields = [column for column in table.c if column.name not in dict(_key)]
-        query = sa.select(*fields).order_by(table.c.position)
-        query = query.where(table.c.kind == kind, table.c.version == (newest if version is None else version))
-        with self._state.transaction(write=False) as connection:
-            found = [dict(row) for row in connection.execute(query).mappings()]
-        return found if kind in OWN_TABLES else [json.loads(row["content"]) for row in found]
+        stored_in = _rows_of(kind)
+        fields = ", ".join(f'"{name}"' for name in stored_in.columns)
+        newest = "(select max(version) from card where kind = :kind)" if version is None else ":version"
+        found = self._state.read(
+            f"select {fields} from {stored_in.table} where kind = :kind and version = {newest} order by position",
+            **{"kind": kind} | ({} if version is None else {"version": version}),
+        )
+        return found if kind in OWN_ROWS else [json.loads(row["content"]) for row in found]
 
     def history(self, kind: str, limit: int = 100) -> list[Version]:
         """The versions of a list, newest first: at most `limit`, and never more than MAX_VERSIONS."""
-        names = [c.name for c in CARD.c]
-        query = sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc())
-        with self._state.transaction(write=False) as connection:
-            found = connection.execute(query.limit(max(0, min(limit, MAX_VERSIONS)))).mappings().all()
-        return [Version(**{name: row[name] for name in names}) for row in found]
+        found = self._state.read(
+            "select kind, version, digest, source, actor, at_us from card where kind = :kind"
+            " order by version desc limit :most",
+            kind=kind,
+            most=max(0, min(limit, MAX_VERSIONS)),
+        )
+        return [Version(**row) for row in found]
 
     def version(self, kind: str) -> int:
         """The number of the current version: 0 before the first."""
@@ -146,10 +122,10 @@ def _check(kind: str, newest: Any, expected: Collection[str] | None) -> None:
     raise ChangedMeanwhile(f"{kind}: version {version}{by}, is in force, which is not the one that you read")
 
 
-def _table_of(kind: str) -> sa.Table:
-    if kind not in KINDS and kind not in OWN_TABLES:
+def _rows_of(kind: str) -> Rows:
+    if kind not in KINDS and kind not in OWN_ROWS:
         raise UsageError(f"card {kind!r}: unknown; known: {', '.join(KINDS)}")
-    return OWN_TABLES.get(kind, _json_row)
+    return OWN_ROWS.get(kind, JSON_ROWS)
 
 
 def _as_json(row: Row) -> str:

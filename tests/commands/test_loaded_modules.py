@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.state.pairing import open_state_of
 from gpuwatch.store import lockfile
+from gpuwatch.store.database import Store
 
 HEAVY = {"duckdb", "numpy", "pandas", "pyarrow", "rich", "sqlalchemy"}
 SCRIPT = """
@@ -93,6 +95,25 @@ def test_a_command_that_asks_a_server_loads_no_heavy_library(command: str, serve
 
     assert 0 == code
     assert set() == set(modules) & HEAVY
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that no server holds."""
+    directory = tmp_path_factory.mktemp("stored")
+    with Store.open(directory) as store, open_state_of(store, directory):
+        return directory
+
+
+@pytest.mark.parametrize("command", ["findings", "ledger", "chargeback", "doctor"])
+def test_a_command_that_reads_a_store_loads_no_engine_of_the_state(command: str, stored: Path) -> None:
+    words = [command, "--data", str(stored), "--format", "json"]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=True)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+
+    assert code in (0, 1), done.stderr
+    assert "duckdb" in modules
+    assert set() == set(modules) & {"alembic", "fastapi", "plotly", "sqlalchemy"}
 
 
 def test_no_command_loads_pandas() -> None:
