@@ -100,11 +100,11 @@ def headlines(data: Row) -> Component:
     free = formats.number(total.get("free_gpus"))
     return parts.headlines(
         [
-            parts.Headline("Free GPUs", gpus(total.get("free_gpus")), note="in service and unallocated"),
+            parts.Headline("Free GPUs", gpus(total.get("free_gpus")), note=made_of(clusters)),
             parts.Headline(
                 "Stranded GPUs",
                 gpus(total.get("stranded_gpus")),
-                note=f"{formats.percent(total.get('rate'))} of the free GPUs" if free else None,
+                note=f"{formats.percent(total.get('rate'))} of the free GPUs; parts of GPUs added up" if free else None,
             ),
             parts.Headline("Stranded cost per hour", parts.num(price, price), note=unpriced(total)),
             parts.Headline(
@@ -119,6 +119,17 @@ def headlines(data: Row) -> Component:
             ),
         ]
     )
+
+
+def made_of(clusters: list[Row]) -> str:
+    """`97 whole, and MIG slices worth 5.1`: what the free GPUs are."""
+    whole, sliced = (
+        sum((formats.number((one.get(kind) or {}).get("free_gpus")) or Decimal(0) for one in clusters), Decimal(0))
+        for kind in ("gpus", "slices")
+    )
+    if not sliced:
+        return "in service and unallocated"
+    return f"{formats.short(whole.quantize(Decimal('0.1')))} whole, and MIG slices worth {formats.short(sliced.quantize(Decimal('0.1')))}"
 
 
 def unpriced(total: Row) -> str | None:
@@ -167,7 +178,9 @@ def stranded(data: Row, query: Query) -> Component | None:
         title,
         parts.table(columns, body, label="Stranded by pool"),
         causes(data.get("clusters") or []),
-        note="Stranded capacity (FGD), in GPU equivalents",
+        note="Of each free GPU, the part that the usual requests cannot use (FGD), added up: two GPUs of which half "
+        "is of no use count as one. The map counts whole GPUs instead: mostly stranded are those of which more than "
+        "half is of no use.",
     )
 
 

@@ -12,7 +12,9 @@ from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.capacity_moves import count, job
 from gpuwatch.dashboards.components.capacity_now import place_word
+from gpuwatch.dashboards.fleet import faulty_gpus
 from gpuwatch.dashboards.fleet.drawing import Mark, places_of
+from gpuwatch.dashboards.fleet.faulty_gpus import Faults
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, address, finding_link
 
@@ -47,8 +49,9 @@ def shape_words(shape: str) -> str:
     return f"{members} nodes with {gpus} GPU{'s' if gpus != '1' else ''} each"
 
 
-def simulator(data: Row | None, query: Query) -> Component:
-    """The form, the answer in a sentence, and where or why not, by pool."""
+def simulator(data: Row | None, query: Query, fleet: Row | None = None, faults: Faults | None = None) -> Component:
+    """The form, the answer in a sentence, and where or why not, by pool; `fleet` and `faults` for what is wrong with free GPUs."""
+    known = faults or {}
     request = asked(query)
     words = shape_words(formats.clip(request["shape"], 12))
     if request["within"] != "any":
@@ -62,11 +65,13 @@ def simulator(data: Row | None, query: Query) -> Component:
     items: list[Row] = data.get("items") or []
     fits = [item for item in items if item.get("fits")]
     title = f"{words} would fit now" if fits else f"{words} do not fit now"
+    if fits and all(faults_of(item, known) for item in fits):
+        title = f"{words} would fit now; check the node first"
     if data.get("fits") is None:
         title = f"Whether {words} fit is not known"
     if not items:
         title = f"No pool for {words}"
-    body = [pool(item, query) for item in items[:MAX_POOLS]]
+    body = [pool(item, query, fleet, known) for item in items[:MAX_POOLS]]
     hidden = len(items) - MAX_POOLS
     if hidden > 0:
         body.append(html.P(f"and {hidden} more pools", className="soft"))
@@ -112,15 +117,24 @@ def form(query: Query, request: Mapping[str, str]) -> Component:
     return html.Div([html.Div([picks, field], className="asks"), near if "x" in request["shape"] else None])
 
 
-def pool(item: Row, query: Query) -> Component:
+def faults_of(item: Row, faults: Faults) -> list[Row]:
+    """The findings about the GPUs that a request would get."""
+    gpus = [gpu for place in item.get("places") or [] for gpu in place.get("gpus") or []]
+    return faulty_gpus.of(faults, item.get("cluster"), gpus)
+
+
+def pool(item: Row, query: Query, fleet: Row | None, faults: Faults) -> Component:
     """The answer of one pool."""
-    head = [html.B(place_word(item)), state(item), html.Span(f"{item.get('free_gpus')} free", className="soft small")]
+    broken = faulty_gpus.free_with_fault(fleet, item, faults)
+    free = f"{item.get('free_gpus')} free" + (f", {broken} of them with a fault" if broken else "")
+    head = [html.B(place_word(item)), state(item), html.Span(free, className="soft small")]
     if item.get("left_out_nodes"):
         some = int(item["left_out_nodes"])
         head.append(html.Span(f"{count(some, 'node')} with a taint left out", className="soft small"))
     lines: list[Component] = []
     if item.get("fits"):
         lines.append(html.P(["On ", *nodes(item["places"], item, query)]))
+        lines += [one for one in [faulty_gpus.warning(faults_of(item, faults), query)] if one]
     elif item.get("why"):
         lines.append(html.P(item["why"]))
     if item.get("plan"):

@@ -11,7 +11,8 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.capacity_moves import count
-from gpuwatch.dashboards.fleet import node_links
+from gpuwatch.dashboards.fleet import faulty_gpus, node_links
+from gpuwatch.dashboards.fleet.faulty_gpus import Faults
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 from gpuwatch.dashboards.shell.theme import BUCKET
@@ -19,6 +20,8 @@ from gpuwatch.dashboards.shell.theme import BUCKET
 MAX_LEAVES = 60
 MAX_JOBS = 12
 MAX_GPUS = 64
+FREE_COLUMN = 3
+"""The place of the free GPUs among the numbers of a leaf switch."""
 STATES = {
     "free": "Free",
     "stranded": "Free, mostly stranded",
@@ -69,8 +72,11 @@ def job_card(job: Row | None, query: Query) -> Component:
     )
 
 
-def node_cards(fleet: Row, node: Row, view: Row | None, touched: Sequence[Row], query: Query) -> list[Component | None]:
-    """The chosen node: its GPUs, its links, and what they touch."""
+def node_cards(
+    fleet: Row, node: Row, view: Row | None, touched: Sequence[Row], query: Query, faults: Faults | None = None
+) -> list[Component | None]:
+    """The chosen node: its GPUs, faults of the last days, its links, and what they touch."""
+    past = [one for one in faulty_gpus.of(faults or {}, node["cluster"], node["gpus"]) if not faulty_gpus.is_open(one)]
     numbers = dict(zip(node["gpus"], node["index"], strict=True))
     inside = ", ".join(
         f"{node_links.KINDS.get(one['kind'], one['kind'])} {formats.clip(one['name'], 30)}"
@@ -86,6 +92,9 @@ def node_cards(fleet: Row, node: Row, view: Row | None, touched: Sequence[Row], 
             formats.clip(node["node"], 60),
             html.P(where, className="soft") if where else None,
             gpu_table(fleet, node, query),
+            html.Div([html.H3("Faults of the last 7 days"), *(faulty_gpus.line(one, query) for one in past)])
+            if past
+            else None,
             parts.link("Close", query.link(node=None, **{"in": None}), "button small"),
         )
     ]
@@ -220,7 +229,7 @@ def leaves(fleet: Row, query: Query) -> Component:
         parts.Column("Nodes", "r"),
         parts.Column("GPUs", "r"),
         parts.Column("Held", "r"),
-        parts.Column("Free", "r"),
+        parts.Column("Free", "r", hint="In service and unallocated, with those that have a fault"),
         parts.Column("Stranded", "r narrow-hide"),
         parts.Column("Out of service", "r narrow-hide"),
         parts.Column("Faults", "r narrow-hide", hint="GPUs with an open finding about hardware, links or driver"),
@@ -231,6 +240,7 @@ def leaves(fleet: Row, query: Query) -> Component:
     ]:
         counts = Counter(state for node in nodes for state in node["state"])
         faults = sum(fault is not None for node in nodes for fault in node["fault"])
+        broken = free_with_fault(nodes)
         names = html.Details(
             [
                 html.Summary(
@@ -242,16 +252,10 @@ def leaves(fleet: Row, query: Query) -> Component:
                 html.Div([link for node in nodes for link in (node_link(node, query), " ")], className="small"),
             ]
         )
-        values = (
-            len(nodes),
-            counts.total(),
-            counts["held"],
-            counts["free"] + counts["stranded"],
-            counts["stranded"],
-            counts["out_of_service"],
-            faults,
-        )
-        body.append([names, *(parts.num(f"{value:,}", None, "num" if value else "num none") for value in values)])
+        values = (len(nodes), counts.total(), counts["held"], counts["stranded"], counts["out_of_service"], faults)
+        cells: list[Component] = [parts.num(f"{value:,}", None, "num" if value else "num none") for value in values]
+        cells.insert(FREE_COLUMN, free_cell(counts["free"] + counts["stranded"], broken))
+        body.append([names, *cells])
     more = html.P(f"and {len(groups) - MAX_LEAVES} more", className="soft") if len(groups) > MAX_LEAVES else None
     return parts.card(
         "The same as a table",
@@ -259,6 +263,25 @@ def leaves(fleet: Row, query: Query) -> Component:
         more,
         note="Open a leaf switch for its nodes",
         name="late",
+    )
+
+
+def free_with_fault(nodes: Sequence[Row]) -> int:
+    """How many free GPUs have an open finding about hardware, links or driver."""
+    return sum(
+        fault is not None and state in ("free", "stranded")
+        for node in nodes
+        for state, fault in zip(node["state"], node["fault"], strict=True)
+    )
+
+
+def free_cell(free: int, broken: int) -> Component:
+    """How many are free, and below it how many of these have a fault."""
+    count = parts.num(f"{free:,}", None, "num" if free else "num none")
+    return (
+        html.Div([count, html.Div(parts.tag(f"{broken:,} with a fault", "bad"), className="small nowrap")])
+        if broken
+        else count
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dash import html
@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
 from gpuwatch.dashboards.components import capacity_moves, capacity_now, capacity_slots, formats, ledger_math, parts
-from gpuwatch.dashboards.fleet import capacity_history, capacity_place, capacity_queue
+from gpuwatch.dashboards.fleet import capacity_history, capacity_place, capacity_queue, faulty_gpus
 from gpuwatch.dashboards.fleet.drawing import Style, drawing
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
@@ -38,6 +38,7 @@ class Data:
     fleet: Row | None = None
     placed: Row | None = None
     pending: Row | None = None
+    faults: faulty_gpus.Faults = field(default_factory=dict)
 
 
 async def load(api: Api, query: Query) -> Data:
@@ -55,14 +56,15 @@ async def load(api: Api, query: Query) -> Data:
     if view == "shapes":
         fits, moves = await asyncio.gather(shapes, plans)
         return Data(fits, moves, None, None)
-    fits, moves, drawn, placed, waiting = await asyncio.gather(
+    fits, moves, drawn, placed, waiting, faults = await asyncio.gather(
         shapes,
         plans,
         optional(api.get("topology/map", cluster=cluster)),
         optional(api.capacity("place", **capacity_place.asked(query))),
         optional(api.get("capacity/pending", cluster=cluster)),
+        faulty_gpus.load(api, cluster),
     )
-    return Data(fits, moves, None, None, drawn, placed, waiting)
+    return Data(fits, moves, None, None, drawn, placed, waiting, faults)
 
 
 def view_of(query: Query) -> str:
@@ -137,7 +139,10 @@ def columns(data: Data, query: Query, scheme: Scheme) -> tuple[list[Component | 
         )
     return (
         [free_map(data, query, scheme), capacity_queue.queue(data.pending, query)],
-        [capacity_place.simulator(data.placed, query), capacity_moves.plans(data.plans, query)],
+        [
+            capacity_place.simulator(data.placed, query, data.fleet, data.faults),
+            capacity_moves.plans(data.plans, query),
+        ],
     )
 
 

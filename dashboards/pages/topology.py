@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.fleet import faulty_gpus
 from gpuwatch.dashboards.fleet.colours import COLOURS
 from gpuwatch.dashboards.fleet.drawing import Mark, Style, drawing, places_of
-from gpuwatch.dashboards.fleet.topology_cards import job_card, leaves, node_cards, spread_jobs
+from gpuwatch.dashboards.fleet.topology_cards import free_with_fault, job_card, leaves, node_cards, spread_jobs
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -31,15 +32,17 @@ class Data:
     job: Row | None
     node: Row | None
     touched: Sequence[Row]
+    faults: faulty_gpus.Faults = field(default_factory=dict)
 
 
 async def load(api: Api, query: Query) -> Data:
     """Loads the map, and what is chosen on it."""
     cluster, node, job = query.get("in") or query.get("cluster"), query.get("node"), query.get("job")
-    fleet, overlay, view = await asyncio.gather(
+    fleet, overlay, view, faults = await asyncio.gather(
         api.get("topology/map", cluster=query.get("cluster"), pool=query.get("pool")),
         ledger_math.optional(api.get("topology/job", job=job, cluster=cluster)) if job else nothing(),
         ledger_math.optional(api.get("topology/node", cluster=cluster, node=node)) if node else nothing(),
+        faulty_gpus.load(api, cluster) if node else no_faults(),
     )
     inside = [one for one in (view or {}).get("inside") or [] if one["kind"] in OUTER]
     asked = [("node", node), *((str(one["kind"]), str(one["name"])) for one in inside)] if view else []
@@ -49,7 +52,12 @@ async def load(api: Api, query: Query) -> Data:
             for kind, name in asked
         )
     )
-    return Data(fleet, overlay, view, [one for one in touched if one])
+    return Data(fleet, overlay, view, [one for one in touched if one], faults)
+
+
+async def no_faults() -> faulty_gpus.Faults:
+    """No node was chosen."""
+    return {}
 
 
 async def nothing() -> Row | None:
@@ -67,7 +75,7 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     colour = query.get("colour") if query.get("colour") in COLOURS else "owner"
     chosen = selected(query, nodes)
     right: list[Component | None] = [job_card(data.job, query)] if query.get("job") else []
-    right += node_cards(data.fleet, chosen, data.node, data.touched, query) if chosen else []
+    right += node_cards(data.fleet, chosen, data.node, data.touched, query, data.faults) if chosen else []
     if not right:
         right = [spread_jobs(data.fleet, query)]
     return html.Div(
@@ -149,7 +157,9 @@ def headline(fleet: Row) -> str:
         return f"Your teams hold {counts['held']:,} GPUs on {len(nodes):,} nodes{below}"
     part = "all" if counts["stranded"] == free else f"{counts['stranded']:,}"
     stranded = f", {part} of them mostly stranded" if counts["stranded"] else ""
-    return f"{counts.total():,} GPUs on {len(nodes):,} nodes{below}: {free:,} free{stranded}"
+    broken = free_with_fault(nodes)
+    faulty = f", {broken:,} with a fault" if broken else ""
+    return f"{counts.total():,} GPUs on {len(nodes):,} nodes{below}: {free:,} free{stranded}{faulty}"
 
 
 def faults(fleet: Row) -> str:
