@@ -161,8 +161,7 @@ class Service:
         """Starts writer, analyzer, collectors and alerts. Costs left unpriced by an older version are priced first, so
         that no message goes out without prices.
         """
-        if self.mirror is None:
-            set_ownership_default(self.state, self.settings.ownership_default, CONFIGURATION, self._now_us())
+        self._note_ownership_default(self.settings)
         with self._readers.lend() as store:
             if self.role.analyses:
                 chargeback.price_all(store, self.state)
@@ -218,7 +217,7 @@ class Service:
                 later += ["lake"] if plan.lake != self.plan.lake else []
                 self._alerting.reload(plan.alerts, settings)
                 self.settings = settings
-                set_ownership_default(self.state, settings.ownership_default, CONFIGURATION, self._now_us())
+                self._note_ownership_default(settings)
                 self._analyzer.use(settings)
                 done = self._collectors.exchange(plan.live, unchanged(self.plan.tables, plan.tables))
             except Exception as error:  # noqa: BLE001 - a configuration that fails never stops the service
@@ -345,6 +344,11 @@ class Service:
         self._alerting.send_test(channel)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _note_ownership_default(self, settings: Settings) -> None:
+        """A replica leaves the shared state as the cells have it."""
+        if self.mirror is None:
+            set_ownership_default(self.state, settings.ownership_default, CONFIGURATION, self._now_us())
 
     def _check_receives(self) -> None:
         if self.mirror is not None:

@@ -14,6 +14,8 @@ from gpuwatch.lake import pull
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.publish import Publisher
 from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.policy.inferred import INFER, NONE
+from gpuwatch.policy.repository import ownership_default
 from gpuwatch.service import after_pass, mirroring
 from gpuwatch.service.config import Plan
 from gpuwatch.service.roles import API
@@ -134,9 +136,12 @@ def test_a_lake_that_is_away_makes_answers_old_and_not_wrong(
     monkeypatch.setattr(mirroring, "RETRY_S_MAX", 0.2)
     made, moment = make_lake("postgresql"), [NOW_US]
     publish(made, fleet.directory)
-    with serving(tmp_path / "replica", Settings(state_url=shared), replica_of(made), moment) as api:
+    settings = Settings(state_url=shared, ownership_default=NONE)
+    with serving(tmp_path / "replica", settings, replica_of(made), moment) as api:
         api.service.start()
         wait_until(lambda: api.service.mirror and api.service.mirror.status.as_of_us, "the copy is whole")
+        assert api.service.reload(lambda: Plan(settings, {}, (), after_pass.configured({}), lake=replica_of(made)))
+        assert INFER == ownership_default(api.service.state), "it leaves the shared state as the cells have it"
 
         def away(*_: object, **__: object) -> Lake:
             raise StoreError("the lake is away")
