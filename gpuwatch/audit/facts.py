@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.audit.losses import stranded_losses
 from gpuwatch.billing import chargeback, records
 from gpuwatch.capacity import queues
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
@@ -70,6 +71,7 @@ def read_facts(store: Store, state: State, window: Window | None, now_us: int) -
             facts[name] = store.rows(f"audit/{name}", **scope)
     finally:
         store.run("audit/drop")
+    facts["losses"] = stranded_losses(store, state, span, facts["findings"])
     facts["queues"] = [_queue(row) for row in queues.queues(store, state, span.end_us)]
     facts["conflicts"] = conflicts(store)
     facts["missing"] = missing(store)
@@ -135,6 +137,8 @@ def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapp
                 "cluster": found.cluster,
                 "subject": found.subject,
                 "team": found.team,
+                "user": found.user,
+                "headline": found.headline,
                 "summary": found.summary,
                 "remedy": found.remedy,
                 "hours": dict(hours),

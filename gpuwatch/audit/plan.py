@@ -8,10 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
-from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.audit.losses import Loss, loss_actions
+from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
 from gpuwatch.findings.monthly import Claimed, together
-from gpuwatch.findings.priority import SAVING_DAYS, Facts, Lost, Rate, cost_a_day
-from gpuwatch.findings.ranking import Part, part, ranked, score
+from gpuwatch.findings.priority import SAVING_DAYS, Facts, Lost, Rate
+from gpuwatch.findings.ranking import Part, order, part, ranked
 from gpuwatch.findings.texts import SEVERITY_ORDER
 from gpuwatch.ledger.month import MONTH_FROM_US, Basis
 from gpuwatch.rules.rule import effort_of, layer_of
@@ -22,7 +23,7 @@ KEYS_MAX = 50
 """Finding keys listed in an action; its count covers all of them."""
 FINDING, SAVING, LOST, DECISION = "finding", "saving", "lost", "decision"
 """Kinds of actions: waste counted by findings, money that another choice would save, work lost with failed runs, a decision
-left to a default."""
+left to a default. losses.py has one more: waste that no finding names."""
 
 
 def claimed(found: Row) -> Claimed:
@@ -42,22 +43,23 @@ def actions(
     findings: Iterable[Row],
     decided: Mapping[str, Sequence[Decision]],
     basis: Basis,
-    now_us: int,
     mean_price: Fraction | None = None,
     by_team: bool = False,
+    losses: Sequence[Loss] = (),
 ) -> list[dict[str, Any]]:
-    """Every action: the most urgent first (findings/ranking.py, over the window's money), decisions last.
+    """Every action: those worth most first (findings/ranking.py, over the window's money), decisions last.
 
     The findings of one detector that need action are one action, worth what they claimed; `by_team`: those of one detector
     and one team. `costs` is {currency: Fraction} of the window; `saves_a_month` likewise, a month; `lost` is the cost of lost
-    work since each finding began. `mean_price` is the cost of a GPU-hour.
+    work since each finding began. `mean_price` is the cost of a GPU-hour. `losses`: waste that no finding claims.
     """
     acting = [found for found in findings if needs_action(found)]
     mean = mean_price or _mean_price(acting)
-    parts = [_part(found, basis, now_us, mean) for found in acting]
+    parts = [_part(found, basis, mean) for found in acting]
     groups = ranked(parts, lambda one: (one.finding["detector"], one.finding["team"] if by_team else ""))
-    made = [(score(members), _of_findings([one.finding for one in members], basis)) for _, members in groups]
-    made.sort(key=lambda pair: (-pair[0], *_order(pair[1])))
+    made = [(order(members), _of_findings([one.finding for one in members], basis)) for _, members in groups]
+    made += loss_actions(losses, basis, mean)
+    made.sort(key=lambda pair: (pair[0], *_order(pair[1])))
     decisions = [
         _of_decision(layer, one)
         for layer, many in decided.items()
@@ -68,18 +70,20 @@ def actions(
     return [{"rank": rank, **action} for rank, action in enumerate(plan, 1)]
 
 
-def _part(row: Row, basis: Basis, now_us: int, mean_price: Fraction | None) -> Part[Row]:
-    """A finding with what it claimed of the window, or would save in it, a day; lost work with its own cost a day."""
+def _part(row: Row, basis: Basis, mean_price: Fraction | None) -> Part[Row]:
+    """A finding with what it claimed of the window, lost in it, or would save in it, a day."""
     facts: Facts = row["facts"]
+    ended = row["state"] == "resolved"
     if (lost := row["lost"]) is not None:
-        rate, _ = cost_a_day(facts, now_us, lost.currency)
+        days = Fraction(max(basis.recorded_us, DAY_US), DAY_US)
+        rate = Rate(None if lost.cost is None else lost.cost / days, lost.hours / days)
         return part(row, row["key"], facts, rate, False, mean_price)
     days = Fraction(max(basis.us(facts.bucket), DAY_US), DAY_US)
     if saved := sum(saving(row, basis.recorded_us).values(), Fraction(0)):
-        return part(row, row["key"], facts, Rate(saved / SAVING_DAYS), True, mean_price)
+        return part(row, row["key"], facts, Rate(saved / SAVING_DAYS), True, mean_price, ended)
     hours, cost = sum(row["hours"].values(), Fraction(0)), sum(row["costs"].values(), Fraction(0))
     cost += row["unpriced_gpu_hours"] * (mean_price or 0)
-    return part(row, row["key"], facts, Rate(cost / days if cost else None, hours / days), False, mean_price)
+    return part(row, row["key"], facts, Rate(cost / days if cost else None, hours / days), False, mean_price, ended)
 
 
 def _mean_price(rows: Sequence[Row]) -> Fraction | None:
@@ -133,6 +137,7 @@ def _of_findings(rows: Sequence[Row], basis: Basis) -> dict[str, Any]:
         "severity": max((row["severity"] for row in still or ordered), key=_rank),
         "findings": len(rows),
         "open": len(still),
+        "ended_at": None if still or lost else rfc3339(max(row["facts"].last_seen_us for row in rows)),
         "gpu_hours": sum((hours for row in rows for hours in row["hours"].values()), Fraction(0)),
         "unpriced_gpu_hours": sum((row["unpriced_gpu_hours"] for row in rows), Fraction(0)),
         "costs": costs,
@@ -164,6 +169,7 @@ def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
         "severity": None,
         "findings": 0,
         "open": 0,
+        "ended_at": None,
         "gpu_hours": None,
         "unpriced_gpu_hours": None,
         "costs": {},

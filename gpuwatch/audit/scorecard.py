@@ -70,7 +70,8 @@ def scorecard(facts: Row, by_team: bool = False) -> dict[str, Any]:
         | _layer(facts, one.id, decided[one.id], by_layer[one.id])
         for one in LAYERS
     ]
-    plan = actions(facts["findings"], decided, facts["basis"], facts["now_us"], facts["mean_price"], by_team)
+    losses = facts.get("losses", ())
+    plan = actions(facts["findings"], decided, facts["basis"], facts["mean_price"], by_team, losses)
     return {
         "window": {"start": rfc3339(window.start_us), "end": rfc3339(window.end_us)},
         "known": {"start": rfc3339(facts["known"].start_us), "end": rfc3339(facts["known"].end_us)},
@@ -218,6 +219,10 @@ def _action(action: Row) -> dict[str, Any]:
     one = currencies[0] if len(currencies) == 1 else None
     for name in ("gpu_hours", "unpriced_gpu_hours", "lost_gpu_hours"):
         shown[name] = None if action[name] is None else hours_text(action[name])
+    shown["places"] = [
+        place | {"cost": money_text(place["cost"]), "gpu_hours": hours_text(place["gpu_hours"])}
+        for place in action.get("places", ())
+    ]
     return (
         {"ratio": None, "said": None}
         | shown

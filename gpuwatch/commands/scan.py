@@ -255,10 +255,11 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
-    from gpuwatch.scan.document import headline, loss_lines, team_lines, what
+    from gpuwatch.scan.document import headline, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
     from gpuwatch.scan.lines import action_lines, unknown_lines
+    from gpuwatch.scan.teams import team_lines
 
     written = [str(path) for path in write_files(files(card, source, paper), out)]
     rows = [
@@ -269,7 +270,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     foot = [
         *action_lines(rows),
         headline(card).replace(report_text.GAP, " "),
-        *(line.replace(report_text.GAP, " ") for line in (*team_lines(card), *loss_lines(card))),
+        *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
         f"Source: {source.name}; what runs then counts up to it.",
         *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),
         *([MISSING] if card["only_dumps"] else []),

@@ -1,4 +1,4 @@
-"""How urgent a finding is: severity times cost a day times certainty. The inbox, "Do first" and the scorecard rank by it. Pure.
+"""How urgent a finding is: severity times cost a day times certainty. Lists of findings rank by it. Pure.
 
 Time without a price counts at the mean price; without any price, GPU-hours a day count instead of money.
 """
@@ -131,8 +131,12 @@ def size(rate: Rate, mean_price: Fraction | None) -> Fraction:
 
 def priority(severity: str | None, amount: Fraction, confidence: float = 1.0) -> Fraction:
     """How urgent this is: severity times cost a day times certainty."""
-    certain = Fraction(1) if confidence == 1 else Fraction(str(confidence))
-    return SEVERITY_WEIGHT.get(severity or "", 1) * amount * certain
+    return SEVERITY_WEIGHT.get(severity or "", 1) * amount * certain(confidence)
+
+
+def certain(confidence: float) -> Fraction:
+    """A certainty as an exact number."""
+    return Fraction(1) if confidence == 1 else Fraction(str(confidence))
 
 
 def of_finding(found: Facts, now_us: int, currency: str | None, mean_price: Fraction | None) -> Fraction:

@@ -35,8 +35,8 @@ REMEDIES: dict[Case, str] = {
     "Q2": "Pack small jobs on fewer nodes, so that whole nodes and islands stay free.",
     "Q3": "Pack fractions of GPUs on fewer GPUs.",
     "Q4": "Request less CPU per GPU, or move CPU-only tasks elsewhere.",
-    "NA": "Let jobs use the other models too, or buy the requested ones.",
-    "ML": "Change how many GPUs are partitioned to match the requests.",
+    "NA": "Let the jobs that ask for other models use these GPUs too, or give back those that stay free.",
+    "ML": "Change how many GPUs are partitioned to match the requests, or give back those that stay free.",
     "XL": "Keep CPU-only tasks off GPU nodes.",
     "XR": "Keep CPU-only tasks off GPU nodes.",
 }

@@ -22,8 +22,9 @@ YOU = "your team"
 NAMES_SHOWN = 3
 """Jobs and nodes that an action names."""
 REMEDIES = {
-    STRANDED: "Move small jobs onto fewer nodes: the capacity page lists the moves that free whole nodes for waiting requests.",
-    "gap": "Load data ahead of the GPU and save checkpoints in the background, in the jobs with the largest gaps.",
+    STRANDED: "Look at the causes on the capacity page: another model or MIG mode is requested, or free GPUs do not lie together.",
+    "gap": "Training: load data ahead of the GPU and save checkpoints in the background. Servers: fewer replicas, a smaller slice, or scale with "
+    "the load. Notebooks: end them when idle.",
     "communication": "Keep the GPUs of a job on one node or one switch.",
     "stalled": "Enlarge batches or fuse kernels; a MIG slice is enough for work this small.",
     "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
@@ -94,13 +95,17 @@ def card(facts: Facts, step: Step) -> Card:
     if not step.saving:
         worth, cost = f"{report_text.money(step.cost, facts.currency)}{_when(facts, _bucket(step))}", ""
     if step.lost:
-        worth, cost = f"lost {report_text.money(step.lost, facts.currency)}", ""
+        worth, cost = f"{report_text.money(step.lost, facts.currency)} of lost work", ""
     if step.bucket is not None:
         title = BUCKET_WORDS[step.bucket]
         about = f"Owner: {owner_of(facts, step)}{cost}{_most_in(facts, step.bucket)}"
         meaning = MEANINGS[step.bucket]
         what = f"{meaning[0].upper()}{meaning[1:]}."
         severity = severity_of(step.cost, facts.counted.us(step.bucket))
+        if (cause := step.cause) is not None:
+            return Card(
+                severity, cause.title, f"up to {worth}" if step.saving else worth, cause.summary, about, cause.remedy
+            )
         return Card(severity, title, f"up to {worth}" if step.saving else worth, what, about, REMEDIES[step.bucket])
     first = step.findings[0]
     worst = max((one.severity for one in step.findings), key=SEVERITY_ORDER.index)

@@ -29,7 +29,7 @@ MEANINGS = {
     "hoarded": "held by a job and idle for at least the idle limit without a break",
     "unobserved": "held, but without a valid reading: not counted as idle",
     "schedulable": "not allocated, and a job could have used it",
-    "stranded": "not allocated, and no typical request fits what is left",
+    "stranded": "free, but of no use to some of the usual requests: they ask for another model or MIG mode, or for more GPUs than are free together",
     "mig_remainder": "part of a partitioned GPU that no slice covers",
     "out_of_service": "drained, down or failed, but still paid for",
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
+from gpuwatch.advisor.stranded import Cause
 from gpuwatch.core.clock import Window
 from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.hours import HELD_BUCKETS
@@ -270,6 +271,8 @@ class Facts:
     job_names: Mapping[tuple[str | None, str | None], str] = field(default_factory=dict)
     basis: Basis | None = None
     """How much of `covered` was measured. None: all of it."""
+    stranded: tuple[Cause, ...] = ()
+    """The causes of the fleet's stranded time; none for a team."""
 
     only_dumps: bool = False
     """Whether earlier periods lack jobs, because every record of a job comes from a kubectl dump."""

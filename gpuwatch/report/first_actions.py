@@ -9,8 +9,8 @@ from typing import Any
 
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.findings.priority import HOUR_S, Rate, cost_a_day, priority, size
-from gpuwatch.findings.ranking import Part, part, ranked, score
+from gpuwatch.findings.priority import HOUR_S, Rate, cost_a_day, size
+from gpuwatch.findings.ranking import NO_MONEY, Order, Part, order, order_of, part, ranked, score
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.so_far import amounts_so_far, so_far
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
@@ -38,6 +38,10 @@ class Loss:
     teams: tuple[tuple[str, Rate], ...] = ()
     parts: tuple[LossPart, ...] = ()
     """By team and kind of work, where the loss is of jobs."""
+    title: str = ""
+    summary: str = ""
+    remedy: str = ""
+    """Of its largest cause, where the causes are known."""
 
     @property
     def a_day(self) -> Rate:
@@ -70,16 +74,16 @@ def first_actions(
     def group(one: _Part) -> tuple[str]:
         return (LOSS if one.key in inside else one.finding.detector,)
 
-    made: list[tuple[Fraction, dict[str, Any]]] = []
+    made: list[tuple[Order, dict[str, Any]]] = []
     mine: Sequence[_Part] = ()
     for (name,), parts in ranked(every, group):
         if name == LOSS:
             mine = parts
         else:
-            made.append((score(parts), _of_findings(name, parts, now_us, currency)))
+            made.append((order(parts), _of_findings(name, parts, now_us, currency)))
     if loss is not None and loss.gpu_seconds:
         made.append(_of_loss(loss, mine, currency, mean_price))
-    made.sort(key=lambda pair: (-pair[0], pair[1]["id"]))
+    made.sort(key=lambda pair: (pair[0], pair[1]["id"]))
     shown = made[:ACTIONS_MAX]
     shown += [pair for pair in made[ACTIONS_MAX:] if pair[1]["loss"]]
     return [{"rank": place, **action} for place, (_, action) in enumerate(shown, 1)]
@@ -110,9 +114,10 @@ def _of_findings(detector: str, parts: Sequence[_Part], now_us: int, currency: s
 
 def _of_loss(
     loss: Loss, parts: Sequence[_Part], currency: str | None, mean_price: Fraction | None
-) -> tuple[Fraction, dict[str, Any]]:
+) -> tuple[Order, dict[str, Any]]:
     rate = loss.a_day
-    own = severity_of(None if loss.cost is None else loss.cost, loss.elapsed_us)
+    unmeasured = loss.bucket == NOT_MEASURED  # nobody knows what of it is waste
+    own = "low" if unmeasured else severity_of(loss.cost, loss.elapsed_us)
     worst = max([own, *(one.finding.severity for one in parts)], key=SEVERITY_ORDER.index)
     carrying = _carrying(parts, rate)
 
@@ -125,9 +130,10 @@ def _of_loss(
     owners = _owners([((team, None), part) for team, part in held], currency)
     action = {
         "id": f"{LOSS}{loss.bucket}",
-        "title": BUCKET_WORDS[loss.bucket],
-        "summary": first.summary if first else None,
-        "remedy": first.remedy if first else remedy_of(loss.bucket, loss.parts, words) or REMEDIES[loss.bucket],
+        "title": loss.title or BUCKET_WORDS[loss.bucket],
+        "summary": loss.summary or (first.summary if first else None),
+        "remedy": loss.remedy
+        or (first.remedy if first else remedy_of(loss.bucket, loss.parts, words) or REMEDIES[loss.bucket]),
         "severity": worst,
         "loss": {
             "bucket": loss.bucket,
@@ -143,7 +149,8 @@ def _of_loss(
         **_members(parts),
         "owners": owners,
     }
-    return max(priority(worst, size(rate, mean_price)), score(parts)), action
+    place = (NO_MONEY, -size(rate, mean_price)) if unmeasured else order_of(size(rate, mean_price))
+    return (min(place, order(parts)) if parts else place), action
 
 
 def _most(parts: Iterable[_Part], whole: Rate) -> bool:

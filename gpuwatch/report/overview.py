@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.advisor.stranded import STRANDED, Cause, causes
 from gpuwatch.billing import chargeback as billing
 from gpuwatch.billing.listings import ledger_listing, measures_dict, window_dict
 from gpuwatch.billing.records import BucketRow, Ledger
@@ -20,6 +21,7 @@ from gpuwatch.jobs.loss_parts import divided, kinds_of
 from gpuwatch.ledger.measures import NOT_MEASURED
 from gpuwatch.report.facts import PLATFORM
 from gpuwatch.report.first_actions import Loss, first_actions
+from gpuwatch.report.text import GAP, percent
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -63,6 +65,9 @@ def overview(
     before = None if past is None else billing.ledger(store, state, past, ("bucket",), **where, step_us=step_us)
     found = _findings(store, scope, actions)
     elapsed_us = 0 if covered is None else covered.end_us - covered.start_us
+    loss = divided_loss(store, window, scope, largest_loss(by_team, elapsed_us))
+    if loss is not None and loss.bucket == STRANDED:
+        loss = with_cause(loss, causes(store, state, window, cluster=scope.cluster, pool=scope.pool))
     return {
         "now": _side(by_team, covered),
         "before": None if before is None or past is None else _side(before, past),
@@ -71,13 +76,7 @@ def overview(
         "shift_seconds": shift_us // SECOND_US,
         "teams": _teams(by_team),
         "teams_total": len(by_team.groups),
-        "actions": first_actions(
-            found,
-            divided_loss(store, window, scope, largest_loss(by_team, elapsed_us)),
-            now_us,
-            by_team.currency,
-            by_team.mean_price,
-        ),
+        "actions": first_actions(found, loss, now_us, by_team.currency, by_team.mean_price),
         "currency": by_team.currency,
         "window": window_dict(window),
     }
@@ -113,11 +112,10 @@ def earlier(window: Window, covered: Window, known: Window | None, shift_us: int
 
 
 def largest_loss(by_team: Ledger, elapsed_us: int) -> Loss | None:
-    """The bucket that wasted most, or that was not measured where that is most of the held time; None without any."""
-    if not by_team.measures.shares_known:
+    """The bucket that wasted most, or that was not measured where nothing is known to be wasted; None without any."""
+    wasted = [(row, Fraction(row.avoidable_gpu_seconds)) for row in by_team.items]
+    if not any(seconds for _, seconds in wasted):
         wasted = [(row, Fraction(row.gpu_seconds)) for row in by_team.items if row.bucket == NOT_MEASURED]
-    else:
-        wasted = [(row, Fraction(row.avoidable_gpu_seconds)) for row in by_team.items]
     amounts: dict[str, Rate] = {}
     for row, seconds in wasted:
         if seconds:
@@ -147,6 +145,17 @@ def divided_loss(store: Store, window: Window, scope: Scope, loss: Loss | None) 
     held = [(team, Rate(None if one.cost is None else one.cost * days, one.hours * days)) for team, one in loss.teams]
     kinds = kinds_of(store, window, loss.bucket, scope.cluster, scope.pool, scope.teams)
     return replace(loss, parts=divided(held, kinds))
+
+
+def with_cause(loss: Loss, found: Sequence[Cause]) -> Loss:
+    """The loss with the words of its largest cause, and how much of it that is."""
+    if not found:
+        return loss
+    first = found[0]
+    hours = sum((one.gpu_hours for one in found), Fraction(0))
+    share = percent(first.gpu_hours / hours).replace(GAP, " ")
+    summary = f"{share} of it: {first.title[0].lower()}{first.title[1:]}. {first.summary}"
+    return replace(loss, summary=summary, remedy=first.remedy)
 
 
 def _part(row: BucketRow, seconds: Fraction, currency: str | None) -> Rate:

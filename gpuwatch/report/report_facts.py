@@ -61,6 +61,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None, for
         history=week.pasts.get(team, ()),
         forecast=forecast,
         job_names={key: week.job_names[key] for key in jobs if key in week.job_names},
+        stranded=week.stranded if team is None else (),
     )
 
 

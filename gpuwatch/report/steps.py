@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
+from gpuwatch.advisor.stranded import Cause
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.monthly import Claimed, together
-from gpuwatch.findings.priority import SAVING_DAYS, Rate, cost_a_day, priority
-from gpuwatch.findings.ranking import Part, part, ranked, score
+from gpuwatch.findings.priority import SAVING_DAYS, Rate, cost_a_day
+from gpuwatch.findings.ranking import ENDED, Order, Part, order, order_of, part, ranked
 from gpuwatch.findings.read import Finding, facts_of, lost_of
-from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste, severity_of
+from gpuwatch.findings.texts import ELAPSED_US_MIN, is_waste
 from gpuwatch.ledger.measures import AVOIDABLE
 from gpuwatch.ledger.month import MONTH_DAYS, MONTH_FROM_US
 from gpuwatch.report.facts import Facts
@@ -36,7 +37,14 @@ class Step:
     saving: Fraction
     bucket: str | None = None
     lost: Fraction = Fraction(0)
-    score: Fraction = Fraction(0)
+    order: Order = (0, Fraction(0))
+    cause: Cause | None = None
+    """Of stranded time."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its waste is over."""
+        return self.order[0] == ENDED
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,10 @@ def steps(facts: Facts) -> list[Step]:
     groups = ranked(parts, lambda one: (one.finding.finding.detector, one.finding.finding.team))
     made = [_of_findings(facts, members) for _, members in groups]
     if facts.measures.shares_known:
-        made += [
-            _of_bucket(facts, bucket, claimed[bucket])
-            for bucket in AVOIDABLE
-            if facts.team is None or bucket != STRANDED
-        ]
-    made.sort(key=lambda step: (-step.score, step.bucket or step.findings[0].key))
+        made += [_of_bucket(facts, bucket, claimed[bucket]) for bucket in AVOIDABLE if bucket != STRANDED]
+    if facts.team is None:
+        made += _stranded(facts, claimed[STRANDED])
+    made.sort(key=lambda step: (step.order, step.bucket or step.findings[0].key))
     return [step for step in made if max(step.saving, step.cost, step.lost) >= COST_MIN]
 
 
@@ -96,15 +102,16 @@ def _claimed(worth: _Worth) -> Claimed:
 
 
 def _part(facts: Facts, worth: _Worth) -> Part[_Worth]:
-    """By what it cost a day of the time that was counted; an open finding by its own mean."""
+    """By what it cost a day of the time that was counted; an open finding by its own mean. Lost work is over: it does not end."""
     found = facts_of(worth.finding)
     days = Fraction(max(facts.counted.us(worth.finding.bucket), DAY_US), DAY_US)
     rate, saves = Rate(worth.cost / days), False
     if worth.lost:
-        rate, saves = cost_a_day(found, facts.covered.end_us, facts.currency)
+        rate = Rate(worth.lost / Fraction(max(facts.counted.recorded_us, DAY_US), DAY_US))
     elif worth.saving:
         rate, saves = Rate(worth.saving / MONTH_DAYS), not worth.cost
-    return part(worth, worth.finding.key, found, rate, saves, Fraction(0))
+    ended = worth.finding.ended_at is not None and not worth.lost
+    return part(worth, worth.finding.key, found, rate, saves, Fraction(0), ended)
 
 
 def saving(found: Sequence[Step]) -> Fraction:
@@ -130,16 +137,36 @@ def _of_findings(facts: Facts, parts: Sequence[Part[_Worth]]) -> Step:
     )
     if cost:
         saved = together(map(_claimed, members), facts.counted) or Fraction(0)
-    return Step(tuple(one.finding for one in members), cost, saved, None, lost, score(parts))
+    return Step(tuple(one.finding for one in members), cost, saved, None, lost, order(parts))
 
 
 def _of_bucket(facts: Facts, bucket: str, claimed: Fraction) -> Step:
     cost = facts.of(bucket).cost_in(facts.currency)
     rest = max(Fraction(cost or 0) - claimed, Fraction(0))
     monthly = facts.counted.a_month(rest, bucket) or Fraction(0)
-    days = Fraction(max(facts.counted.us(bucket), DAY_US), DAY_US)
-    severity = severity_of(rest, facts.counted.us(bucket))
-    return Step((), rest, monthly, bucket, score=priority(severity, rest / days))
+    return Step((), rest, monthly, bucket, order=order_of(rest / _days(facts, bucket)))
+
+
+def _stranded(facts: Facts, claimed: Fraction) -> list[Step]:
+    """A step for each cause of stranded time, of the part that no finding claims."""
+    whole = sum((one.cost or Fraction(0) for one in facts.stranded), Fraction(0))
+    if not facts.stranded or not whole:
+        return [_of_bucket(facts, STRANDED, claimed)]
+    left = _of_bucket(facts, STRANDED, claimed)
+    made = []
+    for one in facts.stranded:
+        part = (one.cost or Fraction(0)) / whole
+        cost = left.cost * part
+        made.append(
+            replace(
+                left, cost=cost, saving=left.saving * part, cause=one, order=order_of(cost / _days(facts, STRANDED))
+            )
+        )
+    return made
+
+
+def _days(facts: Facts, bucket: str) -> Fraction:
+    return Fraction(max(facts.counted.us(bucket), DAY_US), DAY_US)
 
 
 def _wastes(finding: Finding) -> bool:

@@ -179,7 +179,7 @@ def _amounts(finding: Finding) -> tuple[Fraction, Fraction | None, str]:
     """GPU-hours, cost a day and the cost in words. Work is lost once, so lost work has no cost a day."""
     cost, lost = _cost(finding), lost_of(finding)
     if lost is not None:
-        words = report_text.NO_PRICE if cost is None else f"lost {report_text.money(cost, lost.currency)}"
+        words = report_text.NO_PRICE if cost is None else f"{report_text.money(cost, lost.currency)} of lost work"
         return lost.hours, None, words
     words = report_text.NO_PRICE if cost is None else report_text.money(cost, finding.currency)
     return Fraction(Decimal(finding.wasted_gpu_seconds)) / 3600, a_day(finding), words

@@ -11,6 +11,8 @@ from functools import cached_property
 from heapq import nlargest
 from typing import Generic, TypeVar
 
+from gpuwatch.advisor.give_back import with_give_back
+from gpuwatch.advisor.stranded import Cause, causes
 from gpuwatch.billing import chargeback, records
 from gpuwatch.core.clock import DAY_US, Window, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -94,6 +96,8 @@ class Week:
     versions: Versions
     pasts: Pasts
     job_names: Mapping[tuple[str | None, str | None], str]
+    stranded: tuple[Cause, ...]
+    """The causes of the fleet's stranded time; none where only some teams are selected."""
 
 
 def gather(
@@ -165,7 +169,13 @@ def gather(
         versions=_versions(state, closing, method),
         pasts=pasts(store, state, covered, ledger_span, teams),
         job_names={(row["cluster"], row["job_id"]): row["name"] for row in store.rows("report/job_name", **ends)},
+        stranded=_stranded(store, state, covered) if teams is None else (),
     )
+
+
+def _stranded(store: Store, state: State, covered: Window) -> tuple[Cause, ...]:
+    found = causes(store, state, covered)
+    return tuple(with_give_back(store, state, covered, found)) if found else ()
 
 
 def _versions(state: State, closing: Frozen, method: str | None) -> Versions:

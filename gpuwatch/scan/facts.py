@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.figures import hours_text, money_text
+from gpuwatch.audit.losses import LOSS
 from gpuwatch.audit.plan import foremost, hours_at_stake, money_at_stake, needs_action
 from gpuwatch.audit.scorecard import scorecard
 from gpuwatch.billing import chargeback
@@ -21,17 +23,19 @@ from gpuwatch.quality.measure_checks import COUNTERS, lacking_fields
 from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import PLATFORM, UNOWNED
-from gpuwatch.report.html.markup import owner_name
+from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.scan.lines import no_team
 from gpuwatch.scan.losses import unnamed_losses
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 ACTIONS_MAX = 10
-NAMED_MAX = 3
+NAMED_MAX, USERS_MAX = 3, 2
 """Jobs and other subjects that an action names, the most expensive; the others are counted."""
 ASK = {PLATFORM: "the platform team", UNOWNED: "the owners of the jobs"}
 """Whom to ask where no team has the time."""
+
+_GPU = re.compile(r"GPU \d+ on \S+")
 
 Json = dict[str, Any]
 
@@ -52,24 +56,28 @@ class Source:
 
 def read_scan(store: Store, state: State, window: Window | None, now_us: int) -> Json:
     """The scorecard as JSON, with `teams` (waste by team, most first). Each team has its own actions, with whom to `ask` and
-    the foremost `subjects`: those still open, then the most expensive. `losses` is the waste that no finding names (losses.py).
+    the foremost `subjects`: those still open, then the most expensive. Waste that no
+    finding names is among them (losses.py).
 
     Without a window, all that the store knows. Money and hours are decimal text. Prices and teams are those of the last
     pricing.
     """
     facts = read_facts(store, state, window, now_us)
-    card = scorecard(facts, by_team=True)
-    card["only_dumps"] = only_dumps(store)
     if facts["window"] is None:
-        return card | {"teams": [], "losses": []}
+        return scorecard(facts, by_team=True) | {"only_dumps": only_dumps(store), "teams": []}
     found = chargeback.ledger(store, state, facts["window"], ("team",))
+    facts["losses"] += unnamed_losses(found.items, facts["findings"], found.currency)
+    card = scorecard(facts, by_team=True) | {"only_dumps": only_dumps(store)}
     groups = _groups(facts["findings"])
-    card["actions"] = [action | _about(groups.get((action["id"], action["team"]), [])) for action in card["actions"]]
+    card["actions"] = [
+        action
+        | (_about_loss(action) if action["kind"] == LOSS else _about(groups.get((action["id"], action["team"]), [])))
+        for action in card["actions"]
+    ]
     inferred = inferred_teams(store, facts["window"], ("team",))
     teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
-    teams.sort(key=lambda one: -Fraction(one[field] or 0))
-    card["losses"] = unnamed_losses(found.items, facts["findings"], found.currency)
+    teams.sort(key=lambda one: (-Fraction(one[field] or 0), -Fraction(one["cost"] or one["gpu_hours"])))
     unknown = [*_lacking_counters(store, facts["window"]), *no_team(teams), *card["unknown"]]
     return card | {"teams": teams, "unknown": unknown}
 
@@ -88,7 +96,7 @@ def _lacking_counters(store: Store, window: Window) -> list[Json]:
 
 
 def top_actions(card: Mapping[str, Any]) -> list[Json]:
-    """The first actions: those with money or time at stake, then decisions left to a default."""
+    """The first actions: those worth most, then those that have ended, then decisions left to a default."""
     ranked = sorted(card["actions"], key=lambda one: one["kind"] == "decision")
     return [action | {"rank": rank} for rank, action in enumerate(ranked[:ACTIONS_MAX], 1)]
 
@@ -108,9 +116,25 @@ def _about(findings: Sequence[Mapping[str, Any]]) -> Json:
     ranked = foremost(findings)
     team = ranked[0]["team"]
     return {
-        "ask": ASK.get(team) or owner_name(team),
+        "ask": (ASK.get(team) or owner_name(team)) + _people(ranked),
         "subjects": [_subject(found) for found in ranked[:NAMED_MAX]],
         "summary": ranked[0]["summary"],
+    }
+
+
+def _people(findings: Sequence[Mapping[str, Any]]) -> str:
+    """` (carol, dan and 2 more)`: the users of the foremost findings; empty where none is known."""
+    users = list(dict.fromkeys(name(found["user"]) for found in findings if found["user"]))
+    more = f" and {len(users) - USERS_MAX} more" if len(users) > USERS_MAX else ""
+    return f" ({', '.join(users[:USERS_MAX])}{more})" if users else ""
+
+
+def _about_loss(action: Mapping[str, Any]) -> Json:
+    """Whom to ask about waste that no finding names, and the pools with most of it."""
+    return {
+        "ask": ASK.get(action["team"]) or owner_name(action["team"]),
+        "subjects": [dict(one) for one in action["places"][:NAMED_MAX]],
+        "summary": action["said"],
     }
 
 
@@ -119,10 +143,16 @@ def _subject(found: Mapping[str, Any]) -> Json:
     kind, known = found["subject"]["kind"], found["subject"]["name"] or found["subject"]["id"]
     cost, hours = money_at_stake(found), hours_at_stake(found)
     return {
-        "name": known if kind == "job" and not known.isdigit() else f"{kind} {known}",
+        "name": _gpu(found) or (known if kind == "job" and not known.isdigit() else f"{kind} {known}"),
         "cost": money_text(cost) if cost and not found["unpriced_gpu_hours"] else None,
         "gpu_hours": hours_text(hours) if hours else None,
     }
+
+
+def _gpu(found: Mapping[str, Any]) -> str | None:
+    """`GPU 3 on n1`; None for other subjects."""
+    known = _GPU.match(found.get("headline") or "") if found["subject"]["kind"] == "gpu" else None
+    return known[0] if known else None
 
 
 def _team(one: GroupMeasures, currency: str | None, inferred: Collection[str]) -> Json:

@@ -1,65 +1,90 @@
-"""The waste that no finding names: by bucket, with the teams that have it and what to look at. Pure."""
+"""The waste of held GPUs that no finding names: an action of a scan for each team. Pure.
+
+Stranded time is the platform's, and is divided by its cause (audit/losses.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.audit.figures import hours_text, money_text
+from gpuwatch.audit.losses import Loss
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.ledger.measures import AVOIDABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report.actions import REMEDIES
+from gpuwatch.report.data_quality import MEANINGS
+from gpuwatch.report.steps import STRANDED
+from gpuwatch.rules.layers import OTHER
 
-LOSSES_MAX = 3
-TEAMS_MAX = 3
-LEAST_SHARE = Fraction(1, 20)
-"""Of all waste: less is not listed."""
-Json = dict[str, Any]
+LEAST_SHARE = Fraction(1, 100)
+"""Of all waste: less of a team is not listed."""
+TITLE = "Waste spread over many jobs"
 
 
 def unnamed_losses(
     rows: Iterable[BucketRow], findings: Iterable[Mapping[str, Any]], currency: str | None
-) -> list[Json]:
-    """At most LOSSES_MAX avoidable buckets by what findings do not claim of them, the largest first.
+) -> list[Loss]:
+    """What findings do not claim of each team's avoidable buckets, the most expensive team first; without what is too small to list.
 
-    `rows` are of the ledger by team; a finding's `hours` are {bucket: GPU-hours}. The cost is that of the bucket's mean hour, None
-    without a price. Money and hours are decimal text.
+    `rows` are of the ledger by team; a finding's `hours` are {bucket: GPU-hours}. The cost is that of the team's mean hour in
+    the bucket, None without a price.
     """
-    hours: dict[str, dict[str, Fraction]] = {}
-    costs: dict[str, Fraction | None] = {}
+    hours: dict[tuple[str, str], Fraction] = {}
+    costs: dict[tuple[str, str], Fraction | None] = {}
+    whole = Fraction(0)
     for row in rows:
         wasted = Fraction(row.avoidable_gpu_seconds) / 3600
         if row.bucket not in AVOIDABLE or not wasted:
             continue
-        by_team = hours.setdefault(row.bucket, {})
-        team = row.group["team"] or ""
-        by_team[team] = by_team.get(team, Fraction(0)) + wasted
-        known = costs.get(row.bucket, Fraction(0))
+        whole += wasted
+        key = row.group["team"] or "", row.bucket
+        hours[key] = hours.get(key, Fraction(0)) + wasted
+        known = costs.get(key, Fraction(0))
         priced = row.cost is not None and row.currency == currency
-        costs[row.bucket] = known + Fraction(row.cost or 0) if priced and known is not None else None
-    claimed: dict[str, Fraction] = {}
+        costs[key] = known + Fraction(row.cost or 0) if priced and known is not None else None
+    claimed: dict[tuple[str, str], Fraction] = {}
     for found in findings:
         for bucket, amount in found["hours"].items():
-            claimed[bucket] = claimed.get(bucket, Fraction(0)) + amount
-    whole = sum((sum(teams.values(), Fraction(0)) for teams in hours.values()), Fraction(0))
-    left = {bucket: sum(teams.values(), Fraction(0)) - claimed.get(bucket, 0) for bucket, teams in hours.items()}
-    shown = sorted((b for b in left if left[b] > LEAST_SHARE * whole), key=lambda b: (-left[b], b))
-    return [_loss(bucket, left[bucket], hours[bucket], costs[bucket]) for bucket in shown[:LOSSES_MAX]]
+            key = found["team"], bucket
+            claimed[key] = claimed.get(key, Fraction(0)) + amount
+    left = {key: amount - claimed.get(key, 0) for key, amount in hours.items() if key[1] != STRANDED}
+    by_team: dict[str, list[str]] = {}
+    for team, bucket in sorted((key for key in left if left[key] > 0), key=lambda key: (-left[key], key)):
+        by_team.setdefault(team, []).append(bucket)
+    made = []
+    for team, buckets in by_team.items():
+        parts = [
+            _Part(bucket, left[team, bucket], _paid(costs[team, bucket], left[team, bucket] / hours[team, bucket]))
+            for bucket in buckets
+        ]
+        if sum((one.hours for one in parts), Fraction(0)) > LEAST_SHARE * whole:
+            made.append(_loss(team, sorted(parts, key=lambda one: (-(one.cost or 0), -one.hours)), currency))
+    return sorted(made, key=lambda one: (-(one.cost or 0), -one.gpu_hours, one.team))
 
 
-def _loss(bucket: str, left: Fraction, teams: Mapping[str, Fraction], cost: Fraction | None) -> Json:
-    whole = sum(teams.values(), Fraction(0))
-    return {
-        "bucket": bucket,
-        "title": BUCKET_WORDS[bucket],
-        "remedy": REMEDIES[bucket],
-        "gpu_hours": hours_text(left),
-        "cost": None if cost is None else money_text(cost * left / whole),
-        "teams": _largest(teams),
-    }
+@dataclass(frozen=True)
+class _Part:
+    """What findings leave of a team's bucket."""
+
+    bucket: str
+    hours: Fraction
+    cost: Fraction | None
 
 
-def _largest(teams: Mapping[str, Fraction]) -> Sequence[str]:
-    return sorted(teams, key=lambda team: (-teams[team], team))[:TEAMS_MAX]
+def _paid(cost: Fraction | None, part: Fraction) -> Fraction | None:
+    return None if cost is None else cost * part
+
+
+def _loss(team: str, parts: Sequence[_Part], currency: str | None) -> Loss:
+    """One team's waste: named by its buckets, with the remedy of the largest."""
+    first = parts[0].bucket
+    meaning = MEANINGS[first]
+    places = tuple({"name": BUCKET_WORDS[one.bucket], "cost": one.cost, "gpu_hours": one.hours} for one in parts)
+    costs = [one.cost for one in parts]
+    cost = None if None in costs else sum((one for one in costs if one is not None), Fraction(0))
+    hours = sum((one.hours for one in parts), Fraction(0))
+    summary = f"{BUCKET_WORDS[first]}: {meaning}. It is spread over the jobs, so no finding names it."
+    return Loss(f"loss:{team}", OTHER, TITLE, REMEDIES[first], summary, team, first, hours, cost, currency, places)

@@ -521,8 +521,8 @@ def found_row(found: Finding, **changed: Any) -> dict[str, Any]:
 def test_an_exempt_finding_asks_for_nothing() -> None:
     claims = {"hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}}
 
-    assert [] == actions([found_row(finding(state="exempt"), let_be=True, **claims)], {}, whole(1), NOW_US)
-    (action,) = actions([found_row(finding(), **claims)], {}, whole(2), NOW_US)
+    assert [] == actions([found_row(finding(state="exempt"), let_be=True, **claims)], {}, whole(1))
+    (action,) = actions([found_row(finding(), **claims)], {}, whole(2))
     assert {"USD": 480 * MONTH_DAYS} == action["costs_a_month"], "480 dollars in its day"
 
 
@@ -534,7 +534,7 @@ def test_the_advice_of_an_action_is_that_of_what_goes_on() -> None:
         claims = {"hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(cost)}, "remedy": advice}
         return found_row(finding(key, state=state), **claims)
 
-    (action,) = actions([row("a", "resolved", 9), row("b", "open", 1), row("c", "resolved", 20)], {}, whole(2), NOW_US)
+    (action,) = actions([row("a", "resolved", 9), row("b", "open", 1), row("c", "resolved", 20)], {}, whole(2))
 
     assert ("End the job.", 3, 1, ["b", "c", "a"]) == (
         action["remedy"], action["findings"], action["open"], action["keys"],
@@ -557,14 +557,14 @@ def test_lost_work_ranks_by_its_own_money_and_is_in_no_month() -> None:
         ),
     ]
 
-    found = actions(rows, {}, whole(14), NOW_US, by_team=True)
+    found = actions(rows, {}, whole(14), by_team=True)
 
     assert [
         ("failed-work", "vision", "lost", {"USD": Fraction(8343)}, {}, {}),
         ("failed-work", "nlp", "lost", {}, {}, {}),
         ("idle-hoarding", "red", "finding", {}, {"USD": Fraction(757, 100)}, {"USD": Fraction(757, 100) * MONTH_DAYS}),
     ] == [(one["id"], one["team"], one["kind"], one["lost"], one["costs"], one["costs_a_month"]) for one in found]
-    together = actions(rows, {}, whole(14), NOW_US)
+    together = actions(rows, {}, whole(14))
     assert [("failed-work", None, {}), ("idle-hoarding", "red", {})] == [
         (one["id"], one["team"], one["lost"]) for one in together
     ], "one of them has no price, so the sum is unknown"
@@ -601,7 +601,7 @@ def test_findings_that_are_all_over_have_no_month() -> None:
     new = found_row(finding("c", last_seen_at=rfc3339(T0_US + 6 * HOUR_US)), **claims)
 
     assert [{}, {}, {"USD": 480 * MONTH_DAYS + 48 * MONTH_DAYS}] == [
-        actions(rows, {}, whole(10), NOW_US)[0]["costs_a_month"] for rows in ([over], [over, new], [over, still])
+        actions(rows, {}, whole(10))[0]["costs_a_month"] for rows in ([over], [over, new], [over, still])
     ]
 
 
@@ -643,7 +643,7 @@ def test_savings_are_separate_and_ranked_by_their_worth() -> None:
         )
     ]
 
-    found = actions(rows, {}, whole(2), NOW_US)
+    found = actions(rows, {}, whole(2))
 
     assert [
         ("right-sizing", "saving", {"USD": Fraction(540)}),

@@ -135,7 +135,7 @@ def test_lost_work_comes_first_with_its_own_money_and_is_not_a_saving() -> None:
     assert (("failed-work", 8343, 0, 0), ("idle-hoarding", 0, 14, 14 * MONTH_DAYS)) == tuple(
         (step.findings[0].detector, step.lost, step.cost, step.saving) for step in (first, second)
     )
-    assert ("Work lost with failed runs: llama-pretrain", "lost $8.34 k") == (
+    assert ("Work lost with failed runs: llama-pretrain", "$8.34 k of lost work") == (
         shown.title,
         shown.lost.replace("\u00a0", " "),
     )
@@ -178,7 +178,7 @@ def test_a_team_s_largest_waste_lists_its_lost_work_and_does_not_add_it_to_waste
 
     title = "Largest waste: 2 findings, $14.00 since they began, $8.34 k of lost work"
     assert title == section.title.replace("\u00a0", " ")
-    assert ["lost $8.34 k", "$14.00"] == [one.lost.replace("\u00a0", " ") for one in section.blocks[1:]]  # type: ignore[union-attr]
+    assert ["$8.34 k of lost work", "$14.00"] == [one.lost.replace("\u00a0", " ") for one in section.blocks[1:]]  # type: ignore[union-attr]
     assert LOST_NOTE in section.blocks[0].text  # type: ignore[union-attr]
 
 
@@ -216,15 +216,15 @@ def test_the_sheet_of_actions_expects_no_saving_of_what_is_over() -> None:
 
 
 def test_cost_that_no_finding_claims_is_up_to_a_saving() -> None:
-    """Of 21 dollars idle, a finding explains 7; all stranded time belongs to the platform. Severity counts beside money."""
+    """Of 21 dollars idle, a finding explains 7; all stranded time belongs to the platform. What is over comes last."""
     known = facts(over("7", "7.00"), hoarded="21.00", stranded="70.00")
     found = steps(known)
 
-    assert [("stranded", 10 * MONTH_DAYS), (None, 0), ("hoarded", 2 * MONTH_DAYS)] == [
+    assert [("stranded", 10 * MONTH_DAYS), ("hoarded", 2 * MONTH_DAYS), (None, 0)] == [
         (step.bucket, step.saving) for step in found
     ]
     assert (0, 12 * MONTH_DAYS) == (saving(found), most(found))
-    assert ["Platform", "ants (ann)", "ants"] == [owner_of(known, step) for step in found]
+    assert ["Platform", "ants", "ants (ann)"] == [owner_of(known, step) for step in found]
 
 
 def test_a_team_is_not_asked_about_stranded_gpus() -> None:

@@ -40,6 +40,12 @@ def failed(key: str, cost: str | None = "100.00", team: str = "nlp", **more: Any
     return finding(key, "low", detector="failed-work", team=team, evidence=evidence, **{**words, **more})
 
 
+def no_money(key: str, severity: str) -> Finding:
+    """A finding about two GPUs that claims no time."""
+    blank: dict[str, Any] = {"bucket": None, "wasted_gpu_seconds": "0.000000", "wasted_cost": "0.00", "evidence": {}}
+    return finding(key, severity, devices=["GPU-a", "GPU-b"], **blank)
+
+
 def test_nothing_to_do() -> None:
     assert [] == ranked()
     assert [] == ranked(loss=stranded(0, 0))
@@ -49,7 +55,7 @@ def test_findings_of_one_cause_are_one_action() -> None:
     """Nineteen jobs that lost work are one line, and the two teams are asked in the order of their money."""
     lost = [failed(f"f{place:02d}", team="nlp" if place % 3 else "vision") for place in range(19)]
     idle = finding("idle", "high")
-    first, second = ranked(*lost, idle)
+    second, first = ranked(*lost, idle)
 
     assert ("idle-hoarding", "480.00", 1) == (first["id"], first["cost_a_day"], first["findings"])
     assert ("failed-work", "950.00", 19) == (second["id"], second["cost_a_day"], second["findings"])
@@ -64,8 +70,9 @@ def test_findings_of_one_cause_are_one_action() -> None:
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
-        pytest.param(finding("a", "high"), finding("b", "critical", wasted_cost="100.00"), id="a step is worth twice the money"),
-        pytest.param(finding("a", "high"), finding("b", "medium", wasted_cost="900.00"), id="severity counts like money"),
+        pytest.param(finding("a", "high"), finding("b", "critical", wasted_cost="100.00"), id="money counts, not severity"),
+        pytest.param(finding("b", "medium", wasted_cost="900.00"), finding("a", "high"), id="more money of less severity"),
+        pytest.param(finding("a", "low", wasted_cost="1.00"), no_money("b", "high"), id="what wastes nothing comes after money"),
         pytest.param(finding("a", wasted_cost="481.00"), finding("b"), id="more money"),
         pytest.param(finding("a", confidence=0.91), finding("b"), id="more certain"),
         pytest.param(finding("a", wasted_cost=None, currency=None), failed("b"), id="time without a price at the mean price"),
@@ -110,7 +117,7 @@ def test_a_loss_without_a_finding_has_words_of_its_own(bucket: str) -> None:
 
 def test_findings_of_the_largest_loss_are_part_of_it() -> None:
     part = finding("frag", "critical", detector="fragmentation", bucket="stranded", team="__platform__", user=None)
-    actions = ranked(part, finding("idle"), loss=stranded())
+    actions = ranked(part, finding("idle", wasted_cost="90.00"), loss=stranded())
 
     assert ["loss:stranded", "idle-hoarding"] == [one["id"] for one in actions]
     assert (["frag"], ["fragmentation"], "critical") == (
@@ -177,6 +184,28 @@ def test_a_rate_a_day_needs_a_day(hours: int, expected: tuple[bool, str]) -> Non
     (action,) = ranked(finding("a", wasted_cost="20.64", last_seen_at=rfc3339(T0_US + hours * HOUR_US)))
 
     assert expected == (action["day_rate"], action["cost_so_far"])
+
+
+def test_a_loss_of_known_cause_has_its_words() -> None:
+    from gpuwatch.advisor.stranded import MODEL, Cause, Place
+    from gpuwatch.report.overview import with_cause
+
+    place = Place("c", "s03", "NVIDIA H100 80GB HBM3", Fraction(168), Fraction(700))
+    (action,) = ranked(loss=with_cause(stranded(), [Cause(MODEL, (place,), "USD", "54 % ask for A100.")]))
+
+    assert "Free but stranded" == action["title"]
+    assert (
+        "100 % of it: free, but requests ask for another GPU model. GPUs of H100-80GB in pool s03. 54 % ask for A100."
+        == action["summary"]
+    )
+    assert action["remedy"].startswith("Let the jobs that ask for other models use these GPUs too")
+
+
+def test_what_was_not_measured_stands_after_what_is_known_to_cost() -> None:
+    unmeasured = Loss("unobserved", Fraction(9000), Fraction(7 * 86_400), 7 * DAY_US)
+    first, last = ranked(finding("idle", "low", wasted_cost="1.00"), loss=unmeasured)
+
+    assert ("idle-hoarding", "loss:unobserved", "low") == (first["id"], last["id"], last["severity"])
 
 
 def test_the_largest_loss_is_always_among_the_actions() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from gpuwatch.report.scorecard.plan import worth
 from gpuwatch.report.text import GAP
-from gpuwatch.scan.document import document, headline, team_lines, what
+from gpuwatch.scan.document import document, headline, what
 from gpuwatch.scan.facts import Source, top_actions
+from gpuwatch.scan.teams import team_lines
 
 WINDOW = {"start": "2026-11-02T00:00:00Z", "end": "2026-11-16T00:00:00Z"}
 WASTE: dict[str, Any] = {
@@ -48,6 +49,8 @@ def action(id: str, kind: str = "finding", **more: Any) -> dict[str, Any]:
         "summary": "",
         "effort": "hours",
         "findings": 1,
+        "places": [],
+        "ended_at": None,
     }
     blank |= {
         "open": 1,
@@ -77,7 +80,6 @@ def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
         "gpu_hours": "1000.000",
         "cost": "2500.00",
         "only_dumps": False,
-        "losses": [],
     }
     return found | {
         "waste": WASTE, "teams": teams, "actions": [], "left_out": 0, "unknown": [], "layers": [],
@@ -94,7 +96,7 @@ def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
         ),
         pytest.param(
             [team("__platform__", "900.00"), team("nlp", "100.00")],
-            "90 % of it is with the platform (free GPUs that fit no request).",
+            "90 % of it is with the platform (free GPUs).",
             id="the platform is named as what it is",
         ),
         pytest.param(
@@ -164,8 +166,8 @@ def test_an_action_names_its_jobs_with_their_dollars() -> None:
 def test_lost_work_is_worth_what_was_lost() -> None:
     blank = {"gpu_hours": "0.000", "lost_gpu_hours": "3039.800"}
 
-    assert "lost $8.34 k" == words(worth(action("failed-work", "lost", lost_cost="8343.00", **blank)))
-    assert "lost 3,040 GPU-h" == words(worth(action("failed-work", "lost", lost_cost=None, **blank)))
+    assert "$8.34 k of lost work" == words(worth(action("failed-work", "lost", lost_cost="8343.00", **blank)))
+    assert "3,040 GPU-h of lost work" == words(worth(action("failed-work", "lost", lost_cost=None, **blank)))
 
 
 @pytest.mark.parametrize(
@@ -210,11 +212,14 @@ def test_a_scan_of_dumps_says_that_free_time_is_an_upper_bound(dumps: bool) -> N
 
 
 def test_a_terminal_shows_what_each_team_pays_and_could_avoid() -> None:
-    """The first six, as the page lists them."""
+    """The first six, as the page lists them; the others in one line, with their money."""
     many = [team(f"t{number}", "1.00") for number in range(6)]
 
     assert [
-        "vision: 500 GPU-hours, $1.50 k; avoidable $600 (40 %)",
+        "vision: 500 GPU-hours, $1.50 k; avoidable $600 (40 % of its cost)",
         "guessed (inferred): 500 GPU-hours, $1.50 k; avoidable not measured",
     ] == [words(line) for line in team_lines(card([team("vision", "600.00"), team("guessed", None)]))]
-    assert 6 == len(team_lines(card([*many, team("t6", "1.00")])))
+    assert "and 2 more teams, $3.00 k: scan.json has all" == words(
+        team_lines(card([*many, team("t6", "1.00"), team("t7", "1.00")]))[6]
+    )
+    assert 6 == len(team_lines(card(many)))

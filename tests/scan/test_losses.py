@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.billing.records import BucketRow
+from gpuwatch.report.actions import REMEDIES
 from gpuwatch.scan.losses import unnamed_losses
 
 
@@ -16,32 +17,37 @@ def held(team: str, bucket: str, hours: int, cost: str | None = None) -> BucketR
     return BucketRow({"team": team}, bucket, seconds, money, "USD", None, seconds)
 
 
-def found(**hours: int) -> dict[str, Any]:
-    return {"hours": {bucket: Fraction(amount) for bucket, amount in hours.items()}}
+def found(team: str, **hours: int) -> dict[str, Any]:
+    return {"team": team, "hours": {bucket: Fraction(amount) for bucket, amount in hours.items()}}
 
 
 def test_what_findings_claim_is_left_out() -> None:
-    """Of 100 hours of gaps findings claim 40; all idle time is claimed; a tenth of an hour is not worth a line."""
+    """Of nlp's 70 hours of gaps findings claim 30, and all idle time; vision's finding claims only its own."""
     rows = [
-        held("nlp", "gap", 70), held("vision", "gap", 30), held("nlp", "hoarded", 50), held("nlp", "stalled", 5),
+        held("nlp", "gap", 70), held("vision", "gap", 30), held("nlp", "hoarded", 50), held("nlp", "stalled", 1),
         BucketRow({"team": "nlp"}, "compute", Decimal(9), Decimal(1), "USD", None, Decimal(0)),
     ]  # fmt: skip
 
-    (loss,) = unnamed_losses(rows, [found(gap=30, hoarded=50), found(gap=10)], "USD")
+    nlp, vision = unnamed_losses(rows, [found("nlp", gap=30, hoarded=50), found("vision", gap=10)], "USD")
 
-    assert ("gap", "60.000", "120.00", ["nlp", "vision"]) == (
-        loss["bucket"], loss["gpu_hours"], loss["cost"], loss["teams"],
-    )  # fmt: skip
-
-
-def test_the_largest_three_come_first_and_an_unknown_price_is_no_cost() -> None:
-    unpriced = BucketRow({"team": "nlp"}, "stranded", Decimal(3600), None, None, None, Decimal(3600))
-    rows = [held("nlp", bucket, hours) for bucket, hours in (("gap", 10), ("stalled", 30), ("communication", 20))]
-
-    losses = unnamed_losses([*rows, held("nlp", "stranded", 39), unpriced], [], "USD")
-
-    assert [("stranded", None), ("stalled", "60.00"), ("communication", "40.00")] == [
-        (one["bucket"], one["cost"]) for one in losses
+    assert ("nlp", "gap", 41, 82) == (nlp.team, nlp.bucket, nlp.gpu_hours, nlp.cost)
+    assert [("Gaps (host, data, checkpoint)", 80), ("Busy, SMs idle", 2)] == [
+        (p["name"], p["cost"]) for p in nlp.places
     ]
-    assert [] == unnamed_losses(rows, [found(gap=10, stalled=31, communication=20)], "USD")
+    assert ("vision", 20, 40, REMEDIES["gap"]) == (vision.team, vision.gpu_hours, vision.cost, vision.remedy)
+
+
+def test_stranded_time_and_what_is_too_little_are_no_loss_of_a_team() -> None:
+    rows = [held("nlp", "gap", 1000), held("ops", "gap", 5), held("__platform__", "stranded", 39)]
+
+    assert ["nlp"] == [one.team for one in unnamed_losses(rows, [], "USD")]
+    assert [] == unnamed_losses([held("nlp", "gap", 10)], [found("nlp", gap=10)], "USD")
     assert [] == unnamed_losses([], [], None)
+
+
+def test_an_unknown_price_is_no_cost() -> None:
+    unpriced = BucketRow({"team": "nlp"}, "gap", Decimal(3600), None, None, None, Decimal(3600))
+
+    (loss,) = unnamed_losses([held("nlp", "gap", 39), held("nlp", "stalled", 3), unpriced], [], "USD")
+
+    assert (43, None, "stalled") == (loss.gpu_hours, loss.cost, loss.bucket)

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.audit.losses import LOSS
 from gpuwatch.core.clock import Window, parse_rfc3339
 from gpuwatch.ledger.measures import WORDS
-from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import (
-    TOTAL,
-    Bar,
     Block,
     Card,
-    Cell,
-    Column,
     Document,
     Heading,
     Headline,
     Numbers,
-    Row,
-    Section,
-    Table,
     Text,
-    row,
 )
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.scorecard.layers import layer_section
 from gpuwatch.report.scorecard.plan import (
+    ended,
     keys_text,
     layer_name,
     left_out,
@@ -40,6 +32,7 @@ from gpuwatch.report.scorecard.plan import (
     unknown_section,
     worth,
 )
+from gpuwatch.report.scorecard.where import mostly_unmeasured, where_section
 
 FIRST = 3
 """Actions of the first page."""
@@ -99,7 +92,7 @@ def lead(card: Json) -> str:
 def avoidable_sentence(card: Json) -> str:
     """The waste in a sentence; what was not measured comes first where that is most of the held time."""
     waste, currency = card["waste"], card["currency"]
-    before = "" if waste["ratio"] is not None else f"{_sentence(_mostly_unmeasured(card))}. "
+    before = "" if waste["ratio"] is not None else f"{_sentence(mostly_unmeasured(card))}. "
     if waste["gpu_hours"] is None:
         return f"{before}What this fleet wastes is unknown."
     of = (
@@ -166,116 +159,23 @@ def _monthly(card: Json, layer: Json) -> str:
 
 def _card(card: Json, action: Json) -> Card:
     layer = layer_name(card, action["layer"])
-    if action["kind"] == "decision":
+    if action["kind"] == LOSS:
+        summary, about = action["said"], f"{layer} · {action['effort']} of work · the platform team"
+    elif action["kind"] == "decision":
         summary, about = action["said"], f"{layer} · {action['effort']} of work · default in use"
     else:
         count = f"{action['findings']:,} {'finding' if action['findings'] == 1 else 'findings'}"
-        summary = f"{count}, {action['open']:,} still open" if action["open"] else f"{count}, none open now"
+        summary = (
+            f"{count}, {action['open']:,} still open"
+            if action["open"]
+            else f"{count}, {ended(action) or 'none open now'}"
+        )
         hours = Fraction(action["gpu_hours"] or 0)
         summary += f": {report_text.hours(hours)} of the window." if hours else "."
         about = f"{layer} · {action['effort']} of work · {keys_text(action)}"
     return Card(action["severity"] or "info", name(action["title"]), worth(action), summary, about, action["remedy"])
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A bucket, or the part of it that is avoidable or not."""
-
-    bucket: str
-    label: str
-    hours: Fraction
-    cost: Decimal | None
-    avoidable: bool
-
-
-def _bucket_parts(card: Json) -> list[_Part]:
-    """The buckets in listed order; what findings claim of one has a row of its own."""
-    found = []
-    for one in sorted(card["waste"]["buckets"], key=lambda one: list(BUCKET_WORDS).index(one["bucket"])):
-        label, hours, cost = BUCKET_WORDS[one["bucket"]], Fraction(one["gpu_hours"]), _decimal(one["cost"])
-        lost = Fraction(one["avoidable_gpu_hours"])
-        if one["waste"] or not lost:
-            found.append(_Part(one["bucket"], label, hours, cost, one["waste"]))
-            continue
-        lost_cost = _decimal(one["avoidable_cost"])
-        left = None if cost is None or lost_cost is None else cost - lost_cost
-        found.append(_Part(one["bucket"], label, hours - lost, left, False))
-        found.append(_Part(one["bucket"], f"{label}, claimed by findings", lost, lost_cost, True))
-    return found
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)
-
-
-def where_section(card: Json) -> Section:
-    """The buckets of the ledger, with the total waste below."""
-    parts, waste = _bucket_parts(card), card["waste"]
-    places = report_text.places_of([_decimal(one["cost"]) for one in waste["buckets"]])
-    figures = _figures(parts, places)
-    rows = [*_bucket_rows(parts, [_figure(one, places, card["currency"]) for one in figures])]
-    lost = [figure for part, figure in zip(parts, figures, strict=True) if part.avoidable]
-    whole_cost = None if None in lost else sum((one for one in lost if one is not None), Decimal(0))
-    cost = _figure(whole_cost, places, card["currency"])
-    ratio = None if waste["ratio"] is None else Fraction(str(waste["ratio"]))
-    hours = report_text.MISSING if waste["gpu_hours"] is None else report_text.count(Fraction(waste["gpu_hours"]))
-    if waste["gpu_hours"] is None:
-        cost = report_text.MISSING
-    bar = Cell(bar=Bar(TOTAL, Fraction(0), ratio or Fraction(0), WORDS["avoidable"]))
-    share = "" if ratio is None else report_text.percent(ratio)
-    rows.append(row([WORDS["avoidable"], bar, cost, hours, share, ""], "sum"))
-    columns = (
-        Column("", label=True, part=2.7),
-        Column("", chart=True, part=2.8),
-        Column("Cost", number=True),
-        Column("GPU-hours", number=True, wide=True),
-        Column("Share", number=True, part=0.8),
-        Column("", part=1.15, wide=True),
-    )
-    note = (
-        f"Findings explain {report_text.hours(Fraction(waste['explained_gpu_hours']))} of it. The rest is short, scattered, or has "
-        "a cause that no rule covers. The cost of a finding is part of these buckets, never added to them."
-    )
-    title = "Where the GPU time went"
-    title += f": {_mostly_unmeasured(card)}" if ratio is None else f": {report_text.percent(ratio)} of it was avoidable"
-    blocks: list[Block] = [Table(columns, tuple(rows), "fall"), Text(note, "soft")]
-    if waste["roofline_efficiency"] is not None:
-        blocks.append(Text(report_text.at_roofline(waste["roofline_efficiency"]), "soft"))
-    return Section(title, tuple(blocks))
-
-
 def _sentence(text: str) -> str:
     """With a capital at its beginning; the rest as it is."""
     return text[:1].upper() + text[1:]
-
-
-def _mostly_unmeasured(card: Json) -> str:
-    measured = Fraction(str(card["waste"]["measured_ratio"] or 0))
-    part = f"only {report_text.percent(measured)}" if measured else "none"
-    return f"{part} of the held GPU time was measured"
-
-
-def _bucket_rows(parts: Sequence[_Part], costs: Sequence[str]) -> Iterator[Row]:
-    """A row with a bar for each part; the bars follow each other."""
-    whole = sum((part.hours for part in parts), Fraction(0))
-    start = Fraction(0)
-    for part, cost in zip(parts, costs, strict=True):
-        length = part.hours / whole if whole else Fraction(0)
-        share = report_text.percent(length)
-        bar = Cell(bar=Bar(part.bucket, start, length, f"{part.label}: {share}"))
-        word = "avoidable" if part.avoidable else ""
-        yield row([Cell(part.label, swatch=part.bucket), bar, cost, report_text.count(part.hours), share, word])
-        start += length
-
-
-def _figures(parts: Sequence[_Part], places: int) -> list[Decimal | None]:
-    """The cost of each part as shown: avoidable ones add up to the figure in the opening sentence."""
-    figures: dict[_Part, Decimal | None] = {}
-    for avoidable in (True, False):
-        mine = [part for part in parts if part.avoidable is avoidable]
-        figures |= dict(zip(mine, report_text.figures([part.cost for part in mine], places), strict=True))
-    return [figures[part] for part in parts]
-
-
-def _figure(cost: Decimal | None, places: int, currency: str | None) -> str:
-    return report_text.NO_PRICE if cost is None else report_text.plain(cost, places, currency)

@@ -7,6 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.audit.losses import LOSS
+from gpuwatch.core.clock import from_us, parse_rfc3339
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Column, Row, Section, Table, Terms, Text, row
 from gpuwatch.report.html.markup import name
@@ -29,7 +31,8 @@ def plan_section(card: Json) -> Section:
     rows: list[Row] = []
     for action in acts[:PLAN_MAX]:
         prefix = "Decide: " if action["kind"] == "decision" else ""
-        text = f"{prefix}{name(action['title'])}. {action['remedy']}"
+        over = f" ({ended(action)})" if ended(action) else ""
+        text = f"{prefix}{name(action['title'])}{over}. {action['remedy']}"
         layer = layer_name(card, action["layer"])
         rows.append(row([str(action["rank"]), text, layer, action["effort"], keys_text(action, 1), worth(action, "")]))
     columns = (
@@ -45,7 +48,7 @@ def plan_section(card: Json) -> Section:
         blocks.append(Text(f"{len(acts) - PLAN_MAX} more are in scorecard.json.", "soft"))
     blocks += left_out(card)
     count = f"{len(acts)} {'action' if len(acts) == 1 else 'actions'}"
-    return Section(f"Action plan: {count}, most urgent first", tuple(blocks))
+    return Section(f"Action plan: {count}, those worth most first", tuple(blocks))
 
 
 def unknown_section(card: Json) -> Section:
@@ -69,7 +72,7 @@ def unknown_section(card: Json) -> Section:
 METHOD = (
     (
         "Avoidable",
-        "Waste: GPU time that was held but idle, waiting, or busy without work; free GPUs that no usual request fits; and work "
+        "Waste: GPU time that was held but idle, waiting, or busy without work; free GPUs as far as usual requests cannot use them; and work "
         + "below the peak as far as findings claim it. Other free GPUs, work below the peak, unmeasured time and GPUs out of "
         + "service are not waste.",
     ),
@@ -101,7 +104,8 @@ def method_section(card: Json) -> Section:
         ("Effort", "hours: a setting, or a talk with the owner. days: a change to roll out. weeks: a project."),
         (
             "Order of actions",
-            "Severity, cost a day and certainty together. Decisions left to defaults come last: their cost is that of the findings they cause.",
+            "Cost a day times certainty; those without money after them, unless they are critical; then those whose waste has ended. "
+            + "Decisions left to defaults come last: their cost is that of the findings they cause.",
         ),
     )
     return Section("How this was computed", (Terms(terms),), "how")
@@ -120,12 +124,13 @@ def left_out_sentence(card: Json) -> str:
 
 
 def worth(action: Json, unit: str = " a month") -> str:
-    """`$2.02 k a month`: what an action is worth, what it saves, `lost $6.48 k` in failed runs, or `not counted`."""
+    """`$2.02 k a month`: what an action is worth, what it saves, `$6.48 k of lost work`, or `not counted`."""
     if action["kind"] == "decision":
         return "default in use"
     if action["kind"] == "lost":
         return lost(action)
-    for field, before in (("cost_a_month", ""), ("saves_a_month", "saves ")):
+    most = "up to " if action["kind"] == LOSS else ""
+    for field, before in (("cost_a_month", most), ("saves_a_month", "saves ")):
         if action[field] is not None and Fraction(action[field]):
             return f"{before}{report_text.money(Decimal(action[field]), action['currency'])}{unit}"
     if action["cost"] is not None and Fraction(action["cost"]):
@@ -136,11 +141,16 @@ def worth(action: Json, unit: str = " a month") -> str:
     return "not counted"
 
 
+def ended(action: Json) -> str:
+    """`ended 22 Nov 18:00`; empty where something goes on."""
+    return "" if action["ended_at"] is None else f"ended {from_us(parse_rfc3339(action['ended_at'])):%-d %b %H:%M}"
+
+
 def lost(action: Json) -> str:
     """The cost of lost work, or its GPU-hours without a price."""
     if action["lost_cost"] is None:
-        return f"lost {report_text.hours(Fraction(action['lost_gpu_hours']))}"
-    return f"lost {report_text.money(Decimal(action['lost_cost']), action['currency'])}"
+        return f"{report_text.hours(Fraction(action['lost_gpu_hours']))} of lost work"
+    return f"{report_text.money(Decimal(action['lost_cost']), action['currency'])} of lost work"
 
 
 def keys_text(action: Json, shown: int = KEYS_SHOWN) -> str:

@@ -34,7 +34,7 @@ def inbox(
     severity: Annotated[Word, Query(description="info, low, medium, high, critical.")] = None,
     q: Annotated[str | None, Query(max_length=200, description="As for GET /api/v1/findings.")] = None,
 ) -> Response:
-    """A cause is the findings of one rule, cluster and team; the most urgent cause is first: by severity, cost a day and
+    """A cause is the findings of one rule, cluster and team; the cause that is worth most is first: by cost a day and
     certainty together, as in `actions` of GET /api/v1/overview. Without `state`: open findings.
     """
     from gpuwatch.findings.inbox import summary

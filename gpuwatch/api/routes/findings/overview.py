@@ -31,7 +31,7 @@ def overview(
 ) -> Response:
     """`now` and `before` are the ledgers of the window and of the period before it, up to the same point; divide by
     `covered_seconds` to compare them. `teams` have the most avoidable time first. `actions` are open findings, those of
-    one rule together, ranked by severity, cost a day and certainty, and always the largest loss of the window. Team-scoped tokens
+    one rule together, ranked by cost a day and certainty, and always the largest loss of the window. Team-scoped tokens
     see what their teams held.
     """
     from gpuwatch.report.overview import Scope

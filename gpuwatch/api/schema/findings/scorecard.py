@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gpuwatch.api.schema.common import Money, Quantity, Ratio, Severity, Shape, Span
+from gpuwatch.api.schema.common import Money, Quantity, Ratio, Severity, Shape, Span, Time
 
 
 class AuditBucket(Shape):
@@ -81,11 +81,19 @@ class AuditLayer(AuditClaimed):
     defaults: list[str]
 
 
+class AuditPlace(Shape):
+    """A pool and model with stranded time."""
+
+    name: str
+    cost: Money | None
+    gpu_hours: Quantity
+
+
 class AuditAction(Shape):
     rank: int
-    kind: Literal["finding", "saving", "lost", "decision"]
+    kind: Literal["finding", "saving", "lost", "loss", "decision"]
     layer: str
-    id: str = Field(description="A detector, or a decision.")
+    id: str = Field(description="A detector, a decision, or a cause of stranded time such as `stranded:model`.")
     title: str
     remedy: str
     effort: str
@@ -93,6 +101,7 @@ class AuditAction(Shape):
     severity: Severity | None
     findings: int
     open: int
+    ended_at: Time | None = Field(description="When its last finding ended; null while one is open, and for lost work.")
     gpu_hours: Quantity | None
     unpriced_gpu_hours: Quantity | None
     currency: str | None
@@ -105,6 +114,7 @@ class AuditAction(Shape):
     keys: list[str]
     ratio: Ratio | None
     said: str | None
+    places: list[AuditPlace] = Field(description="The pools of stranded time, those with most of it first.")
 
 
 class AuditUnknown(Shape):
