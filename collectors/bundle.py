@@ -20,12 +20,18 @@ RAY = "ray-json"
 """The responses of a head are in several files that are read together, so the folder of all heads is one part."""
 
 KUBERNETES = "k8s-json"
+SLURM_FILE = "slurm-json"
 ROOT_JSON = re.compile(r"[^/]+\.json")
 KUBECTL = re.compile(
     rb'\s*\{\s*"apiVersion"(?=.*"kind"\s*:\s*"(Pod|Node|Event|Namespace|Job|Workload|List|PodList|NodeList|EventList)")',
     re.DOTALL,
 )
 """How the output of kubectl begins: a file of the bundle's root that begins so is read like those of k8s/."""
+SLURM_JSON = re.compile(
+    rb'\s*\{(?=.*"(jobs|nodes)"\s*:\s*[\[{])(?=.*("tres_alloc_str"|"tres_req_str"|"job_state"|"association"|"slurmd_version"|"[Ss]lurm"))',
+    re.DOTALL,
+)
+"""Likewise for Slurm's JSON, as squeue --json and sacct --json print it."""
 KUBECTL_BYTES = 1 << 16
 KUBECTL_FILES_MAX = 1000
 """JSON files of the root that are opened to see what they are."""
@@ -95,7 +101,7 @@ class BundlePlan:
 def plan(path: Path) -> BundlePlan:
     """Lists what to import from the bundle directory `path`; reads only bundle.toml.
 
-    JSON files beside it are opened to see whether they are kubectl's. Raises UnreadableInput if `path` is not a directory or has more than MAX_FILES files, UsageError for a wrong
+    JSON files beside it are opened to see whether they are kubectl's or Slurm's. Raises UnreadableInput if `path` is not a directory or has more than MAX_FILES files, UsageError for a wrong
     bundle.toml, naming file and key.
     """
     if not path.is_dir():
@@ -106,7 +112,9 @@ def plan(path: Path) -> BundlePlan:
     settings = _settings(path / "bundle.toml")
     taken = {name: order for name in names if (order := _order(name)) is not None}
     loose = [name for name in names if ROOT_JSON.fullmatch(name) and name not in SILENT]
-    taken |= dict.fromkeys((name for name in loose[:KUBECTL_FILES_MAX] if _is_kubectl(path / name)), 0)
+    for name in loose[:KUBECTL_FILES_MAX]:
+        if (kind := _json_kind(path / name)) is not None:
+            taken[name] = next(at for at, (_, of) in enumerate(LAYOUT) if of == kind)
     parts = dict.fromkeys(
         (LAYOUT[taken[name]][1], path / _part(name, LAYOUT[taken[name]][1]))
         for name in sorted(taken, key=lambda n: (taken[n], n))
@@ -142,12 +150,16 @@ def _order(name: str) -> int | None:
     return next((at for at, (pattern, _) in enumerate(LAYOUT) if re.fullmatch(pattern, name)), None)
 
 
-def _is_kubectl(file: Path) -> bool:
+def _json_kind(file: Path) -> str | None:
+    """The kind of a JSON file by how it begins; None for anything else."""
     try:
         with file.open("rb") as stream:
-            return KUBECTL.match(stream.read(KUBECTL_BYTES)) is not None
+            head = stream.read(KUBECTL_BYTES)
     except OSError:
-        return False
+        return None
+    if KUBECTL.match(head):
+        return KUBERNETES
+    return SLURM_FILE if SLURM_JSON.match(head) else None
 
 
 def _part(name: str, kind: str) -> str:

@@ -21,7 +21,7 @@ PREFIX = "/api/v1"
 NAME_MAX = 256
 """Characters of a name in a parameter: a team, a cluster, a job."""
 WINDOW_MAX = 100
-WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
+WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, hours, days or weeks back (24h, 7d, 2w), 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
 
 
 async def service_of(request: Request) -> Service:

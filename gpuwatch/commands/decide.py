@@ -21,7 +21,8 @@ from gpuwatch.commands.shared import (
     names,
     opened,
     show,
-    window_of,
+    window_at,
+    window_in,
 )
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing, choose
@@ -190,16 +191,17 @@ def _print_decision(
 
     data, config, form = options
     choose(form, True)
-    span = window_of(window, context)
     assumed = Assumptions(**{name: _number(name, text) for name, text in given.items() if text})
     teams = filters.get("team")
     if (note := lockfile.find(data)) is not None:
+        span = window_at(window, context, note)
         question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **filters}
         found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
         if teams and not found["items"]:
             hints.doubt_teams(teams, hints.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
+            span = window_in(window, context, store)
             price_all(store, state)
             found = look(store, state, span, assumed)
             if teams and not found["items"]:

@@ -19,6 +19,8 @@ from gpuwatch.commands.shared import (
     now_us,
     opened,
     show,
+    window_at,
+    window_in,
     window_of,
     with_state,
 )
@@ -158,7 +160,6 @@ def place(
     from gpuwatch.core.clock import rfc3339
 
     choose(form, True)
-    span = window_of(window, context)
     question = question_of(
         gpus,
         model=model,
@@ -170,6 +171,7 @@ def place(
         cloud=cloud or (),
     )
     if (note := lockfile.find(data)) is not None:
+        span = window_at(window, context, note)
         asked = {
             "window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", "gpus": gpus, "model": model, "hours": hours,
             "cluster": cluster, "data_gb": data_gb, "site": site, "link": link, "cloud": cloud,
@@ -177,6 +179,7 @@ def place(
         found = json.loads(remote.get(note, "/api/v1/decisions/place", asked))
     else:
         with opened(data, config) as (store, state, _):
+            span = window_in(window, context, store)
             price_all(store, state)
             found = look(store, state, now_us(context), span, question)
     show_places(found, form)
@@ -228,14 +231,15 @@ def idle_limit(
     from gpuwatch.reclaim.limits import try_limits
 
     choose(form, True)
-    span = window_of(window, context)
     if (note := lockfile.find(data)) is not None:
+        span = window_at(window, context, note)
         asked = {
             "window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", "team": team, "cluster": cluster,
         }  # fmt: skip
         found = json.loads(remote.get(note, "/api/v1/what-if/idle-limits", asked))
     else:
         with opened(data, config) as (store, state, _):
+            span = window_in(window, context, store)
             price_all(store, state)
             found = try_limits(store, state, span, teams=None if team is None else [team], cluster=cluster)
     extra = {name: value for name, value in found.items() if name != "items"}

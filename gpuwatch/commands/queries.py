@@ -28,6 +28,8 @@ from gpuwatch.commands.shared import (
     opened,
     program,
     show,
+    window_at,
+    window_in,
     window_of,
     write,
 )
@@ -128,9 +130,10 @@ def ledger(
     from gpuwatch.billing.people_table import for_people
 
     choose(form, True)
-    span, dimensions = window_of(window, context), names(by or ["bucket"])
+    dimensions = names(by or ["bucket"])
     doubts: list[str] = []
     if (note := lockfile.find(data)) is not None:
+        span = window_at(window, context, note)
         parameters = {"window": _exact(span), "by": dimensions}
         listing = ledger_answer(remote.every(note, "/api/v1/ledger", parameters), dimensions)
         hint = hints.empty_served(note, listing.extra["capacity_gpu_seconds"])
@@ -139,6 +142,7 @@ def ledger(
         from gpuwatch.billing.prices import price_all
 
         with opened(data, config) as (store, state, _):
+            span = window_in(window, context, store)
             price_all(store, state)
             listing = ledger_listing(billing.ledger(store, state, span, dimensions))
             listing = replace(listing, foot=[*hints.partial(store, span), *listing.foot])
@@ -198,11 +202,12 @@ def chargeback(
         return export(window_of(window, context), data, config, out, focus_version, focus_format)
     if focus_version is not None or focus_format is not None:
         raise UsageError("--focus-version and --focus-format: only with --format focus")
-    span, dimensions = window_of(window, context), names(by or ["team"])
+    dimensions = names(by or ["team"])
     doubts: list[str] = []
     if "bucket" in dimensions:
         raise UsageError("--by bucket: charges have no bucket; use gpuwatch ledger --by bucket")
     if (note := lockfile.find(data)) is not None:
+        span = window_at(window, context, note)
         parameters = {"window": _exact(span), "by": dimensions}
         listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", parameters), dimensions)
         hint = hints.empty_served(note, listing.extra["total"]["gpu_seconds"])
@@ -211,6 +216,7 @@ def chargeback(
         from gpuwatch.billing.prices import price_all
 
         with opened(data, config) as (store, state, _):
+            span = window_in(window, context, store)
             price_all(store, state)
             listing = chargeback_listing(charge(store, state, span, dimensions))
             listing = replace(listing, foot=[*hints.partial(store, span), *listing.foot])

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch.commands import hints
 from gpuwatch.commands.audit import require_bundle, writable
 from gpuwatch.commands.backfill import (
     DEFAULT_CLUSTER,
@@ -25,6 +23,7 @@ from gpuwatch.commands.backfill import (
 )
 from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
+from gpuwatch.commands.scan_source import described, one_of
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import (
     ConfigOption,
@@ -34,7 +33,6 @@ from gpuwatch.commands.shared import (
     now_us,
     opened,
     print_stderr,
-    program,
     settings_of,
     show,
     write,
@@ -64,6 +62,12 @@ DAYS_MAX = 3660
 
 def scan(
     context: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PATH|URL]", help="A directory of dumps and metrics, or the URL of a Prometheus server."
+        ),
+    ] = None,
     url: Annotated[
         str | None, typer.Option("--prometheus", metavar="URL", help="A server that scrapes dcgm-exporter.")
     ] = None,
@@ -107,11 +111,10 @@ def scan(
 ) -> None:
     """Find the waste of a fleet in one command. Writes a page and a PDF to forward; nothing needs to be configured.
 
-    Example: gpuwatch scan --prometheus http://prometheus:9090
+    Example: gpuwatch scan http://prometheus:9090, or gpuwatch scan dumps/
     """
     choose(form, True)
-    if (url is None) == (bundle is None):
-        raise UsageError("scan: give either --prometheus URL or --bundle DIR")
+    url, bundle = one_of(source, url, bundle)
     if not 0 < days <= DAYS_MAX:
         raise UsageError(f"--days {days:g}: use more than 0 and at most {DAYS_MAX}")
     if bundle is not None:
@@ -141,11 +144,12 @@ def scan(
             report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step)
         prices = _priced(context, state, rates)
         card = _analyzed(context, store, state, settings, days, bundle is not None, step)
-        source = _source(store, bundle, url, cluster or DEFAULT_CLUSTER, getattr(report, "step_s", 0), prices, data)
+        named = cluster or DEFAULT_CLUSTER
+        about = described(store, bundle, url, named, getattr(report, "step_s", 0), prices, data, card["window"])
     if prices:  # the bundle's note that costs are missing is not true here
         report.notes = [text for text in report.notes if "missing rates.csv" not in text]
     print_report(report)
-    _write(card, source, out, settings_of(config).report_paper, form)
+    _write(card, about, out, settings_of(config).report_paper, form)
     if bound is not None:
         _serve(context, data, config, host, port, bound)
 
@@ -218,35 +222,6 @@ def _analyzed(
     if span is not None and whole_days:
         span = replace(span, start_us=day_floor(span.start_us))
     return read_scan(store, state, span, at_us)
-
-
-def _source(
-    store: Store, bundle: Path | None, url: str | None, cluster: str, step_s: int, listed: bool, data: Path
-) -> Source:
-    from gpuwatch.rates.list_prices import SOURCE
-    from gpuwatch.scan.facts import Source, prices_used
-
-    where, name = quote(str(data)), program()
-    live = f"{name} serve --data {where}"
-    commands = [
-        ("Open the dashboard on this data", live),
-        ("Charges by team", f"{name} chargeback --data {where} --window 7d --by team,user"),
-        ("What lacks, and how to add it", f"{name} doctor --data {where}"),
-    ]
-    if url is not None:
-        table = f'printf \'[[prometheus]]\\nurl = "%s"\\ncluster = "%s"\\n\' {quote(url)} {quote(cluster)}'
-        commands.insert(
-            1,
-            (
-                "Read on every minute",
-                f"{table} > gpuwatch.toml && {live} --config gpuwatch.toml",
-            ),
-        )
-    shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
-    shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
-    last_us = store.sql("select max(end_us) from segment")[0][0]
-    shown += f"; its last record is of {hints.minute(last_us)} UTC" if last_us is not None else ""
-    return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
 
 
 def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form: str | None) -> None:

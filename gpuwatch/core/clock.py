@@ -97,7 +97,7 @@ def _month(first: date) -> Window:
 
 
 def parse_window(text: str, now_us: int) -> Window:
-    """A window in words: `today`, `lastweek`, `7d`, `2026-W47`, `2026-11`, `2026-11-21` (a UTC day), `START,END`."""
+    """A window in words: `today`, `lastweek`, `7d`, `2w`, `2026-W47`, `2026-11`, `2026-11-21` (a UTC day), `START,END`."""
     today = from_us(now_us).date()
     monday, first = _monday(today), today.replace(day=1)
     named = {
@@ -110,8 +110,8 @@ def parse_window(text: str, now_us: int) -> Window:
     }
     if text in named:
         return named[text]()
-    if match := re.fullmatch(r"(\d{1,5})([hd])", text):
-        length = int(match[1]) * (HOUR_US if match[2] == "h" else DAY_US)
+    if match := re.fullmatch(r"(\d{1,5})([hdw])", text):
+        length = int(match[1]) * {"h": HOUR_US, "d": DAY_US, "w": 7 * DAY_US}[match[2]]
         return Window(now_us - length, now_us)
     try:
         if match := re.fullmatch(r"(\d{4})-W(\d{2})", text):
@@ -132,6 +132,6 @@ def parse_window(text: str, now_us: int) -> Window:
         forms = "a month is written 2026-11, a week 2026-W46, a day 2026-11-21"
         raise UsageError(f"window {text!r}: {problem}; {forms}") from error
     raise UsageError(
-        f"window {text!r} is not valid: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "
+        f"window {text!r} is not valid: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2w, "
         "2026-W47, 2026-11, 2026-11-21 or START,END in RFC 3339"
     )

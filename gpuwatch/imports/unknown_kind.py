@@ -8,7 +8,7 @@ from gpuwatch.core.errors import UsageError
 
 INSTEAD = {
     "sinfo": "; use scontrol show node -d > scontrol_node.txt, then: gpuwatch import scontrol scontrol_node.txt",
-    "squeue": "; use scontrol show job -d > scontrol_job.txt, then: gpuwatch import scontrol scontrol_job.txt",
+    "squeue": "; use squeue --json > squeue.json, then: gpuwatch import slurm-json squeue.json",
     **{name: f"; {name} are set, not imported: gpuwatch {name} set FILE" for name in ("rates", "teams")},
 }
 

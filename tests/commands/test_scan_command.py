@@ -48,8 +48,10 @@ def scanned(bundle: Path) -> tuple[Path, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        pytest.param([], "give either --prometheus URL or --bundle DIR", id="no source"),
-        pytest.param(["--bundle", ".", "--prometheus", "http://p"], "give either", id="two sources"),
+        pytest.param([], "give one source: gpuwatch scan DIR", id="no source"),
+        pytest.param(["--bundle", ".", "--prometheus", "http://p"], "give one source", id="two sources"),
+        pytest.param([".", "--bundle", "."], "give one source", id="the same source twice"),
+        pytest.param(["nowhere"], "nowhere: no such directory", id="no such path"),
         pytest.param(["--bundle", "nowhere"], "--bundle nowhere: no such directory", id="no bundle"),
         pytest.param(["--bundle", ".", "--days", "0"], "--days 0: use more than 0", id="no days"),
         pytest.param(["--bundle", "."], "nothing to import", id="an empty bundle"),
@@ -163,6 +165,49 @@ def test_sacct_alone_has_a_price_and_the_zone_can_be_given(tmp_path: Path) -> No
     card = json.loads((out / "scan.json").read_text("utf-8"))
     (failed,) = [one for one in card["actions"] if one["id"] == "failed-work"]
     assert 1 == failed["findings"]
+
+
+SQUEUE = {
+    "jobs": [
+        {"job_id": 7, "job_state": ["PENDING"], "partition": "gpu", "account": "vision", "tres_req_str": "gres/gpu:h100=4",
+         "submit_time": 1795378051, "node_count": 1, "state_reason": "Resources"}
+    ]
+}  # fmt: skip
+
+
+def test_a_directory_is_enough_and_squeue_json_in_it_is_read(tmp_path: Path) -> None:
+    """No option names the source; the printed command about charges has the window of the scan, not the last 7 days."""
+    bundle, out = tmp_path / "dumps", tmp_path / "out"
+    bundle.mkdir()
+    (bundle / "sacct.txt").write_text(SACCT, "utf-8")
+    (bundle / "squeue.json").write_text(json.dumps(SQUEUE), "utf-8")
+
+    done = scan(bundle, "--out", out, "--format", "json")
+
+    assert 0 == done.exit_code, done.output
+    assert "not understood" not in done.stderr
+    page = (out / "scan.html").read_text("utf-8")
+    window = json.loads(done.stdout)["window"]
+    assert f"--window {window['start']},{window['end']} --by team,user" in page
+
+
+def test_default_windows_end_with_data_that_ended(tmp_path: Path) -> None:
+    """The data ends years before or after now: the default is its last 7 days, and a line says so; 7d itself is as asked."""
+    bundle, out = tmp_path / "dumps", tmp_path / "out"
+    bundle.mkdir()
+    (bundle / "sacct.txt").write_text(SACCT.replace("2026-11", "2024-11"), "utf-8")
+    assert 0 == scan(bundle, "--out", out, "--format", "json").exit_code
+
+    default, asked, again = (
+        RUNNER.invoke(app, [*words, "--data", str(out / "data"), "--format", "json"])
+        for words in (["ledger"], ["ledger", "--window", "7d"], ["chargeback"])
+    )
+
+    assert {"start": "2024-11-18T05:00:00Z", "end": "2024-11-25T05:00:00Z"} == json.loads(default.stdout)["window"]
+    assert json.loads(default.stdout)["window"] == json.loads(again.stdout)["window"]
+    assert "The data ends at 2024-11-25T05:00:00Z: these are its last 7d." in default.stderr
+    assert "0.000000" == json.loads(asked.stdout)["capacity_gpu_seconds"]
+    assert "these are its last" not in asked.stderr
 
 
 def test_a_zone_is_for_a_bundle(tmp_path: Path) -> None:

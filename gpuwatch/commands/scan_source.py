@@ -1,0 +1,65 @@
+"""The source of a scan: a directory or a server, and how its result is described and continued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from gpuwatch.commands import hints
+from gpuwatch.commands.shared import program
+from gpuwatch.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.scan.facts import Source
+    from gpuwatch.store.database import Store
+
+
+def one_of(source: str | None, url: str | None, bundle: Path | None) -> tuple[str | None, Path | None]:
+    """The server or the directory to scan; exactly one. Raises UsageError."""
+    if sum(one is not None for one in (source, url, bundle)) != 1:
+        raise UsageError(
+            "scan: give one source: gpuwatch scan DIR, gpuwatch scan http://SERVER, --bundle DIR or --prometheus URL"
+        )
+    if source is None:
+        return url, bundle
+    return (source, None) if "://" in source else (None, Path(source))
+
+
+def described(
+    store: Store,
+    bundle: Path | None,
+    url: str | None,
+    cluster: str,
+    step_s: int,
+    listed: bool,
+    data: Path,
+    window: Mapping[str, str] | None,
+) -> Source:
+    """What was scanned, how it is priced, and the commands that go on with the result."""
+    from gpuwatch.rates.list_prices import SOURCE
+    from gpuwatch.scan.facts import Source, prices_used
+
+    where, name = quote(str(data)), program()
+    live = f"{name} serve --data {where}"
+    span = "" if window is None else f" --window {window['start']},{window['end']}"
+    commands = [
+        ("Open the dashboard on this data", live),
+        ("Charges by team", f"{name} chargeback --data {where}{span} --by team,user"),
+        ("What lacks, and how to add it", f"{name} doctor --data {where}"),
+    ]
+    if url is not None:
+        table = f'printf \'[[prometheus]]\\nurl = "%s"\\ncluster = "%s"\\n\' {quote(url)} {quote(cluster)}'
+        commands.insert(
+            1,
+            (
+                "Read on every minute",
+                f"{table} > gpuwatch.toml && {live} --config gpuwatch.toml",
+            ),
+        )
+    shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
+    shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
+    last_us = store.sql("select max(end_us) from segment")[0][0]
+    shown += f"; its last record is of {hints.minute(last_us)} UTC" if last_us is not None else ""
+    return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
