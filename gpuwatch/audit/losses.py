@@ -109,6 +109,6 @@ def _action(one: Loss, basis: Basis) -> dict[str, Any]:
         "lost": {},
         "lost_gpu_hours": None,
         "keys": [],
-        "said": one.summary,
+        "summary": one.summary,
         "places": list(one.places),
     }

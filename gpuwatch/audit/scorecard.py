@@ -224,7 +224,7 @@ def _action(action: Row) -> dict[str, Any]:
         for place in action.get("places", ())
     ]
     return (
-        {"ratio": None, "said": None}
+        {"ratio": None, "said": None, "summary": ""}
         | shown
         | {
             "currency": one,

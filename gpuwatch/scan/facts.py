@@ -134,7 +134,7 @@ def _about_loss(action: Mapping[str, Any]) -> Json:
     return {
         "ask": ASK.get(action["team"]) or owner_name(action["team"]),
         "subjects": [dict(one) for one in action["places"][:NAMED_MAX]],
-        "summary": action["said"],
+        "summary": action["summary"],
     }
 
 

@@ -160,7 +160,7 @@ def _monthly(card: Json, layer: Json) -> str:
 def _card(card: Json, action: Json) -> Card:
     layer = layer_name(card, action["layer"])
     if action["kind"] == LOSS:
-        summary, about = action["said"], f"{layer} · {action['effort']} of work · the platform team"
+        summary, about = action["summary"], f"{layer} · {action['effort']} of work · the platform team"
     elif action["kind"] == "decision":
         summary, about = action["said"], f"{layer} · {action['effort']} of work · default in use"
     else:

@@ -114,6 +114,7 @@ class AuditAction(Shape):
     keys: list[str]
     ratio: Ratio | None
     said: str | None
+    summary: str = Field(description="What is stranded where, and what was requested; empty for other actions.")
     places: list[AuditPlace] = Field(description="The pools of stranded time, those with most of it first.")
 
 
