@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import columns, formats, parts
+from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.components.charge_lines import cause_word
 from gpuwatch.dashboards.components.ledger_math import Sum
+from gpuwatch.dashboards.shell.filters import custom
 from gpuwatch.dashboards.shell.query import Query, job_link
 
 VIEWS = {
@@ -108,8 +109,26 @@ def inferred_words(rows: Iterable[Row]) -> dict[str, str]:
     }
 
 
-def name_cell(name: str, view: str, cluster: object, query: Query, inferred: str | None = None) -> Component:
-    """The value of the row, linked one level down; a job links to its page. An inferred team says so."""
+def names_of(answer: Row | None) -> dict[str, tuple[str, str]]:
+    """The name and the user of each job, from charges by job, name and user."""
+    return {
+        str(row.get("job")): (str(row.get("name") or ""), str(row.get("user") or ""))
+        for row in (answer or {}).get("items") or []
+    }
+
+
+def job_cell(job: str, cluster: object, query: Query, name: str, user: str) -> Component:
+    """A job by its name, with its id and its user below."""
+    shown = name if name and name not in job else job
+    under = [word for word in (job if shown != job else "", user) if word]
+    link = parts.link(formats.clip(shown, 60), job_link(query, cluster, job), "title", job)
+    return html.Div([link, html.Div(formats.clip(" · ".join(under), 60), className="soft small") if under else None])
+
+
+def name_cell(
+    name: str, view: str, cluster: object, query: Query, inferred: str | None = None, known: Sequence[str] = ()
+) -> Component:
+    """The value of the row, linked one level down; a job links to its page. An inferred team says so. `known`: a job's name and user."""
     label = formats.clip(formats.owner("" if name in ("None", "") else name), 60)
     if view == "cause":
         return html.Span(cause_word(name), title=name)
@@ -117,11 +136,47 @@ def name_cell(name: str, view: str, cluster: object, query: Query, inferred: str
         unnamed = UNNAMED.get(view, "None")
         return html.Span(label if name == "__platform__" else unnamed, className="soft", title=unnamed)
     if view == "job":
-        return parts.link(label, job_link(query, cluster, name), "title", name)
+        return job_cell(name, cluster, query, *(known or ("", "")))
     if view == "slice":
         return html.Span(formats.clip(formats.device(name), 60), title=name, className="mono")
     if view not in DRILL:
         return html.Span(label, title=name)
-    link = parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
+    link = parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None, "page": None}), "title", name)
     mark = html.Span(f" {inferred}", className="soft", title=INFERRED) if inferred else None
     return html.Span([link, mark]) if inferred else link
+
+
+def total_row(
+    rows: Sequence[Row], sums: Mapping[str, Sum], kinds: Sequence[str], currency: str, places: int, width: int
+) -> list[parts.Node]:
+    """The sum of all rows, those of other pages too, in the columns that have one."""
+    whole, of_kind = ledger_math.total(dict(sums)), ledger_math.by_key(rows, "kind")
+    costs = [*(of_kind.get(kind, Sum()).cost for kind in kinds), whole.cost]
+    cells: list[parts.Node] = [html.B(f"All {len(sums):,} rows"), html.B(parts.hours(whole.seconds))]
+    cells += [html.B(columns.amount(cost, places, currency)) for cost in costs]
+    return [*cells, *[None] * (width - len(cells))]
+
+
+def columns_of(
+    view: str, kinds: Sequence[str], wasted: bool, currency: str, query: Query, against: bool = True
+) -> list[parts.Column]:
+    """The columns of the list: one per kind of charge; what was avoidable if known; the change if `against`."""
+    sign = formats.sign_of(currency)
+    unit = f" ({sign})" if sign else ""
+    other = custom(query.get("vs")) if query.get("vs") else "the period before"
+    found = [
+        parts.Column(VIEWS[view], "wide", "name"),
+        parts.Column("GPU-h", "r narrow-hide", "gpu_seconds"),
+        *(parts.Column(f"{KINDS[kind][0]}{unit}", "r narrow-hide", hint=KINDS[kind][1]) for kind in kinds),
+        parts.Column(f"Cost{unit}", "r", "cost"),
+    ]
+    if wasted:
+        found += [
+            parts.Column(
+                f"Avoidable{unit}", "r", "avoidable", "Idle while held, busy without work, waiting, or stranded"
+            ),
+            parts.Column("%", "r", "avoidable_share", "Avoidable part of the cost of what was held"),
+        ]
+    if against:
+        found.append(parts.Column("Change", "r narrow-hide", hint=f"Cost against {other}"))
+    return found

@@ -17,13 +17,13 @@ VERSUS = {"": "The period before", "lastweek": "Last week", "lastmonth": "Last m
 
 
 def exports(query: Query, by: str) -> Component:
-    """Links that download all rows, by these dimensions; a PDF is made of whole weeks."""
+    """Links that download all rows, by these dimensions, and the page of the PDFs, which are of whole weeks."""
     return html.Div(
         [
             html.Span("Export ", className="soft"),
             *(export(word, query, by=by, format=form) for form, word in EXPORTS.items()),
             *(export(f"FOCUS {version}", query, format="focus", focus_version=version) for version in FOCUS),
-            parts.link("PDF", query.link("/reports"), "button small", "Reports of whole weeks"),
+            parts.link("Weekly reports (PDF)", query.link("/reports"), "button small", "PDFs are made of whole weeks"),
         ],
         className="exports",
     )

@@ -44,7 +44,33 @@ def charts(finding: Row, scheme: Scheme) -> list[Chart]:
         *lines(series, spec, finding, scheme),
         numbers(spec, evidence, scheme),
     ]
-    return [chart for chart in found if chart is not None]
+    drawn = [chart for chart in found if chart is not None]
+    for _, figure, _ in drawn:
+        mark_ends(figure, finding, INK[scheme])
+    return drawn
+
+
+def mark_ends(figure: Figure, finding: Row, ink: Ink) -> None:
+    """Marks where the finding begins and ends, in a figure over time that shows more than it."""
+    times = [
+        at for trace in figure["data"] if trace.get("type") == "scatter" for at in map(formats.moment, trace["x"]) if at
+    ]
+    if not times:
+        return
+    layout = figure["layout"]
+    for name, word, anchor in (("started_at", "begins", "left"), ("ended_at", "ends", "right")):
+        at = formats.moment(finding.get(name))
+        if at is None or not min(times) < at < max(times):
+            continue
+        stamp = at.isoformat().replace("+00:00", "Z")
+        line = {"color": ink.muted, "width": 1.6}
+        shape = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": stamp, "x1": stamp, "line": line}
+        note = {
+            "x": stamp, "yref": "paper", "y": 1, "xanchor": anchor, "yanchor": "top", "showarrow": False,
+            "text": f" {word} {formats.clock(finding.get(name))} ", "font": {"size": 11, "color": ink.muted},
+        }  # fmt: skip
+        layout["shapes"] = [*(layout.get("shapes") or []), shape]
+        layout["annotations"] = [*(layout.get("annotations") or []), note]
 
 
 def filled(text: str, evidence: Mapping[str, Any]) -> str:
@@ -201,7 +227,8 @@ def over_time(
             shown = f"{value:.0%}" if as_ratio else f"{value:,.3g}"
             shape, note = across(value, figures.literal(f"{filled(label, evidence)} {shown}"), ink)
             shapes, notes = [*shapes, shape], [*notes, note]
-    axis: Figure = {"tickformat": ".0%", "range": [-0.01, 1.04]} if as_ratio else {}
+    unit = WORDS.get(names[0], figures.line_word(names[0])) if len(names) == 1 else UNITS.get(names[0], ("", 1))[0]
+    axis: Figure = {"tickformat": ".0%", "range": [-0.01, 1.04]} if as_ratio else {"title": {"text": unit}}
     return {
         "data": traces,
         "layout": figures.layout(

@@ -19,6 +19,7 @@ from gpuwatch.dashboards.components import (
     parts,
     quantities,
 )
+from gpuwatch.dashboards.components.figures import Figure
 from gpuwatch.dashboards.components.findings_list import (
     KINDS,
     daily,
@@ -176,7 +177,6 @@ def preset(data: Data, query: Query) -> Component | None:
 
 def proofs(data: Data, scheme: Scheme) -> list[Component]:
     """The charts that prove the finding; a notice if there is nothing to draw."""
-    evidence: Row = data.finding.get("evidence") or {}
     found = evidence_charts.charts(data.finding, scheme)
     if not found:
         return [
@@ -189,13 +189,17 @@ def proofs(data: Data, scheme: Scheme) -> list[Component]:
                 name="late",
             )
         ]
-    window: Row = evidence.get("window") or {}
-    times = formats.span(window.get("start"), window.get("end")) if window else formats.zone_word()
     cards = []
     for title, figure, height in found:
         timed = any(trace.get("type") == "scatter" for trace in figure["data"])
-        limits = "; dashed: limits" if timed and figure["layout"].get("shapes") else ""
-        note = f"{times}{limits}; gaps: no measurements" if timed else None
+        dashed = any((shape.get("line") or {}).get("dash") for shape in figure["layout"].get("shapes") or [])
+        note = f"{shown_times(figure)}{'; dashed: limits' if dashed else ''}; gaps: no measurements" if timed else None
         graph = parts.graph(figure, {"height": f"{height}px"})
         cards.append(parts.card(formats.clip(title, 120), graph, note=note, name="late"))
     return cards
+
+
+def shown_times(figure: Figure) -> str:
+    """From when to when a chart over time reaches."""
+    times = [str(at) for trace in figure["data"] if trace.get("type") == "scatter" for at in trace["x"] if at]
+    return formats.span(min(times), max(times)) if times else formats.zone_word()

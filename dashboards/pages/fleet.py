@@ -56,18 +56,16 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     drawn = parts.graph(figure, {"height": f"{heat_map.height(items)}px"}) if figure else None
     window: Row = data.get("window") or {}
     note = f"{formats.span(window.get('start'), window.get('end'))}; {hint(chosen)}"
+    cards = [
+        parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
+        html.Div(listed(items, query), className="opens"),
+    ]
     return html.Div(
         [
             parts.heading("Fleet", size(data, query)),
             parts.headlines(numbers(items)),
             parts.picks(choices, "Measure"),
-            html.Div(
-                [
-                    parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
-                    html.Div(listed(items, query), className="opens"),
-                ],
-                className="column",
-            ),
+            html.Div(cards if not faulty(items) else cards[::-1], className="column"),
             parts.pager(data, query),
         ]
     )
@@ -79,14 +77,22 @@ def size(data: Row, query: Query) -> str:
     return f"{shown} GPUs on this page, of more" if data.get("next") or query.get("cursor") else f"{shown} GPUs"
 
 
+def faulty(items: list[Row]) -> int:
+    """How many of the GPUs have a fault."""
+    return sum(any(gpu_facts.faults(item)) for item in items)
+
+
 def listed(items: list[Row], query: Query) -> Component:
     """The GPUs, those with faults first; the rest is folded."""
-    first, rest = gpu_facts.table(items, query, 0, OPEN_ROWS), len(items) - OPEN_ROWS
+    count = faulty(items)
+    open_rows = min(count, OPEN_ROWS) or OPEN_ROWS
+    first, rest = gpu_facts.table(items, query, 0, open_rows), len(items) - open_rows
     more = None
     if rest > 0:
-        folded = gpu_facts.table(items, query, OPEN_ROWS, len(items))
+        folded = gpu_facts.table(items, query, open_rows, len(items))
         more = html.Details([html.Summary(f"{rest} more GPUs"), folded])
-    return parts.card("GPUs", first, more, note="Those with faults first; a row opens the GPU")
+    title = f"{count} GPU{'s have' if count != 1 else ' has'} a fault" if count else "GPUs"
+    return parts.card(title, first, more, note="Those with faults first; a row opens the GPU")
 
 
 def hint(measure: str) -> str:

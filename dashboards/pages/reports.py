@@ -24,6 +24,11 @@ WEEKS = 8
 """Number of complete weeks offered."""
 
 TEAMS_A_PAGE = 50
+NOBODY = {
+    "__platform__": "is the platform's (GPUs that nobody held, or that it pays for by policy)",
+    "__unallocated__": "has no team",
+}
+"""Rows of the charges that are no team's, in words."""
 WEEK = re.compile(r"\d{4}-W\d{2}", re.ASCII)
 AGAIN = "gpuwatch report weekly --week {week} --out reports"
 
@@ -119,13 +124,28 @@ def reports(data: Data, query: Query) -> list[Report]:
 def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component | None]:
     """A page of reports, and the command that writes the same files."""
     shown, links = parts.numbered(rows, TEAMS_A_PAGE, query)
+    rest = nobody(data) if not query.get("team") and data.me.get("teams") is None else None
     columns = [parts.Column("Report", "wide"), parts.Column("Cost", "r narrow-hide"), parts.Column("Files", "files")]
     cells = [[title(one, data, query), parts.money(one.cost, one.currency), files(one, data)] for one in shown]
     return [
         parts.plain(parts.table(columns, cells, label="Reports of the week")),
+        html.P(rest, className="soft") if rest else None,
         links,
         states.advice("To write the same files to a folder:", AGAIN.format(week=data.week)),
     ]
+
+
+def nobody(data: Data) -> str | None:
+    """What the fleet's cost has beside that of the teams: it has no report of its own."""
+    rows: list[Row] = (data.charges or {}).get("items") or []
+    currency = str(next((row["currency"] for row in rows if row.get("currency")), ""))
+    sums = ledger_math.by_key(rows, "team")
+    found = [
+        f"{formats.money(part.cost, currency)} {words}"
+        for name, words in NOBODY.items()
+        if (part := sums.get(name)) is not None and part.cost
+    ]
+    return f"The fleet's cost is more than that of the teams: {' and '.join(found)}." if found else None
 
 
 def title(one: Report, data: Data, query: Query) -> Component:

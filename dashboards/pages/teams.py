@@ -15,24 +15,31 @@ from gpuwatch.dashboards.components import charge_cells, charge_tools, formats, 
 from gpuwatch.dashboards.components.charge_cells import ALLOCATED, CORRECTION, PLATFORM, SHARED
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell import states
-from gpuwatch.dashboards.shell.filters import custom
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.waste import charges as charge_waste
 
+NAMES = "name,user"
 UNMIXED_VIEWS = ("slice", "cause")
 """Views without a dimension of the ledger that fits one answer."""
-MAX_ROWS = 200
+PAGE_SIZE = 50
 
 
 @dataclass(frozen=True)
 class Data:
-    """Charges in the window and the one before, the ledger by the same dimension, and the policies."""
+    """Charges in the window and the one before, the ledger by the same dimension, and the policies.
+
+    Where there are more rows than `charges` has, `whole` and `whole_before` have the same charges in few rows, for the totals.
+    """
 
     charges: Row
     before: Row | None
     mixes: Row | None
     policies: Row | None = None
+    whole: Row | None = None
+    whole_before: Row | None = None
+    named: Row | None = None
+    """Charges by job with their names and users."""
 
 
 async def load(api: Api, query: Query) -> Data:
@@ -48,11 +55,24 @@ async def load(api: Api, query: Query) -> Data:
     past = ledger_math.period_before(window, query.window, formats.moment((fleet or {}).get("as_of")))
     earlier = api.chargeback(ledger_math.text_of(*past), by, **query.scope) if past else None
     mixed = None if view in UNMIXED_VIEWS else f"{','.join(dimensions(query))},bucket"
-    before, mixes = await asyncio.gather(
+    names = api.chargeback(query.window, f"{by},{NAMES}", **query.scope) if view == "job" else None
+    before, mixes, named = await asyncio.gather(
         compared(api, query, by, past, earlier),
         ledger_math.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
+        ledger_math.optional(names),
     )
-    return Data(charges, before, mixes, policies)
+    cut = (charges, before) if charges.get("next") else (None, None)
+    whole, whole_before = await asyncio.gather(*(in_few_rows(api, query, answer) for answer in cut))
+    return Data(charges, before, mixes, policies, whole, whole_before, named)
+
+
+async def in_few_rows(api: Api, query: Query, answer: Row | None) -> Row | None:
+    """The charges of an answer's window by what a drill-down fixes only: an answer with all of them."""
+    window = ledger_math.window_of(answer or {})
+    if window is None:
+        return None
+    by = ",".join(fixed(query)) or "cluster"
+    return await ledger_math.optional(api.chargeback(ledger_math.text_of(*window), by, **query.scope))
 
 
 async def compared(
@@ -97,10 +117,14 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     rows = narrowed(data.charges, query)
     window = data.charges.get("window") or {}
     note = formats.span(window.get("start"), window.get("end")) if window else query.window_words
-    choices = [(word, query.link(by=name, sort=None), name == view) for name, word in charge_cells.VIEWS.items()]
+    choices = [
+        (word, query.link(by=name, sort=None, page=None), name == view) for name, word in charge_cells.VIEWS.items()
+    ]
     body = [listing(data, rows, view, query)] if rows else [empty(query)]
     if data.charges.get("next"):
-        body.append(states.advice("There are more rows than shown; the export has all of them."))
+        body.append(
+            states.advice("There are more rows than are listed here; the totals above and the export have all.")
+        )
     return html.Div(
         [
             parts.heading(
@@ -165,7 +189,10 @@ def own_page(query: Query) -> Component | None:
 def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
     """The total and its parts: teams, shared, platform, corrections, no team."""
     currency = currency_of(data, rows)
-    kinds, past = ledger_math.by_key(rows, "kind"), ledger_math.by_key(narrowed(data.before, query), "kind")
+    if data.charges.get("next"):
+        rows = narrowed(data.whole, query)
+    earlier = narrowed(data.whole_before if data.charges.get("next") else data.before, query)
+    kinds, past = ledger_math.by_key(rows, "kind"), ledger_math.by_key(earlier, "kind")
     whole, before = ledger_math.total(kinds), ledger_math.total(past)
     known = ledger_math.comparable(before, whole)
     orphan = ledger_math.by_key(rows, "team").get("__unallocated__", Sum())
@@ -217,20 +244,24 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     wasted = charge_waste.of(data.mixes, fixed(query), view)
     priced = all(part.cost is not None for part in sums.values() if part.seconds)
     known = bool(query.get("vs")) or ledger_math.comparable(ledger_math.total(before), ledger_math.total(sums))
-    ordered = sorted(
+    every = sorted(
         sums.items(), key=lambda entry: charge_waste.place(entry[0], entry[1], wasted, query.get("sort", "cost"))
-    )[:MAX_ROWS]
+    )
+    ordered, links = parts.numbered(every, PAGE_SIZE, query)
+    against = view != "job" or bool(query.get("vs"))
+    names = charge_cells.names_of(data.named)
     kinds, opened = charge_cells.shown_kinds(rows), charge_cells.charges_of(rows, view)
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
-    whole = {name: (part.cost or Decimal(0)) if priced else part.seconds for name, part in ordered}
+    whole = {name: (part.cost or Decimal(0)) if priced else part.seconds for name, part in every}
     top = max(whole.values(), default=Decimal(0))
-    places = formats.money_places(part.cost for _, part in ordered)
+    places = formats.money_places(part.cost for _, part in every)
     lost_places = formats.money_places(waste.cost for waste in wasted.values())
+    drawn = bool(wasted) and not (data.mixes or {}).get("next")  # a cut list has the buckets of some rows only
     shown = {bucket for name, _ in ordered for bucket in wasted.get(name, charge_waste.NOTHING).buckets}
     inferred = charge_cells.inferred_words(rows) if view == "team" else {}
     cells = [
         [
-            charge_cells.name_cell(name, view, clusters.get(name), query, inferred.get(name)),
+            charge_cells.name_cell(name, view, clusters.get(name), query, inferred.get(name), names.get(name, ())),
             parts.hours(part.seconds),
             *(
                 charge_cells.amount_cell(opened.get((name, kind), []), name, view, currency, query, places)
@@ -238,46 +269,23 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
             ),
             charge_cells.amount_cell(charge_cells.every(opened, name), name, view, currency, query, places),
             *([*charge_waste.cells(wasted.get(name), currency, lost_places)] if wasted else []),
-            charge_cells.change_cell(part, before.get(name), known),
-            *([charge_waste.bar(wasted.get(name), whole[name], priced, currency, top, name)] if wasted else []),
+            *([charge_cells.change_cell(part, before.get(name), known)] if against else []),
+            *([charge_waste.bar(wasted.get(name), whole[name], priced, currency, top, name)] if drawn else []),
         ]
         for name, part in ordered
     ]
-    note = f"Showing the {MAX_ROWS} largest of {len(sums)}; the export has all." if len(sums) > MAX_ROWS else None
-    columns = columns_of(view, kinds, bool(wasted), currency, query)
+    heads = charge_cells.columns_of(view, kinds, bool(wasted), currency, query, against)
+    heads += [parts.Column("Where it went", "where narrow-hide")] if drawn else []
+    if len(every) > 1 and not data.charges.get("next"):
+        cells.append(charge_cells.total_row(rows, sums, kinds, currency, places, len(heads)))
     return html.Section(
         [
-            parts.legend(shown) if wasted else None,
-            parts.table(columns, cells, query, f"Charges by {charge_cells.VIEWS[view].lower()}", "cost"),
-            html.P(note, className="soft") if note else None,
+            parts.legend(shown) if drawn else None,
+            parts.table(heads, cells, query, f"Charges by {charge_cells.VIEWS[view].lower()}", "cost"),
+            links,
         ],
         className="card bare",
     )
-
-
-def columns_of(view: str, kinds: Sequence[str], wasted: bool, currency: str, query: Query) -> list[parts.Column]:
-    """The columns of the list: one per kind of charge; what was avoidable and the buckets if known."""
-    sign = formats.sign_of(currency)
-    unit = f" ({sign})" if sign else ""
-    against = custom(query.get("vs")) if query.get("vs") else "the period before"
-    columns = [
-        parts.Column(charge_cells.VIEWS[view], "wide", "name"),
-        parts.Column("GPU-h", "r narrow-hide", "gpu_seconds"),
-        *(
-            parts.Column(f"{charge_cells.KINDS[kind][0]}{unit}", "r narrow-hide", hint=charge_cells.KINDS[kind][1])
-            for kind in kinds
-        ),
-        parts.Column(f"Cost{unit}", "r", "cost"),
-    ]
-    if wasted:
-        columns += [
-            parts.Column(
-                f"Avoidable{unit}", "r", "avoidable", "Idle while held, busy without work, waiting, or stranded"
-            ),
-            parts.Column("%", "r", "avoidable_share", "Avoidable part of the cost of what was held"),
-        ]
-    columns.append(parts.Column("Change", "r narrow-hide", hint=f"Cost against {against}"))
-    return [*columns, parts.Column("Where it went", "where narrow-hide")] if wasted else columns
 
 
 def empty(query: Query) -> Component:

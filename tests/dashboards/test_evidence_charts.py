@@ -107,3 +107,26 @@ def test_placement_is_drawn_as_rates_of_links() -> None:
     assert [[pytest.approx(52.5)] * 3, [11.0] * 3] == [line["y"] for line in rates["data"]]
     assert ["slowest link 25"] == [note["text"] for note in rates["layout"]["annotations"]]
     assert [25.0, 370.8] == bars["data"][0]["x"]
+
+
+def test_the_beginning_and_the_end_of_a_finding_are_marked_in_charts_that_show_more() -> None:
+    points = [
+        {"at": at, "samples": count, "gpu_temp_celsius": 40.0} for at, count in zip(TIMES, (12, 3, 4), strict=True)
+    ]
+    one = found("degraded-gpu", {}, points=points) | {"started_at": "2026-11-15T18:05:00Z", "ended_at": None}
+    first, second = (figure["layout"] for _, figure, _ in evidence_charts.charts(one, "light"))
+    ended = one | {"started_at": TIMES[0], "ended_at": "2026-11-15T18:07:00Z"}
+    _, figure, _ = evidence_charts.charts(ended, "light")[0]
+
+    assert [("2026-11-15T18:05:00Z", " begins 15 Nov 18:05 ")] == [
+        (shape["x0"], note["text"]) for shape, note in zip(first["shapes"], first["annotations"], strict=True)
+    ]
+    assert ["Readings an hour", "Temperature (°C)"] == [layout["yaxis"]["title"]["text"] for layout in (first, second)]
+    assert ["2026-11-15T18:07:00Z"] == [shape["x0"] for shape in figure["layout"]["shapes"]]
+
+
+def test_a_finding_that_fills_its_chart_has_no_mark() -> None:
+    points = [{"at": at, "samples": 12} for at in TIMES]
+    one = found("degraded-gpu", {}, points=points) | {"ended_at": None}
+
+    assert [[]] == [figure["layout"]["shapes"] for _, figure, _ in evidence_charts.charts(one, "light")]

@@ -69,7 +69,16 @@ def test_gpus_with_faults_are_first_and_are_counted() -> None:
     assert "3 GPUs" in page_text and "XID 48" in page_text and "pending" in page_text
     rows = [href for href in links(page) if "/ui/fleet/GPU-" in href]
     assert ["/ui/fleet/GPU-00000002-a?in=sim", "/ui/fleet/GPU-00000000-a?in=sim"] == rows[:2]
+    assert page_text.index("1 GPU has a fault") < page_text.index("How busy each GPU")
+    assert "2 more GPUs" in page_text
     check_layout(page)
+
+
+def test_a_fleet_without_faults_begins_with_its_map() -> None:
+    page_text = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0), gpu(1))})))
+
+    assert "a fault" not in page_text
+    assert page_text.index("How busy each GPU") < page_text.index("a row opens the GPU")
 
 
 def test_faults_that_no_source_reads_are_not_counted_as_none() -> None:

@@ -418,7 +418,9 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
     def names(sort: str) -> list[str]:
         query = Query("/teams", {"sort": sort} if sort else {})
         body = teams.listing(data, data.charges["items"], "team", query).children[1].children.children[-1]
-        return [text(row.children[0]) for row in body.children]
+        *rows, last = (text(row.children[0]) for row in body.children)
+        assert "All 7 rows" == last
+        return rows
 
     nobody = ["No team assigned", "Platform (unallocated)"]
     assert [fake_api.HOSTILE, "nlp", "recsys", "vision", "search", *nobody] == names("")
