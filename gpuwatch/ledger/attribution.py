@@ -16,8 +16,10 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.ledger import workload_class
+from gpuwatch.ledger.device_slots import Slot
 from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, numbers, read_hints
-from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
+from gpuwatch.ledger.node_division import divide
+from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Placed, Wanted, place
 from gpuwatch.ledger.slice_shares import method_spans, method_table, unit_table, unseen_table
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
@@ -145,7 +147,7 @@ def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexe
     if work.run("ledger/attribution/26_observed", **times):
         work.run("ledger/attribution/26_observed_hold")
     nodes = _nodes(work, cluster)
-    placed = place(nodes, _wanted(work)) if nodes else []
+    placed = place(nodes, divide(nodes, _wanted(work))) if nodes else []
     if placed:
         with work.view("placed_rows", _hold_table(placed)):
             work.run("ledger/attribution/27_placed_hold")
@@ -194,6 +196,7 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         )
         index = row["gpu_index"] if whole and row["gpu_index"] is not None else len(slots[node])
         slot = Slot(row["device_id"], row["gpu"], index, profile, measured=True, name=row["slot"], former=row["former"])
+        slot.numbered = whole and row["gpu_index"] is not None
         slot.away = _away(row["here_us"], row["away_us"] if row["former"] else None)
         slot.away += tuple(pair for pair in zip(row["away_from"], row["away_until"], strict=True) if pair[0] < pair[1])
         slots[node].append(slot)
@@ -222,14 +225,29 @@ def _away(here_us: int | None, away_us: int | None) -> tuple[tuple[int, int], ..
 def _wanted(store: Store) -> list[Wanted]:
     """The missing devices by node, never more than the run lacks in total: labels may use other node names."""
     rows = store.sql(
-        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short, gpus, units
+        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short, gpus, units, scheduler,
+            totals
         from missing where node is not null
         order by run_id, node, pod_uid, profile, start_us"""
     )
     measured = {row[0] for row in store.sql("select distinct gpu from seen")}
     short: dict[int, int] = {}
     wanted = []
-    for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short, gpus, units in rows:
+    for (
+        run_id,
+        pod_uid,
+        node,
+        profile,
+        count,
+        start_us,
+        end_us,
+        indexes,
+        run_short,
+        gpus,
+        units,
+        scheduler,
+        totals,
+    ) in rows:
         left = short.setdefault(run_id, run_short)
         take = min(count, left)
         short[run_id] = left - take
@@ -237,8 +255,16 @@ def _wanted(store: Store) -> list[Wanted]:
             kind = (hardware_shares.profile_name(profile) or profile) if profile else None
             names = tuple(name.strip() for name in (gpus or "").split(","))
             uuids = tuple(n for n in names if n and (kind or n.startswith("MIG-") or n not in measured))
-            span = (start_us, end_us)
-            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), uuids, units))
+            wanted.append(
+                Wanted(
+                    *(run_id, pod_uid, node, kind, take, start_us, end_us),
+                    indexes=numbers(indexes),
+                    gpus=uuids,
+                    units=units,
+                    numbered=scheduler == "slurm",
+                    totals=totals,
+                )
+            )
     return wanted
 
 

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, most_units
+from gpuwatch.ledger.device_slots import most_units
+from gpuwatch.ledger.placement_estimate import WHOLE_UNITS
 
 Holder = tuple[int, str | None]
 """A run and its pod, None where it has none."""

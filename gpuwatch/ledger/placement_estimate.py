@@ -6,11 +6,13 @@ reported UUIDs and counts leave no choice.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.core.model import WHOLE_GPU, device_key
+from gpuwatch.ledger.device_slots import Slot, Spans
 
 DEVICES_PER_NODE_MAX = 1024
 WHOLE_UNITS = 10_000
@@ -33,57 +35,10 @@ class Wanted:
     """UUIDs of the slices' GPUs, of the slices themselves, or of GPUs that nobody measures, where the scheduler reports them."""
     units: int = WHOLE_UNITS
     """How much of each device it holds."""
-
-
-class Spans:
-    """Time spans with units, grouped by length, so that overlapping ones are found without scanning all of them."""
-
-    def __init__(self) -> None:
-        self._by_length: dict[int, list[tuple[int, int, int]]] = {}
-
-    def add(self, start_us: int, end_us: int, units: int) -> None:
-        """One more span [start_us, end_us)."""
-        insort(self._by_length.setdefault((end_us - start_us).bit_length(), []), (start_us, end_us, units))
-
-    def meeting(self, start_us: int, end_us: int) -> Iterator[tuple[int, int, int]]:
-        """The spans (start, end, units) that share an instant with [start_us, end_us)."""
-        for bits, spans in self._by_length.items():
-            first, last = bisect_left(spans, (start_us - (1 << bits),)), bisect_left(spans, (end_us,))
-            yield from (span for span in spans[first:last] if span[1] > start_us)
-
-
-@dataclass
-class Slot:
-    """A device of a node and the spans in which it is held. `measured` devices are known from samples."""
-
-    device_id: int
-    gpu: str
-    index: int
-    profile: str | None
-    measured: bool
-    held: Spans = field(default_factory=Spans)
-    """With the units that each holds of it."""
-    name: str | None = None
-    """Its name on the node, where a GPU was moved into it or out of it."""
-    former: bool = False
-    """Its GPU is on another node now."""
-    away: tuple[tuple[int, int], ...] = ()
-    """When no GPU was in it, or the GPU was cut otherwise."""
-    counted: bool = True
-    """Whether samples or an inventory show it; otherwise only a request does."""
-
-    def busy_us(self, start_us: int, end_us: int) -> int:
-        """Microseconds of [start_us, end_us) in which something already holds this device."""
-        spans = self.held.meeting(start_us, end_us)
-        return sum(min(end, end_us) - max(start, start_us) for start, end, _ in spans)
-
-    def away_us(self, start_us: int, end_us: int) -> int:
-        """Microseconds of [start_us, end_us) in which no GPU was in it."""
-        return sum(max(min(end, end_us) - max(start, start_us), 0) for start, end in self.away)
-
-    def load(self, start_us: int, end_us: int) -> int:
-        """The most units that are held at any instant of [start_us, end_us)."""
-        return most_units(list(self.held.meeting(start_us, end_us)), start_us)
+    numbered: bool = False
+    """Its scheduler numbers the devices as the node does: `indexes` name them."""
+    totals: bool = False
+    """Only the run's total is known: how much of it was on this node is a guess."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +90,25 @@ class Node:
         known = {slot.profile for slot in self._present(wanted) if not slot.former and slot.counted}
         return known.pop() if len(known) == 1 else None
 
+    def bound(self, wanted: Wanted) -> int | None:
+        """How many devices of a kind it has, None where that is not known or where several runs share one."""
+        if self.inventory is None or self.shared:
+            return None
+        kind = self.kind(wanted)
+        return sum(1 for slot in self._present(wanted) if slot.profile == kind) or None
+
+    def indexed(self, wanted: Wanted) -> list[Slot]:
+        """The unmeasured devices that the indexes name, none where the indexes leave a doubt.
+
+        A measured device with one of these indexes is held already.
+        """
+        if not wanted.numbered or wanted.units < WHOLE_UNITS or wanted.profile or self.inventory is None:
+            return []
+        if any(slot.profile is not None or not slot.numbered or slot.away for slot in self.slots):
+            return []
+        named = [slot for slot in self.slots if slot.index in wanted.indexes and not slot.measured]
+        return named if len(named) == wanted.count else []
+
     def place(self, wanted: Wanted) -> list[Placed]:
         """Chooses `wanted.count` devices: free ones in index order, named GPUs and requested indexes first.
 
@@ -142,14 +116,49 @@ class Node:
         """
         profile = self.kind(wanted)
         named, sure = self._named_slots(wanted, profile)
-        taken = named
+        taken, crowded = named, 0
         for _ in range(min(wanted.count - len(named), DEVICES_PER_NODE_MAX)):
-            best, full = self._best(
-                [s for s in self._present(wanted) if s.profile == profile and s not in taken], wanted
-            )
-            taken.append(self.add(profile) if best is None or (full and self._may_grow(profile)) else best)
+            others = [s for s in self._present(wanted) if s.profile == profile and s not in taken]
+            best, full = self._best(others, wanted)
+            if best is None or len(others) <= crowded or (full and self._may_grow(profile)):
+                taken.append(self.add(profile))
+            elif full and wanted.units == WHOLE_UNITS and not wanted.gpus and not any(s.away for s in others):
+                crowded += 1
+            else:
+                taken.append(best)
         self._name(wanted.gpus, profile, taken)
-        return [placed for slot in taken for placed in self._turns(slot, wanted, taken, slot in sure)]
+        placed = [placed for slot in taken for placed in self._turns(slot, wanted, taken, slot in sure)]
+        left = [s for s in self._present(wanted) if s.profile == profile and s not in taken]
+        own: dict[int, Spans] = defaultdict(Spans)
+        for _ in range(crowded):
+            placed += self._cut(wanted, left, own)
+        return placed
+
+    def _cut(self, wanted: Wanted, slots: list[Slot], own: dict[int, Spans]) -> Iterator[Placed]:
+        """One device after the other, each while it is free: none is free for all of the time.
+
+        Where none is free, the one that is held for the least of what is left. `own` are the pieces of the same request.
+        """
+        pieces: list[tuple[Slot, int, int]] = []
+        start_us = wanted.start_us
+        while start_us < wanted.end_us:
+            others = [s for s in slots if not any(own[s.device_id].meeting(start_us, start_us + 1))]
+            best = max(
+                others,
+                key=lambda s: (s.free_until(start_us, wanted.end_us), -s.busy_us(start_us, wanted.end_us), -s.index),
+            )
+            end_us = best.free_until(start_us, wanted.end_us)
+            if end_us <= start_us:
+                end_us = min(us for s in slots for us in s.edges(start_us, wanted.end_us))
+            if pieces and pieces[-1][0] is best:
+                pieces[-1] = (best, pieces[-1][1], end_us)
+            else:
+                pieces.append((best, start_us, end_us))
+            start_us = end_us
+        for slot, from_us, to_us in pieces:
+            slot.held.add(from_us, to_us, wanted.units)
+            own[slot.device_id].add(from_us, to_us, wanted.units)
+            yield Placed(wanted.run_id, slot.device_id, wanted.pod_uid, from_us, to_us, True, self.name, slot.name)
 
     def _turns(self, slot: Slot, wanted: Wanted, taken: list[Slot], sure: bool = False) -> Iterator[Placed]:
         """A device, and those that are free while it was not on this node."""
@@ -207,7 +216,8 @@ class Node:
     def _named_slots(self, wanted: Wanted, profile: str | None) -> tuple[list[Slot], list[Slot]]:
         """The slices that the reported UUIDs name, and those of them that are certain."""
         if not wanted.gpus:
-            return [], []
+            named = self.indexed(wanted)
+            return list(named), named
         span = (wanted.start_us, wanted.end_us)
         taken, sure = list[Slot](), list[Slot]()
         for name in dict.fromkeys(wanted.gpus):
@@ -224,20 +234,15 @@ class Node:
         return taken[: wanted.count], sure
 
 
-def most_units(spans: list[tuple[int, int, int]], from_us: int) -> int:
-    """The most units that spans (start, end, units) hold at one instant from `from_us` on."""
-    edges = [(max(start, from_us), units) for start, _, units in spans] + [(end, -units) for _, end, units in spans]
-    now = most = 0
-    for _, change in sorted(edges):
-        now += change
-        most = max(most, now)
-    return most
-
-
 def place(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Placed]:
     """Places every request on its node, in order of start (then run), so that the answer does not depend on input order.
 
-    What names its GPUs goes before what takes any.
+    What names its GPUs goes before what takes any, and so does what names them by their indexes.
     """
-    ordered = sorted(wanted, key=lambda w: (not w.gpus, w.start_us, w.run_id, w.node, w.profile or "", w.pod_uid or ""))
+
+    def turn(w: Wanted) -> tuple[bool, bool, int, int, str, str, str]:
+        exact = not w.gpus and bool(nodes[w.node].indexed(w))
+        return not w.gpus, not exact, w.start_us, w.run_id, w.node, w.profile or "", w.pod_uid or ""
+
+    ordered = sorted(wanted, key=turn)
     return [placed for w in ordered for placed in nodes[w.node].place(w)]

@@ -143,9 +143,27 @@ def conflicts(holds: Sequence[Row], evidence: Evidence) -> Check:
     if not rows:
         return Check("conflicts", OK, "no device is allocated to two jobs at once")
     hours = sum(r["conflict_us"] for r in rows) / HOUR_US
-    what = f"{hours:.1f} device-hours are allocated to two jobs at once and charged to the newer: {named(place(r) for r in rows)}"
-    fix = "Check that one scheduler owns these nodes and that their records use one time zone (import --timezone)."
-    return Check("conflicts", WARN, what, fix)
+    what = (
+        f"{hours:.1f} device-hours are allocated to two jobs at once and charged to the one whose devices are known, else to the "
+        f"newer: {named(place(r) for r in rows)}"
+    )
+    fixes = list(dict.fromkeys(_conflict_fix(row) for row in rows))
+    return Check("conflicts", WARN, what, "\n".join(fixes))
+
+
+def _conflict_fix(row: Row) -> str:
+    """What decides who had the devices of a node that two jobs held at once."""
+    if len(row["schedulers"] or ()) > 1:
+        return "Check that one scheduler owns these nodes and that their records use one time zone (import --timezone)."
+    if row["estimated_us"]:
+        return (
+            "The jobs' records ask for more GPUs at once than these nodes have. Import a node list that is not older than the jobs, "
+            "and records that name devices (see placement)."
+        )
+    return (
+        "Two jobs of one scheduler name the same device. Check that all of its records use one time zone (import --timezone), and "
+        "that the nodes were not renumbered."
+    )
 
 
 def ledger_adds_up(store: Store, since_us: int, advice: Advice) -> Check:

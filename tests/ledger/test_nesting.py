@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model import WORKLOAD, Records
-from gpuwatch.ledger.placement_estimate import Node, Slot, Wanted, place
+from gpuwatch.ledger.device_slots import Slot
+from gpuwatch.ledger.placement_estimate import Node, Wanted, place
 from tests.worlds.town import case
 from tests.worlds.world import BUSY, CLUSTER, HOUR, Gpu, Sample, Seconds, World, claim, minutes, node, pod, samples, us
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.ledger import attribution
 from gpuwatch.ledger import hours as ledger_hours
-from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, Check
+from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, WARN, Check
 from gpuwatch.quality.doctor import examine
 from tests.worlds.world import HOUR, World, claim, node, pod
 
@@ -146,3 +146,29 @@ def test_a_job_under_two_clusters_is_an_error(
     assert (FAIL, line) == (found["doubled"].status, found["doubled"].what)
     assert "the ledger cannot be relied on in c1, other" in found["books"].what
     assert "--cluster" in found["conflicts"].fix
+
+
+ESTIMATED = "The jobs' records ask for more GPUs at once than these nodes have"
+TWO = "Check that one scheduler owns these nodes"
+NAMED = "Two jobs of one scheduler name the same device"
+
+
+@pytest.mark.parametrize(
+    ("records", "cause"),
+    [
+        pytest.param((claim("1", 0, HOUR, count=2), claim("2", 0, HOUR, count=1)), ESTIMATED, id="estimated devices"),
+        pytest.param(
+            tuple(claim(job, 0, HOUR, kind="scontrol", device_indexes="0") for job in "12"),
+            NAMED,
+            id="one device twice",
+        ),
+        pytest.param((claim("1", 0, HOUR, count=2), pod("p", "u1", 0, HOUR)), TWO, id="two schedulers"),
+    ],
+)
+def test_two_holders_at_once_have_the_cause_that_fits(records: tuple[dict[str, Any], ...], cause: str) -> None:
+    found = checks(node(devices={"": 2}), *records)["conflicts"]
+
+    assert WARN == found.status
+    assert found.what.startswith("1.0 device-hours are allocated to two jobs at once")
+    assert found.fix.startswith(cause)
+    assert "\n" not in found.fix

@@ -310,6 +310,8 @@ select
         end
     )::bigint as units,
     any_value(k.kind) = 'dra' as drawn,
+    -- Slurm's accounting has a job's total, scontrol what it has on each node.
+    any_value(k.scheduler = 'slurm' and k.kind = 'sacct') as totals,
     false as nested,
     max(k.device_indexes) as device_indexes,
     max(k.gpus) as gpus,
@@ -367,6 +369,7 @@ select
     null,
     least(10000, greatest(1, round(10000 * coalesce(c.fraction, c.device_count) / c.device_count)))::bigint,
     c.kind = 'dra',
+    c.scheduler = 'slurm' and c.kind = 'sacct',
     false,
     c.device_indexes,
     c.gpus,

@@ -42,6 +42,8 @@ select
     w.device_indexes,
     w.gpus,
     w.units,
+    w.scheduler,
+    w.totals,
     w.device_count - coalesce(f.devices, 0) as device_count,
     s.devices as run_short
 from wanted w

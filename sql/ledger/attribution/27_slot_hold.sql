@@ -21,10 +21,6 @@ with turned as (
     join slot_turn t on t.node = s.node and t.slot = s.slot
     join seen n on n.gpu = t.gpu and n.gi = m.gi
     where h.start_us < coalesce(t.to_us, h.end_us) and h.end_us > coalesce(t.from_us, h.start_us)
-    union all
-    select run_id, device_id, pod_uid, null, start_us, end_us, declared, estimated, node, slot
-    from hold
-    where device_id not in (select device_id from seen where gpu in (select gpu from slot_turn))
 )
 select
     run_id,
@@ -37,4 +33,8 @@ select
     any_value(node) as node,
     any_value(slot) as slot
 from turned
-group by run_id, device_id, pod_uid, stay;
+group by run_id, device_id, pod_uid, stay
+union all
+select run_id, device_id, pod_uid, start_us, end_us, declared, estimated, node, slot
+from hold
+where device_id not in (select device_id from seen where gpu in (select gpu from slot_turn));

@@ -137,7 +137,8 @@ counted as (
         greatest(sum(units) over (partition by c.device_id, c.start_us), 10000) as all_units,
         bool_and(units < 10000 * holds) over (partition by c.device_id, c.start_us) as fractional,
         bool_or(by_shares) over (partition by c.device_id, c.start_us) as by_shares,
-        row_number() over (partition by c.device_id, c.start_us order by held_us desc, run_id) as newest,
+        -- Who holds it exactly goes before whoever is only placed on it, then the newest.
+        row_number() over (partition by c.device_id, c.start_us order by estimated, held_us desc, run_id) as newest,
         s.device_id is not null as shared
     from chosen c
     left join shared_once s on s.device_id = c.device_id and s.start_us = c.start_us
