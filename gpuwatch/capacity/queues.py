@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
+from gpuwatch.capacity.heard import heard
 from gpuwatch.capacity.waits import WHY
 from gpuwatch.capacity.workloads import (
     RECENT_US,
@@ -65,7 +66,11 @@ def queues(
     inside, named = _placed(mine, {_key(row): row for row in shown})
     if teams is not None:
         shown = [row for row in shown if _key(row) in named and row["kind"] not in NAMED]
-    found = [_queue(row, flavors[_key(row)], inside.get(_key(row), []), at_us, teams is not None) for row in shown]
+    ends = heard(store, at_us, cluster)
+    found = [
+        _queue(row, flavors[_key(row)], inside.get(_key(row), []), ends.get(row["cluster"], at_us), teams is not None)
+        for row in shown
+    ]
     return [_uncounted(item) for item in found] if bound else found
 
 

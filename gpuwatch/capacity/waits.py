@@ -102,13 +102,13 @@ Job = tuple[str, str]
 """(cluster, job id)."""
 
 
-def requests(store: Store, at_us: int, cluster: str | None) -> list[Row]:
+def requests(store: Store, cluster: str | None) -> list[Row]:
     """Jobs that wait by their own word, one row a job with columns of `workload`: what several profiles ask is added.
 
-    The newest words on each count, where they are not older than FRESH_US.
+    The newest words on each count, where they are not older than FRESH_US. Needs heard_at.
     """
     jobs: dict[tuple[str, str, str], Row] = {}
-    for row in store.rows("capacity/request", cluster=cluster, at_us=at_us, since_us=at_us - FRESH_US, limit=ROWS_MAX):
+    for row in store.rows("capacity/request", cluster=cluster, fresh_us=FRESH_US, limit=ROWS_MAX):
         key = row["cluster"], row["scheduler"], row["job_id"]
         account = row.pop("account")
         detail = {"devices": {}} if account is None else {"devices": {}, "account": account}
@@ -123,16 +123,15 @@ def requests(store: Store, at_us: int, cluster: str | None) -> list[Row]:
     return list(jobs.values())
 
 
-def unscheduled(store: Store, at_us: int, cluster: str | None, jobs: Iterable[Job]) -> dict[Job, Row]:
+def unscheduled(store: Store, cluster: str | None, jobs: Iterable[Job]) -> dict[Job, Row]:
     """The newest FailedScheduling of the pods of each job: {"message", "last_us", "pods": how many of them wait so}.
 
     An event names a pod, not its job: it is that of the longest name in its namespace that the pod's begins with. A
-    pod that was placed since waits no more.
+    pod that was placed since waits no more. Needs heard_at.
     """
     known = set(jobs)
     found: dict[Job, Row] = {}
-    since_us = at_us - EVENTS_US
-    for row in store.rows("capacity/unscheduled", cluster=cluster, at_us=at_us, since_us=since_us, limit=ROWS_MAX):
+    for row in store.rows("capacity/unscheduled", cluster=cluster, reach_us=EVENTS_US, limit=ROWS_MAX):
         job = job_of(row["cluster"], row["namespace"], row["name"], known)
         if job is not None:
             entry = found.setdefault(job, {"message": row["message"], "last_us": row["last_us"], "pods": 0})

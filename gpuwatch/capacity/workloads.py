@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.capacity.waits import GATED, REQUEST, TURN, WHY, in_words, reason_in, requests, unscheduled
+from gpuwatch.capacity.heard import heard, heard_view
+from gpuwatch.capacity.waits import GATED, POD_REASONS, REQUEST, TURN, WHY, in_words, reason_in, requests, unscheduled
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
 from gpuwatch.policy.inferred import resolve_many
 from gpuwatch.policy.ownership import UNALLOCATED
@@ -23,6 +24,8 @@ RECENT_US = DAY_US
 WAITING = frozenset({"pending", "inadmissible", "evicted"})
 UNPLACED = WAITING | {"reserved", "admitted"}
 """States in which pods may wait for nodes."""
+PARTLY = frozenset({"reserved", "admitted", "running"})
+"""States in which some pods of a gang may run while others wait."""
 OVER = frozenset({"finished", "failed", "deleted"})
 _OWNER = pa.schema(
     [
@@ -53,15 +56,17 @@ def workloads(
 
     Includes waiting jobs without a queue. If a queue gives no reason, the scheduler's last message about the pods is used.
     Without `states` those that have not ended; `queue` is a local queue, a queue or a cluster queue. `gpus` counts
-    devices of `profile`, None if unknown. With `teams` only workloads of these teams; with `bound` without
+    devices of `profile`, None if unknown. A wait ends, for now, with what the sources of its cluster know. With `teams` only workloads of these teams; with `bound` without
     what counts others: positions in a queue, and the scheduler's own details.
     """
     found = load_workloads(store, state, at_us, cluster, states)
     jobs = ((row["cluster"], row["job_id"]) for row in found if row["job_id"] is not None)
-    refused = unscheduled(store, at_us, cluster, jobs)
+    ends = heard(store, at_us, cluster)
+    with heard_view(store, ends):
+        refused = unscheduled(store, cluster, jobs)
     wanted = None if teams is None else set(teams)
     items = [
-        _workload(row, at_us, refused.get((row["cluster"], row["job_id"])))
+        _workload(row, ends.get(row["cluster"], at_us), refused.get((row["cluster"], row["job_id"])))
         | ({"position": None, "detail": {}} if bound else {})
         for row in found
         if (wanted is None or row["team"] in wanted)
@@ -75,17 +80,18 @@ def load_workloads(
     store: Store, state: State, at_us: int, cluster: str | None, states: Collection[str] | None
 ) -> list[Row]:
     """The last record of each with its team; two objects of one gang are merged."""
-    rows = store.rows(
-        "capacity/workload",
-        cluster=cluster,
-        at_us=at_us,
-        since_us=at_us - RECENT_US,
-        states=None if states is None else list(states),
-        limit=WORKLOADS_MAX,
-    )
-    for row in rows:
-        row["detail"] = json_object(row["detail"])
-    rows += requests(store, at_us, cluster)
+    with heard_view(store, heard(store, at_us, cluster)):
+        rows = store.rows(
+            "capacity/workload",
+            cluster=cluster,
+            at_us=at_us,
+            recent_us=RECENT_US,
+            states=None if states is None else list(states),
+            limit=WORKLOADS_MAX,
+        )
+        for row in rows:
+            row["detail"] = json_object(row["detail"])
+        rows += requests(store, cluster)
     owners = pa.Table.from_pylist([{name: _owner(row, name) for name in _OWNER.names} for row in rows], schema=_OWNER)
     decided = resolve_many(load_ownership(store, state), owners)["team"].to_pylist()
     for row, team in zip(rows, decided, strict=True):
@@ -120,11 +126,23 @@ def _merged(rows: Sequence[Row]) -> list[Row]:
         else:
             # A run that is over and the next one of its name are two.
             same = first.setdefault((row["cluster"], row["job_id"], row["state"] in OVER), row)
-            if same is row or (same["scheduler"], same["kind"]) == (row["scheduler"], row["kind"]):
+            own = (same["scheduler"], same["kind"]) == (row["scheduler"], row["kind"])
+            if same is row or own or _wait_beside(same, row):
                 kept.append(row)
             else:
                 _fill(same, row)
     return kept
+
+
+def _wait_beside(gang: Row, row: Row) -> bool:
+    """Whether a request is for the pods that a gang lacks, which has its quota or runs with the others."""
+    members = gang["pod_count"] or gang["min_count"] or 0
+    return (
+        row["kind"] == REQUEST
+        and row["reason"] in POD_REASONS
+        and gang["state"] in PARTLY
+        and 0 < (row["pod_count"] or 0) < members
+    )
 
 
 def _held_back(groups: Iterable[Row]) -> set[tuple[str, str | None]]:
@@ -232,6 +250,8 @@ def _why(row: Row, refused: Row | None) -> str | None:
     if row["state"] in WAITING and code in ("", TURN):
         code = reason_in(_message(row)) or code
     reason = WHY.get(code) if row["state"] in WAITING or refused is None else None
+    if refused is None and code in POD_REASONS:
+        return in_words(row["message"])  # the pods' own condition: events are kept for an hour
     return reason if refused is None or (reason and code != TURN) else in_words(refused["message"])
 
 

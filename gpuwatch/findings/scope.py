@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuwatch.capacity.heard import heard
 from gpuwatch.rules.rule import EvaluationScope, Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -18,7 +19,7 @@ class ClusterScope:
     since_us: int
     until_us: int
     known_until_us: int
-    """The last sample of the cluster; the end of the window where there is none."""
+    """The last sample of the cluster; without samples the last word of its schedulers. The end of the window where there is neither."""
     now_us: int
     settings: Settings
     state: State
@@ -44,6 +45,6 @@ class ClusterScope:
 
 
 def known_until(store: Store, cluster: str, otherwise_us: int) -> int:
-    """The last sample of a cluster."""
+    """The last sample of a cluster; without samples the last word of its schedulers."""
     found = store.sql("select max(last_us) from device where cluster = $c", c=cluster)[0][0]
-    return otherwise_us if found is None else int(found)
+    return heard(store, otherwise_us, cluster, fresh_us=0).get(cluster, otherwise_us) if found is None else int(found)

@@ -1,15 +1,16 @@
 -- A row is the last word on the devices of one profile that a job waits for, with the columns of workload, the longest
--- waiting first. NoLongerWaits: the pods of the request were placed or deleted.
+-- waiting first. A word counts that is no older than $fresh_us at the end of what its cluster's sources know (heard_at). NoLongerWaits: the pods of the request were placed or deleted.
 with last_word as (
-    select *
-    from pending
-    where ($cluster is null or cluster = $cluster)
-        and evidence_us between $since_us and $at_us
+    select p.*
+    from pending p
+    join heard_at h using (cluster)
+    where ($cluster is null or p.cluster = $cluster)
+        and p.evidence_us between h.at_us - $fresh_us and h.at_us
         and job_id is not null
     qualify
         row_number() over (
-            partition by cluster, scheduler, job_id, profile
-            order by evidence_us desc, (reason is not distinct from 'NoLongerWaits') desc, rowid desc
+            partition by p.cluster, p.scheduler, p.job_id, p.profile
+            order by p.evidence_us desc, (p.reason is not distinct from 'NoLongerWaits') desc, p.rowid desc
         ) = 1
 )
 select
@@ -21,6 +22,7 @@ select
         p.namespace as namespace,
         p.job_id as job_id,
         p.queue as queue,
+        p.node_count as pod_count,
         p.device_count as device_count,
         p.profile as profile,
         p.gpu_type as gpu_type,

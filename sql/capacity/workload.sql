@@ -1,5 +1,6 @@
 -- A row is the last word on a gang, queued workload or application up to an instant, and the team of its newest run. Those
--- that ended before $since_us are left out, but where that state is asked for.
+-- that ended more than $recent_us before the end of what their cluster's sources know (heard_at) are left out, but where that state
+-- is asked for.
 with last_word as (
     select *
     from workload
@@ -11,10 +12,11 @@ with last_word as (
     ) = 1
 ),
 kept as (
-    select *
-    from last_word
+    select l.*
+    from last_word l
+    left join heard_at h using (cluster)
     where coalesce(state not in ('finished', 'failed', 'deleted'), true)
-        or greatest(end_us, admitted_us, evicted_us) >= $since_us
+        or greatest(end_us, admitted_us, evicted_us) >= coalesce(h.at_us, $at_us) - $recent_us
         or coalesce(list_contains($states::varchar[], state), false)
 ),
 job_team as (

@@ -41,6 +41,8 @@ def store_of(*rows: tuple[str, Row]) -> Store:
     for table, schema in SCHEMAS.items():
         listed = [{name: row.get(name) for name in schema.names} for kind, row in rows if kind == table]
         store.append(Records(table, pa.Table.from_pylist(listed, schema=schema)))
+        if any(row.get("file_id") for kind, row in rows if kind == table):
+            store.sql(f"update {table} set file_id = 1")
     return store
 
 
@@ -213,7 +215,8 @@ def test_why_in_words(state: State, words: Row, why: str | None) -> None:
     ("words", "expected"),
     [
         pytest.param({"submit_us": None}, None, id="nobody knows since when"),
-        pytest.param({}, 36000.0, id="still waits"),
+        pytest.param({"observed_us": us(10 * HOUR)}, 36000.0, id="still waits"),
+        pytest.param({"observed_us": us(HOUR), "file_id": 1}, 3600.0, id="waited up to the last word of a dump"),
         pytest.param({"state": "admitted", "admitted_us": us(90)}, 90.0, id="waited until it was let in"),
         pytest.param({"state": "reserved", "reserved_us": us(30)}, 30.0, id="waited for its quota"),
         pytest.param({"state": "running"}, None, id="runs, and nobody says since when"),

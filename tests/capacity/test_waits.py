@@ -56,6 +56,8 @@ def waiting_rows(*rows: tuple[str, Row]) -> list[Row]:
     for table, schema in SCHEMAS.items():
         listed = [{name: row.get(name) for name in schema.names} for kind, row in rows if kind == table]
         store.append(Records(table, pa.Table.from_pylist(listed, schema=schema)))
+        if any(row.get("file_id") for kind, row in rows if kind == table):
+            store.sql(f"update {table} set file_id = 1")
     found = workloads(store, state, us(NOW), cluster=CLUSTER)
     state.close()
     return found
@@ -75,7 +77,10 @@ def test_a_slurm_job_that_waits_is_its_account_s() -> None:
     "rows",
     [
         pytest.param([], id="nothing was said"),
-        pytest.param([request(at=NOW - 3 * HOUR)], id="a request of which nobody spoke for long"),
+        pytest.param(
+            [request(at=NOW - 3 * HOUR), gang(state="finished", observed_us=us(NOW))],
+            id="a request of which nobody spoke for long",
+        ),
         pytest.param([request(at=NOW + 60)], id="a request of the future"),
         pytest.param([request(start_us=us(9 * HOUR))], id="a request that was met"),
         pytest.param([request(at=NOW - 90), request(reason="NoLongerWaits")], id="pods that were placed or deleted"),
@@ -272,3 +277,45 @@ MASTER = "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane
 )
 def test_whether_a_request_waits_for_room_only(reason: str | None, message: str | None, expected: bool | None) -> None:
     assert expected is for_room(reason, message)
+
+
+# The end of what the sources know.
+
+
+def test_a_wait_of_a_dump_ends_with_the_dump_however_late_it_is_read() -> None:
+    then = NOW - 96 * HOUR
+    rows = waiting_rows(
+        request(at=then, submit_us=us(then - HOUR), file_id=1),
+        request("lab/gone", then - 3 * HOUR, submit_us=us(then - 5 * HOUR), file_id=1),
+    )
+
+    assert [("lab/train", HOUR)] == [(row["job"], row["wait_seconds"]) for row in rows]
+
+
+def test_a_wait_lasts_up_to_the_last_word_of_any_source() -> None:
+    """The queue's last record is an hour old, and the pods' of a minute ago."""
+    rows = waiting_rows(gang(observed_us=us(NOW - HOUR), file_id=1), request("lab/other", NOW - 60, file_id=1))
+
+    assert {("lab/train", NOW - 60), ("lab/other", NOW - 60)} == {(row["job"], row["wait_seconds"]) for row in rows}
+
+
+def test_a_live_source_that_is_quiet_confirms_its_words_up_to_now() -> None:
+    assert [NOW] == [row["wait_seconds"] for row in waiting_rows(request(at=NOW - HOUR))]
+
+
+@pytest.mark.parametrize("state", ["admitted", "running", "reserved"])
+def test_the_pods_that_a_gang_lacks_wait_though_the_others_run(state: str) -> None:
+    rows = waiting_rows(
+        gang(state=state, admitted_us=us(60), start_us=us(60), pod_count=8, observed_us=us(NOW - 60)),
+        request(device_count=3, node_count=3, message=FULL),
+    )
+
+    assert [("Request", "pending", 3, 3, WORDS), ("Job", state, 16, 8, None)] == [
+        (row["kind"], row["state"], row["gpus"], row["pods"], row["why"]) for row in rows
+    ]
+
+
+def test_an_end_of_the_gang_ends_what_its_pods_waited_for() -> None:
+    rows = waiting_rows(gang(state="running", start_us=us(60), pod_count=8), request(reason="SchedulingGated"))
+
+    assert ["running"] == [row["state"] for row in rows]
