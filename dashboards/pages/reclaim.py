@@ -49,7 +49,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
             else f"{len(items)}{'+' if data.get('next') else ''} jobs hold idle GPUs"
         )
         note += f"; others waited for those of {counted(waited, 'job')}" if waited else ""
-    body = listing(items, query) if items else nothing(step, query)
+    body = listing(items, query) if items else nothing(step, query, data.get("not_measured"))
     pasted = lines(items)
     return html.Div(
         [
@@ -165,8 +165,12 @@ def lines(items: list[Row]) -> Component | None:
     )
 
 
-def nothing(step: str, query: Query) -> Component:
-    """No reclaims."""
+def nothing(step: str, query: Query, not_measured: object = None) -> Component:
+    """No reclaims, or nothing that tells whether there are any."""
+    if not_measured:
+        return states.empty(
+            "Not measured", str(not_measured), parts.link("Data quality", query.link("/quality"), "button")
+        )
     if step or query.scope:
         return states.empty(
             "No reclaims here",

@@ -48,7 +48,9 @@ def layout_page(data: Row, query: Query, scheme: Scheme) -> Component:
     head = parts.heading("What if idle GPUs were taken back?", formats.span(*trials.ends(data)))
     top = [head, trials.tabs(query)]
     if at is None or not (formats.number((data.get("idle") or {}).get("returned_gpu_hours")) or 0):
-        return html.Div([*top, trials.choices(("Replay", trials.days(query))), nothing(query)])
+        return html.Div(
+            [*top, trials.choices(("Replay", trials.days(query))), nothing(query, data.get("not_measured"))]
+        )
     currency = str(data.get("currency") or "")
     limits = [(words(item), query.link(limit=str(item["limit_minutes"])), item is at) for item in items]
     return html.Div(
@@ -150,8 +152,12 @@ def left_out(data: Row) -> list[str]:
     return found
 
 
-def nothing(query: Query) -> Component:
-    """No idle time."""
+def nothing(query: Query, not_measured: object = None) -> Component:
+    """No idle time, or nothing that tells whether there is any."""
+    if not_measured:
+        return states.empty(
+            "Not measured", str(not_measured), parts.link("Data quality", query.link("/quality"), "button")
+        )
     return states.empty(
         "No held GPU idled for five minutes or longer",
         "No limit would have returned anything in this time.",

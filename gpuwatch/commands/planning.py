@@ -243,7 +243,9 @@ def idle_limit(
             price_all(store, state)
             found = try_limits(store, state, span, teams=None if team is None else [team], cluster=cluster)
     extra = {name: value for name, value in found.items() if name != "items"}
-    foot = [] if float(found["idle"]["returned_gpu_hours"]) else ["No held GPU idled for five minutes or longer."]
+    foot = [found["not_measured"] or "No held GPU idled for five minutes or longer."]
+    if found["idle"] is not None and float(found["idle"]["returned_gpu_hours"]):
+        foot = []
     people = [_limit_row(item) for item in found["items"]]
     show(
         Listing(LIMIT_COLUMNS, found["items"], extra, shown=LIMIT_SHOWN, people=people, foot=foot, right=LIMIT_SHOWN),

@@ -49,6 +49,7 @@ def reclaim(
     form: FormatOption = None,
 ) -> None:
     """List jobs that hold idle devices. Shows the notices sent to their owners; never stops a job."""
+    from gpuwatch.reclaim.measured import not_measured
     from gpuwatch.reclaim.state import advance, as_dict, check_step, proposals
 
     chosen = choose(form, sys.stdout.isatty())
@@ -58,7 +59,8 @@ def reclaim(
             raise UsageError(
                 f"--record: process {note.pid} serves {data} and records the steps itself; remove this option"
             )
-        items = remote.every(note, "/api/v1/reclaim", {"team": team, "cluster": cluster, "step": step})["items"]
+        answer = remote.every(note, "/api/v1/reclaim", {"team": team, "cluster": cluster, "step": step})
+        items, reason = answer["items"], answer.get("not_measured")
     else:
         from gpuwatch.billing.chargeback import price_all
 
@@ -70,12 +72,13 @@ def reclaim(
             teams = None if team is None else [team]
             found = proposals(store, state, at_us, teams=teams, cluster=cluster)
             items = [as_dict(one) for one in found if step is None or one.at.step == step]
+            reason = not_measured(store, cluster)
     if commands:
         _print_commands([item for item in items if item["command"] is not None and item["held_by"] is None])
         return
     if chosen == "table":
         items = [item | {"contended_cost": _contended_cost(item)} for item in items]
-    foot = [] if items else ["No job holds idle devices that should be released."]
+    foot = [] if items else [reason or "No job holds idle devices that should be released."]
     show(Listing(COLUMNS, items, shown=SHOWN, foot=foot), chosen)
 
 

@@ -13,6 +13,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, Window, r
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.contention import requests_for_gpus
+from gpuwatch.reclaim.measured import not_measured
 from gpuwatch.reclaim.replay import Idle, Served, Waiting, served
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -88,11 +89,13 @@ def try_limits(
     if currency is None:
         for one in found.values():
             one.priced = one.priced and not one.units
+    reason = not_measured(store, cluster)
     return {
         "window": {"start": rfc3339(window.start_us), "end": rfc3339(window.end_us)},
         "currency": currency,
-        "idle": _row(found, _ALL, None, False),
-        "items": [_row(found, limit, None, with_requests) for limit in LIMITS_MIN],
+        "idle": None if reason else _row(found, _ALL, None, False),
+        "not_measured": reason,
+        "items": [] if reason else [_row(found, limit, None, with_requests) for limit in LIMITS_MIN],
         "teams": [
             {"team": team, **_row(found, limit, team, with_requests)} for team in _teams(found) for limit in LIMITS_MIN
         ],

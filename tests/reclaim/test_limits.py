@@ -18,9 +18,14 @@ from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.reclaim.limits import LIMITS_MIN, try_limits
+from gpuwatch.reclaim.measured import not_measured
 from gpuwatch.reclaim.replay import Idle, Waiting, served
+from gpuwatch.state import State
 from tests.findings.test_contention import waits
 from tests.worlds.detectors import IDLE, WORK, World, us
+from tests.worlds.world import HOUR, Gpu, claim, minutes, node, samples
+from tests.worlds.world import World as RecordsWorld
+from tests.worlds.world import us as clock
 
 TEAMS = [TeamRule("user", "ada", "ada"), TeamRule("user", "bob", "bob")]
 DAY = Window(us(0), us(1440))
@@ -226,3 +231,24 @@ def test_limits_are_whole_minutes_in_order() -> None:
     assert sorted(set(LIMITS_MIN)) == list(LIMITS_MIN)
     assert 5 * MINUTE_US <= LIMITS_MIN[0] * MINUTE_US
     assert 240 == LIMITS_MIN[-1]
+
+
+# Nothing is measured.
+
+
+def test_without_any_metrics_idle_time_is_unknown_and_not_none() -> None:
+    dark = RecordsWorld().add(claim("1", 0, HOUR, count=2), node(devices={"": 2})).book()
+    answer = try_limits(dark.store, State.open("sqlite://"), Window(clock(0), clock(2 * HOUR)))
+
+    assert (None, [], []) == (answer["idle"], answer["items"], answer["teams"])
+    assert answer["not_measured"].startswith("Not measured: no GPU here has metrics")
+
+
+def test_one_measured_gpu_is_judged_and_another_cluster_is_not_said_to_be_measured() -> None:
+    half = RecordsWorld().add(claim("1", 0, HOUR, count=2), node(devices={"": 2}), *samples(Gpu(), minutes(0, HOUR)))
+    half.book()
+    state = State.open("sqlite://")
+
+    assert None is try_limits(half.store, state, Window(clock(0), clock(2 * HOUR)))["not_measured"]
+    assert None is not_measured(half.store, "c1")
+    assert None is not_measured(half.store, "c2"), "no GPU at all: nothing to measure"

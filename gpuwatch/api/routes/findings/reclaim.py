@@ -37,8 +37,9 @@ def reclaim(
 ) -> Response:
     """Reclaims that other teams wait for come first; for team-scoped tokens `contention` is null, and the most expensive
     come first. Steps are notice, warning, second_warning, recommendation;
-    `held_by` is the owner's answer. gpuwatch never ends a job: `command` is for people who follow a recommendation.
+    `held_by` is the owner's answer. Where no GPU is measured, `jobs` is null and `not_measured` says why. gpuwatch never ends a job: `command` is for people who follow a recommendation.
     """
+    from gpuwatch.reclaim.measured import not_measured
     from gpuwatch.reclaim.state import as_dict, proposals
 
     now_us = minute_of(service.now_us())
@@ -50,6 +51,8 @@ def reclaim(
         found = proposals(store, service.state, now_us, teams=wanted, cluster=cluster, contended=access.teams is None)
         items = [as_dict(one) for one in found if step is None or one.at.step == step]
         chosen, following = page(items, limit, place, asked, lambda item: str(item["key"]))
-        return {"items": chosen, "at": rfc3339(now_us), "next": following}
+        reason = not_measured(store, cluster)
+        jobs = None if reason else len(items)
+        return {"items": chosen, "at": rfc3339(now_us), "jobs": jobs, "not_measured": reason, "next": following}
 
     return kept(request, access, service, shown, now_us)

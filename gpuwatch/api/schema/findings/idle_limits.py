@@ -34,7 +34,10 @@ class TeamLimit(Limit):
 class IdleLimits(Strict):
     window: Span
     currency: str | None
-    idle: Limit = Field(description="All idle time of at least five minutes: limit 0.")
+    idle: Limit | None = Field(
+        description="All idle time of at least five minutes: limit 0. Null, and no items, where no GPU is measured."
+    )
+    not_measured: str | None = Field(description="Why idle time is not known; null where it is.")
     items: list[Limit]
     teams: list[TeamLimit] = Field(description="By the team that held the GPUs; `sooner` by the team that asked.")
     requests: int | None = Field(description="Requests that waited for GPUs in the window.")

@@ -49,4 +49,6 @@ class Reclaim(Strict):
 class Reclaims(Strict):
     items: list[Reclaim]
     at: Time
+    jobs: int | None = Field(description="Jobs that hold idle devices, at this step. Null where no GPU is measured.")
+    not_measured: str | None = Field(description="Why idle devices are not known; null where they are.")
     next: str | None
