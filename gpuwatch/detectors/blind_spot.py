@@ -7,6 +7,13 @@ from gpuwatch.rules.layers import HOURS
 from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
+def _devices(e: Evidence) -> str:
+    """ "64 GPUs", "3 MIG slices", "62 GPUs and 51 MIG slices": which GPU an unmeasured slice is on is not known."""
+    slices = e.get("slices", 0)
+    parts = [(e["devices"] - slices, "GPU"), (slices, "MIG slice")]
+    return " and ".join(count(number, name) for number, name in parts if number) or count(0, "GPU")
+
+
 def _summary(e: Evidence) -> str:
     if (place := e.get("place")) is None:
         return (
@@ -17,14 +24,14 @@ def _summary(e: Evidence) -> str:
     held = f"held by {count(e['jobs'], 'job')} for {count(e['unobserved_gpu_hours'], 'GPU-hour')}"
     if place == "gpu":
         return f"This GPU was never measured: {held}."
-    return f"{count(e['devices'], 'GPU')} of this {place}{nodes} never measured: {held}."
+    return f"{_devices(e)} of this {place}{nodes} never measured: {held}."
 
 
 def _headline(e: Evidence) -> str:
     if e.get("place") == "gpu":
         return "{is|was} in use and never measured"
     if "place" in e:
-        return f"{{has|had}} {count(e['devices'], 'GPU')} in use and never measured"
+        return f"{{has|had}} {_devices(e)} in use and never measured"
     return f"{{holds|held}} {count(e['blind_devices'], 'device')} that nothing {{measures|measured}}"
 
 

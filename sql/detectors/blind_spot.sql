@@ -7,6 +7,7 @@ with never_measured as (
     select
         device_id,
         node,
+        profile,
         case
             when not bool_or(measured) over () then 'cluster'
             when not bool_or(measured) over (partition by pool) and pool is not null
@@ -26,6 +27,7 @@ dark_hold as (
         n.subject_id,
         n.device_id,
         n.node,
+        n.profile,
         s.run_id,
         -- What lies before the end of an exemption stays exempt.
         greatest(
@@ -55,6 +57,7 @@ dark_place as (
         list(distinct node order by node) filter (where node is not null) as nodes,
         map {
             'devices': count(distinct device_id)::double,
+            'slices': count(distinct case when profile is not null then device_id end)::double,
             'never_measured': count(distinct device_id)::double,
             'node_count': count(distinct node)::double,
             'jobs': count(distinct run_id)::double,

@@ -211,6 +211,14 @@ lost as (
     where t.sure and m.hour_us >= $from_us and m.hour_us < $until_us and m.compute_us + m.memory_roof_us = 0
     group by t.chain, t.hour_us, t.run_id, t.device_id
 ),
+-- Nobody measures these devices, but a gang that has not all members it needs does not run.
+unmeasured as (
+    select t.chain, t.hour_us, t.run_id, t.device_id, sum(t.end_us - t.start_us) as us
+    from held_part t
+    join device d on d.device_id = t.device_id and d.cluster = $cluster
+    where not d.measured and t.hour_us >= $from_us and t.hour_us < $until_us
+    group by t.chain, t.hour_us, t.run_id, t.device_id
+),
 wanted as (
     select
         chain,
@@ -224,14 +232,21 @@ wanted as (
             {'bucket': 'communication', 'us': communication_us}
         ], recursive := true)
         from lost
+        union all
+        select chain, hour_us, run_id, device_id, 'unobserved', us from unmeasured
     )
     where us > 0
     group by chain, hour_us
 ),
 held_device as (
-    select chain, hour_us, list(distinct device_id) filter (where sure) as device_ids, count(distinct device_id) as devices
-    from held_part
-    group by chain, hour_us
+    select
+        t.chain,
+        t.hour_us,
+        list(distinct t.device_id) filter (where t.sure or not d.measured) as device_ids,
+        count(distinct t.device_id) as devices
+    from held_part t
+    join device d on d.device_id = t.device_id and d.cluster = $cluster
+    group by t.chain, t.hour_us
 )
 select
     p.chain,

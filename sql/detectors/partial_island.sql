@@ -1,15 +1,15 @@
 -- A row is a node and an hour in which small jobs held part of one of its NVLink islands while a request waited for a whole one.
--- Without a topology matrix the node is one island.
+-- Where nobody reported the links between GPUs, no island is known.
 with island as (
     select
         d.device_id,
         coalesce(d.node, d.gpu) as node,
-        coalesce(e.parent, d.node, d.gpu) as island,
+        e.parent as island,
         d.pool,
         d.model,
-        count(*) over (partition by coalesce(d.node, d.gpu), coalesce(e.parent, d.node, d.gpu)) as size
+        count(*) over (partition by coalesce(d.node, d.gpu), e.parent) as size
     from device d
-    left join (
+    join (
         select child, min(parent) as parent
         from topology_edge
         where cluster = $cluster and child_kind = 'gpu' and parent_kind = 'nvlink'

@@ -20,6 +20,7 @@ from tests.worlds.detectors import (
     page_headings,
     page_rows,
     printed_thresholds,
+    us,
     without,
 )
 
@@ -284,3 +285,26 @@ def test_the_page_is_true(checkout: Path) -> None:
 
     assert printed_thresholds(BLIND_SPOT) == page_rows(page)
     assert list(PAGE_HEADINGS) == page_headings(page)
+
+
+def test_slices_are_no_gpus_in_its_words() -> None:
+    """A scheduler knows how many slices a node has, and not on how many GPUs."""
+    never = {"place": "cluster", "devices": 11, "slices": 3, "jobs": 4, "node_count": 2, "unobserved_gpu_hours": 7.5}
+
+    assert "8 GPUs and 3 MIG slices of this cluster on 2 nodes never measured" in BLIND_SPOT.summary(never)
+    assert "3 MIG slices of this cluster" in BLIND_SPOT.summary(never | {"devices": 3})
+    assert "{has|had} 8 GPUs and 3 MIG slices in use and never measured" == str(BLIND_SPOT.headline(never))
+
+
+def test_slices_that_nobody_measures_are_counted_apart(tmp_path: Path) -> None:
+    w = World(tmp_path)
+    w.node("n1", 0, {"": 2, "1g.10gb": 4})
+    for profile, count in ((None, 2), ("1g.10gb", 3)):
+        w.claim(
+            scheduler="slurm", kind="scontrol", job_id=f"j{count}", run_key=f"j{count}", node="n1", device_count=count,
+            profile=profile, start_us=us(0), end_us=us(120), evidence_us=us(120),
+        )  # fmt: skip
+    w.analyze(180, detectors=["blind-spot"])
+    (f,) = w.findings("blind-spot")
+
+    assert (5, 3) == (f.evidence["devices"], f.evidence["slices"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.gang_partial import GANG_PARTIAL
+from gpuwatch.findings.read import page
 from tests.worlds.detectors import (
     H100,
     IDLE,
@@ -198,3 +199,24 @@ def test_doc_page_names_the_thresholds() -> None:
 
     assert printed_thresholds(GANG_PARTIAL) == page_rows(page)
     assert list(PAGE_HEADINGS) == page_headings(page)
+
+
+def test_what_a_gang_holds_without_metrics_is_claimed_while_it_does_not_run(tmp_path: Path) -> None:
+    """Nobody measures the nodes: minutes 5 to 65 of two GPUs are the gang's, the rest of its time is nobody's waste."""
+    w = World(tmp_path)
+    w.node("dark0", 0, {"": 1}).node("dark1", 0, {"": 4})
+    gang(w, "g", 4)
+    for number in range(2):
+        w.claim(
+            scheduler="kubernetes", kind="k8s-json", job_id="ml/g", run_key="g-uid", pod_uid=f"g-{number}", pod=f"g-{number}",
+            namespace="ml", node=f"dark{number}", device_count=1, start_us=us(5), end_us=us(100), evidence_us=us(100),
+        )  # fmt: skip
+    waits(w, "g", 2, 5.1, since=5)
+    waits(w, "g", 2, 65, since=5, reason="NoLongerWaits")
+
+    assert [] == w.analyze(180, detectors=[RULE, "blind-spot"]).failed_rules
+
+    assert [(5, 65, Fraction(2 * 60 * 60))] == [(f.started, f.ended, f.wasted_s) for f in of(w, "g")]
+    assert 2 * 95 * 60 == w.booked_s("unobserved", job="ml/g")
+    (one,) = page(w.store, detectors=[RULE]).items
+    assert (["dark0", "dark1"], 2) == (one.nodes, len(one.devices))

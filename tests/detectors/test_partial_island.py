@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
+import pyarrow as pa
+
+from gpuwatch.core.model import LINK, Records
 from gpuwatch.detectors.partial_island import PARTIAL_ISLAND
 from tests.worlds.detectors import WORK, World, page_rows
 from tests.worlds.fragmentation import asked, node, waits
@@ -15,10 +20,21 @@ END = 300
 Scene = Callable[[World], object]
 
 
-def held(w: World, n1: int = 1, n2: int = 4) -> None:
+def linked(w: World, name: str, level: str = "NV18") -> None:
+    """What `nvidia-smi topo -m` says of the four GPUs of a node."""
+    row = {"cluster": w.cluster, "observed_us": None, "node": name}
+    gpus = [(f"GPU{n}", json.dumps({"uuid": w.names.get(f"{name}-{n}", f"{name}-{n}")})) for n in range(4)]
+    rows = [row | {"a": gpu, "b": gpu, "level": "X", "detail": detail} for gpu, detail in gpus]
+    rows += [row | {"a": a, "b": b, "level": level, "detail": "{}"} for (a, _), (b, _) in combinations(gpus, 2)]
+    w.store.append(Records("link", pa.Table.from_pylist(rows, schema=LINK)))
+
+
+def held(w: World, n1: int = 1, n2: int = 4, level: str | None = "NV18") -> None:
     """Two nodes of four GPUs, held in part since minute 0."""
-    node(w, "n1", 4, n1, until=END)
-    node(w, "n2", 4, n2, until=END)
+    for name, gpus in (("n1", n1), ("n2", n2)):
+        node(w, name, 4, gpus, until=END)
+        if level is not None:
+            linked(w, name, level)
 
 
 def late(w: World) -> None:
@@ -28,6 +44,7 @@ def late(w: World) -> None:
         for n in range(4):
             w.gpu(f"{name}-{n}", (END, WORK), node=name)
         w.job(f"job-{name}", [f"{name}-{n}" for n in range(1 if start else 4)], start, END, node=name)
+        linked(w, name)
 
 
 MUST_NOT_FIRE: dict[str, list[Scene]] = {
@@ -38,6 +55,8 @@ MUST_NOT_FIRE: dict[str, list[Scene]] = {
     "another island is free": [lambda w: held(w, 1, 0), lambda w: waits(w, 4, 60, 240)],
     "the island is full": [lambda w: held(w, 4), lambda w: waits(w, 4, 60, 240)],
     "it waited for less than half an hour": [held, lambda w: waits(w, 4, 200, 229)],
+    "nobody reported the links": [lambda w: held(w, level=None), lambda w: waits(w, 4, 60, 240)],
+    "the GPUs have no NVLink": [lambda w: held(w, level="PIX"), lambda w: waits(w, 4, 60, 240)],
     "held for less than two hours": [late, lambda w: waits(w, 4, 60, 299)],
 }
 

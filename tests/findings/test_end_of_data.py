@@ -33,8 +33,15 @@ def gang(ends: float | None) -> World:
     add(
         world,
         "workload",
-        scheduler="volcano", kind="PodGroup", uid="g", name="train", min_count=3, pod_count=3,
-        submit_us=us(300), observed_us=us(END), state="admitted",
+        scheduler="volcano",
+        kind="PodGroup",
+        uid="g",
+        name="train",
+        min_count=3,
+        pod_count=3,
+        submit_us=us(300),
+        observed_us=us(END),
+        state="admitted",
     )
     asks = {"scheduler": "kubernetes", "submit_us": us(300), "device_count": 1, "node_count": 1}
     for at in range(HOUR, END + 1, HOUR):
