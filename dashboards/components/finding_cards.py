@@ -154,7 +154,7 @@ def room(finding: Row, query: Query) -> Component | None:
         title = f"{formats.percent(ratio)} of the free GPUs could not be used by the usual requests"
     lines = []
     if evidence.get("waiting_job"):
-        waited = formats.number(evidence.get("starved_minutes"))
+        waited = formats.number(evidence.get("waited_minutes", evidence.get("starved_minutes")))
         shape = formats.clip(evidence.get("shape") or "", 60)
         for_ = f" for {shape} GPUs" if shape.isdecimal() else f" for {shape}" if shape else ""
         span = f", {formats.duration(waited * 60)}" if waited is not None else ""

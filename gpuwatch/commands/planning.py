@@ -243,7 +243,7 @@ def idle_limit(
             price_all(store, state)
             found = try_limits(store, state, span, teams=None if team is None else [team], cluster=cluster)
     extra = {name: value for name, value in found.items() if name != "items"}
-    foot = [found["not_measured"] or "No held GPU idled for five minutes or longer."]
+    foot = [found.get("not_measured") or "No held GPU idled for five minutes or longer."]
     if found["idle"] is not None and float(found["idle"]["returned_gpu_hours"]):
         foot = []
     people = [_limit_row(item) for item in found["items"]]

@@ -12,6 +12,9 @@ def _summary(e: Evidence) -> str:
     free = f"{count(e['free_gpus'], 'GPU')} free, the largest gang that one node could take {e['largest_gang_gpus']:g}"
     if e.get("starved_minutes"):
         waited = lasting(e["starved_minutes"], "minutes")
+        if e.get("waited_minutes"):
+            whole = lasting(e["waited_minutes"], "minutes")
+            return f"{free}; {e['waiting_job']} waited {whole} for {e['shape']}, at least {waited} of it while as many GPUs were free."
         return f"{free}; {e['waiting_job']} waited {waited} for {e['shape']} although as many GPUs were free."
     return f"{free}; the usual requests cannot use {100 * e['fragmentation_ratio']:.0f} % of them."
 
@@ -55,6 +58,7 @@ FRAGMENTATION = register(
             "largest_gang_gpus": "max",
             "wanted_gpus": "max",
             "starved_minutes": "sum",
+            "waited_minutes": "max",
             "moved_gpus": "last",
         },
         confidence=lambda e: 0.9 if e.get("starved_minutes") else 0.8,

@@ -7,7 +7,7 @@ with tail as (
     group by device_id
 ),
 word as (
-    select d.cluster, greatest(d.last_us, t.last_us) as told_us, false as live
+    select d.cluster, greatest(d.last_us, t.last_us) as last_us, false as live
     from device d
     left join tail t using (device_id)
     union all
@@ -21,8 +21,8 @@ word as (
     union all
     select cluster, max(last_us), file_id is null from event group by all
 )
-select cluster, least(max(case when live then told_us + $fresh_us else told_us end), $at_us) as at_us
+select cluster, least(max(case when live then last_us + $fresh_us else last_us end), $at_us) as at_us
 from word
-where told_us is not null and ($cluster is null or cluster = $cluster)
+where last_us is not null and ($cluster is null or cluster = $cluster)
 group by cluster
 order by cluster;

@@ -115,6 +115,7 @@ create or replace temp table room_level as
 select
     w.wait,
     w.job_id,
+    w.submit_us,
     p.pool,
     w.shape,
     w.members,

@@ -36,6 +36,7 @@ worst as (
         hour_us,
         wait,
         any_value(job_id) as job_id,
+        any_value(submit_us) as submit_us,
         any_value(shape) as shape,
         any_value(gpus * members) as wanted_gpus,
         min(start_us) as start_us,
@@ -64,6 +65,7 @@ found as (
         h.largest_gpus,
         h.apart_part,
         w.job_id,
+        w.submit_us,
         w.shape,
         w.wanted_gpus,
         w.starved_us,
@@ -155,6 +157,7 @@ select
         ('largest_gang_gpus', coalesce(f.largest_gpus, 0)::double),
         ('wanted_gpus', f.wanted_gpus::double),
         ('starved_minutes', f.starved_us / 6e7),
+        ('waited_minutes', (f.starved_to_us - f.submit_us) / 6e7),
         ('moved_gpus', w.moved_gpus::double)
     ]::struct(k varchar, v double)[], lambda e: e.v is not null)) as numbers,
     map_from_entries(list_filter([

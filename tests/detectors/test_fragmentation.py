@@ -209,9 +209,11 @@ def test_a_shape_that_waits_beside_enough_free_gpus(findings: dict[str, Verdict]
 
     assert ("critical", 40.0, 150.0, "resolved") == (severity(one), one.started, one.ended, one.state)
     assert 4 * 110 * 60 == pytest.approx(float(one.wasted_s), abs=0.001)
-    assert ("4", "waiting", 110, 1) == tuple(
-        one.evidence[n] for n in ("shape", "waiting_job", "starved_minutes", "moved_gpus")
+    assert ("4", "waiting", 110, 140, 1) == tuple(
+        one.evidence[n] for n in ("shape", "waiting_job", "starved_minutes", "waited_minutes", "moved_gpus")
     )
+    text = FRAGMENTATION.summary(one.evidence)
+    assert "waiting waited 2 h 20 min for 4, at least 1 h 50 min of it while as many GPUs were free" in text
     assert "job-waiting n1 (1 GPU on waiting n1)" == one.evidence["moves"]
     assert one.evidence["blockers"].startswith("job-waiting n1 (")
 
