@@ -10,8 +10,8 @@ from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places, Request
 from gpuwatch.capacity.simulator import idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
-from gpuwatch.capacity.waits import FRESH_US, for_room
-from gpuwatch.capacity.workloads import WAITING, workloads
+from gpuwatch.capacity.waits import FRESH_US, WAITING, for_room
+from gpuwatch.capacity.workloads import workloads
 from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.rules.rule import count
 from gpuwatch.state import State

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
 from gpuwatch.capacity.heard import heard
-from gpuwatch.capacity.waits import WHY
+from gpuwatch.capacity.waits import WAITING, WHY
 from gpuwatch.capacity.workloads import (
     RECENT_US,
-    WAITING,
     Row,
     json_object,
     load_workloads,

@@ -84,6 +84,11 @@ ROOM = frozenset({"Resources", "TopologyPlacementFailed", "NotEnoughResources"})
 """Words for a wait until devices near one another are free; all others are about quota, turns, or what no node offers."""
 POD_REASONS = frozenset({"Unschedulable", "Undetermined"})
 """Words of pods that no node took: why stands in the message."""
+WAITING = frozenset({"pending", "inadmissible", "evicted"})
+UNPLACED = WAITING | {"reserved", "admitted"}
+"""States in which pods may wait for nodes."""
+PARTLY = frozenset({"reserved", "admitted", "running"})
+"""States in which some pods of a gang may run while others wait."""
 ROWS_MAX = 100_000
 WORDS_MAX = 500
 """Characters of an explanation."""
@@ -121,6 +126,22 @@ def requests(store: Store, cluster: str | None) -> list[Row]:
         job["device_count"] = sum(shown.values()) if shown else None
         job["profile"] = next(iter(shown)) or None if len(shown) == 1 else None
     return list(jobs.values())
+
+
+def wait_beside(gang: Row, row: Row) -> bool:
+    """Whether a request is for the pods that a gang lacks, which has its quota or runs with the others."""
+    members = gang["pod_count"] or gang["min_count"] or 0
+    return (
+        row["kind"] == REQUEST
+        and row["reason"] in POD_REASONS
+        and gang["state"] in PARTLY
+        and 0 < (row["pod_count"] or 0) < members
+    )
+
+
+def still_refused(row: Row, refused: Row) -> bool:
+    """Whether the scheduler's last message about its pods still describes it."""
+    return row["state"] in UNPLACED and row["start_us"] is None and refused["last_us"] >= (row["submit_us"] or 0)
 
 
 def unscheduled(store: Store, cluster: str | None, jobs: Iterable[Job]) -> dict[Job, Row]:

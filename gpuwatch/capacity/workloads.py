@@ -9,7 +9,20 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.capacity.heard import heard, heard_view
-from gpuwatch.capacity.waits import GATED, POD_REASONS, REQUEST, TURN, WHY, in_words, reason_in, requests, unscheduled
+from gpuwatch.capacity.waits import (
+    GATED,
+    POD_REASONS,
+    REQUEST,
+    TURN,
+    WAITING,
+    WHY,
+    in_words,
+    reason_in,
+    requests,
+    still_refused,
+    unscheduled,
+    wait_beside,
+)
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
 from gpuwatch.policy.inferred import resolve_many
 from gpuwatch.policy.ownership import UNALLOCATED
@@ -21,11 +34,6 @@ WORKLOADS_MAX = 100_000
 """Rows that one answer looks at: those that wait first."""
 RECENT_US = DAY_US
 """Waits and evictions of a queue are those of the last day."""
-WAITING = frozenset({"pending", "inadmissible", "evicted"})
-UNPLACED = WAITING | {"reserved", "admitted"}
-"""States in which pods may wait for nodes."""
-PARTLY = frozenset({"reserved", "admitted", "running"})
-"""States in which some pods of a gang may run while others wait."""
 OVER = frozenset({"finished", "failed", "deleted"})
 _OWNER = pa.schema(
     [
@@ -127,22 +135,11 @@ def _merged(rows: Sequence[Row]) -> list[Row]:
             # A run that is over and the next one of its name are two.
             same = first.setdefault((row["cluster"], row["job_id"], row["state"] in OVER), row)
             own = (same["scheduler"], same["kind"]) == (row["scheduler"], row["kind"])
-            if same is row or own or _wait_beside(same, row):
+            if same is row or own or wait_beside(same, row):
                 kept.append(row)
             else:
                 _fill(same, row)
     return kept
-
-
-def _wait_beside(gang: Row, row: Row) -> bool:
-    """Whether a request is for the pods that a gang lacks, which has its quota or runs with the others."""
-    members = gang["pod_count"] or gang["min_count"] or 0
-    return (
-        row["kind"] == REQUEST
-        and row["reason"] in POD_REASONS
-        and gang["state"] in PARTLY
-        and 0 < (row["pod_count"] or 0) < members
-    )
 
 
 def _held_back(groups: Iterable[Row]) -> set[tuple[str, str | None]]:
@@ -187,7 +184,7 @@ def _fill(target: Row, row: Row) -> None:
 
 def _workload(row: Row, at_us: int, refused: Row | None) -> Row:
     detail = row["detail"]
-    if refused is not None and not _still_refused(row, refused):
+    if refused is not None and not still_refused(row, refused):
         refused = None
     return {
         "cluster": row["cluster"],
@@ -228,11 +225,6 @@ def _workload(row: Row, at_us: int, refused: Row | None) -> Row:
         "detail": detail,
         "observed_at": time_of(row["observed_us"]),
     }
-
-
-def _still_refused(row: Row, refused: Row) -> bool:
-    """Whether the scheduler's last message about its pods still describes it."""
-    return row["state"] in UNPLACED and row["start_us"] is None and refused["last_us"] >= (row["submit_us"] or 0)
 
 
 def _wait_ends(row: Row, at_us: int) -> Any:
