@@ -173,13 +173,13 @@ def failure_labels(status: Object, gpu_containers: Container[str]) -> dict[str, 
 
 
 def _last_error(container: Object) -> str | None:
-    """`OOMKilled`, or `exit code 1`; None if it did not end with an error."""
+    """`OOMKilled`, or `exit code 1`, or `Error` where the code is unknown; None if it did not end with an error."""
     for key in ("state", "lastState"):
         if over := mapping(mapping(container, key), "terminated"):
-            code = integer(over, "exitCode")
-            return (
-                string(over, "reason") if over.get("reason") == OUT_OF_MEMORY else f"exit code {code}" if code else None
-            )
+            code, reason = integer(over, "exitCode"), string(over, "reason")
+            if reason == OUT_OF_MEMORY or (code is None and reason == "Error"):
+                return reason
+            return f"exit code {code}" if code else None
     return None
 
 

@@ -137,18 +137,20 @@ def _status(pod: Pod, facts: Facts) -> Object:
     ended_at = _time(facts, "kube_pod_completion_time", last=True) if phase in ENDED else None
     started = _by_container(facts, "kube_pod_container_state_started")
     restarts = _by_container(facts, "kube_pod_container_status_restarts_total")
-    waits = {
-        series.get("container", ""): series.get("reason")
-        for series, value in facts.get("kube_pod_container_status_waiting_reason", ())
-        if value == 1
-    }
+    waits = _reason_by_container(facts, "kube_pod_container_status_waiting_reason")
+    ends = _reason_by_container(facts, "kube_pod_container_status_last_terminated_reason")
+    codes = _by_container(facts, "kube_pod_container_status_last_terminated_exitcode")
     containers = []
     for name in sorted({*started, *restarts, *waits, *([""] if ended_at and not started else [])}):
         state = _container_state(started.get(name, math.nan), phase in ENDED, ended_at)
         if not state and name in waits:
             state = {"waiting": {"reason": waits[name]}}
         count = restarts.get(name, 0.0)
-        containers.append({"name": name, "state": state, "restartCount": int(count) if _whole(count) else 0})
+        code = codes.get(name, math.nan)
+        last = {"reason": ends.get(name)} | ({"exitCode": int(code)} if _whole(code) else {})
+        ended = {"lastState": {"terminated": last}} if name in ends else {}
+        restarted = int(count) if _whole(count) else 0
+        containers.append({"name": name, "state": state, "restartCount": restarted, **ended})
     status: Object = {"containerStatuses": containers}
     if phase:
         status["phase"] = phase
@@ -164,6 +166,11 @@ def _status(pod: Pod, facts: Facts) -> Object:
 def _by_container(facts: Facts, metric: str) -> dict[str, float]:
     """The value of a metric by container."""
     return {series.get("container", ""): value for series, value in facts.get(metric, ())}
+
+
+def _reason_by_container(facts: Facts, metric: str) -> dict[str, str | None]:
+    """The reason that a metric has for each container; those of series with another value than 1 are past."""
+    return {series.get("container", ""): series.get("reason") for series, value in facts.get(metric, ()) if value == 1}
 
 
 def _container_state(started: float, ended: bool, ended_at: str | None) -> Object:

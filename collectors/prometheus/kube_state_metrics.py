@@ -68,6 +68,8 @@ POD_FACTS = (
     "kube_pod_container_state_started",
     "kube_pod_container_status_restarts_total",
     "kube_pod_container_status_waiting_reason",
+    "kube_pod_container_status_last_terminated_reason",
+    "kube_pod_container_status_last_terminated_exitcode",
     "kube_pod_init_container_info",
 )
 NODE_FACTS = (*CAPACITY, "kube_node_labels", "kube_node_spec_taint")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from gpuwatch.advisor.inputs import money
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.not_running import REMEDIES
 from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, price_text, register
 from gpuwatch.store.database import Store
 
@@ -21,11 +22,8 @@ _REMEDIES = {
     "out of memory": "Look at the memory that it needs and the memory that it requests.",
     "time limit": "Ask for the time that it needs, or stop and save before the limit (Slurm: --signal).",
     "evicted by the node": "Request the memory and local storage that it uses, so that the kubelet does not evict it.",
-    "image not pulled": "Correct the image's name or its pull secret (kubectl describe pod), or delete the pod.",
-    "container not created": "Correct what its container needs, such as a secret or a volume (kubectl describe pod), or delete the pod.",
-    "crash loop": "Look at the log of the container that failed (kubectl logs --previous), and scale it to zero until it is mended.",
+    **REMEDIES,
 }
-_NEVER_RAN = ("image not pulled", "container not created", "crash loop")
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
@@ -52,7 +50,7 @@ def _cost(rows: list[dict[str, Any]]) -> dict[str, str | None]:
 def _summary(e: Evidence) -> str:
     price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
     reasons = f"by reason: {e['by_reason']}" if "," in e["by_reason"] else f"reason: {e['reason']}"
-    if e["reason"] in _NEVER_RAN:
+    if e["reason"] in REMEDIES:
         return f"{count(e['gpus'], 'GPU')} held while no container runs: {count(e['lost_gpu_hours'], 'GPU-hour')}{price}; {reasons}."
     return (
         f"{count(e['failures'], 'run')} on {count(e['gpus'], 'GPU')} ended without a result: "
@@ -62,7 +60,7 @@ def _summary(e: Evidence) -> str:
 
 def _headline(e: Evidence) -> str:
     price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
-    if e["reason"] in _NEVER_RAN:
+    if e["reason"] in REMEDIES:
         return f"{{holds|held}} {count(e['gpus'], 'GPU')} while no container runs ({e['reason']})"
     return (
         f"lost {count(e['lost_gpu_hours'], 'GPU-hour')}{price} in {count(e['failures'], 'failed run')} ({e['reason']})"
@@ -71,7 +69,7 @@ def _headline(e: Evidence) -> str:
 
 def _remedy(e: Evidence) -> str:
     cause = _REMEDIES.get(e["reason"], "Look at the log of the run that failed.")
-    if e["reason"] in _NEVER_RAN:
+    if e["reason"] in REMEDIES:
         return cause
     if e.get("checkpoint_minutes"):
         return (
@@ -105,6 +103,9 @@ FAILED_WORK = register(
                 "restart_us",
                 15 * MINUTE_US,
                 "on average from one restart to the next: up to 5 minutes of waiting and 10 of running",
+            ),
+            Threshold(
+                "loop_restarts_min", 12, "restarts of a crash loop that began after good work: an hour of them, or more"
             ),
             Threshold("recent_us", 7 * DAY_US, "the finding stays open for a week after the last failure"),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.not_running import remedy_of
 from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, lasting, register
 from gpuwatch.store.database import Store
 
@@ -15,11 +16,6 @@ _OVER = (
     "The session has ended. An idle culler (JupyterHub: jupyterhub-idle-culler) or a short time limit (Slurm: a partition for sessions) ends the next "
     "that is forgotten."
 )
-_START = {
-    "ImagePullBackOff": "Correct the image's name or its pull secret (kubectl describe pod), or delete the pod.",
-    "CrashLoopBackOff": "Look at the log of the container that failed (kubectl logs --previous), and scale it to zero until it is mended.",
-    "CreateContainerError": "Correct what its container needs, such as a secret or a volume (kubectl describe pod), or delete the pod.",
-}
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
@@ -45,7 +41,7 @@ def _headline(e: Evidence) -> str:
 
 def _remedy(e: Evidence) -> str:
     if e.get("not_running") and not e.get("job_ended"):
-        return _START.get(e["not_running"], _START["CreateContainerError"])
+        return remedy_of(e["not_running"])
     if e.get("is_serving"):
         return "Scale the service to zero while no requests come, or share the GPU with others (MIG slice, MPS or time-slicing)."
     if e.get("use") == "interactive" and e["idle_devices"] == e["devices"]:

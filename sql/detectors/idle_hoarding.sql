@@ -147,8 +147,7 @@ blocked as (
         where k.cluster = $cluster and k.scheduler = 'kubernetes'
         group by c.chain, k.job_id, k.run_key, k.pod_uid
     )
-    where state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
-        or (state = 'CrashLoopBackOff' and contains(labels, '"gpuwatch.io/last-exit"'))
+    where never_started(state) or (state = 'CrashLoopBackOff' and failed_again(labels))
     group by chain
 ),
 -- Devices that it held meanwhile: what a later run of the job got is not beside the idle ones.

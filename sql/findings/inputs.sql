@@ -42,8 +42,8 @@ from (
     from claim
     where cluster = $cluster and (
         (end_us is not null and upper(state) not in ('RUNNING', 'COMPLETED', 'SUCCEEDED', 'FINISHED', 'PASS'))
-        or state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
-        or contains(labels, '"gpuwatch.io/last-exit"')
+        or never_started(state)
+        or failed_again(labels)
     )
     limit 1
 )

@@ -152,6 +152,23 @@ def test_a_job_that_was_requeued_and_waits_again_ended(desk: Desk) -> None:
     assert {"1": 4.0, "2": 20.0} == desk.hours()
 
 
+@pytest.mark.parametrize("listed", [(), (OTHER,)], ids=["a text of one job", "a list"])
+def test_a_job_that_was_resized_held_its_first_gpus_up_to_then(desk: Desk, listed: tuple[str, ...]) -> None:
+    desk.load(NODE, job(1, gpus=4), *listed)
+    desk.load(job(1, hours=10).replace("SuspendTime=", f"ResizeTime={DAY.format(6)} SuspendTime="), *listed)
+
+    assert {"1": 4 * 6.0 + 2 * 4.0} == desk.hours()
+
+
+@pytest.mark.parametrize("listed", [(), (OTHER,)], ids=["a text of one job", "a list"])
+def test_a_job_that_runs_again_was_requeued_when_it_was_submitted_again(desk: Desk, listed: tuple[str, ...]) -> None:
+    desk.load(NODE, job(1, gpus=4), *listed)
+    again = job(1, start=8, hours=2).replace(f"SubmitTime={DAY.format(8)}", f"SubmitTime={DAY.format(5)}")
+    desk.load(again, *listed)
+
+    assert {"1": 4 * 5.0 + 2 * 2.0} == desk.hours()
+
+
 def test_a_list_of_one_user_ends_that_users_jobs(desk: Desk) -> None:
     desk.load(NODE, job(1), job(2), job(4, user="bob"))
     desk.load(STAYS, job(5, start=9, hours=1))

@@ -82,50 +82,71 @@ blocked_pod as (
         min(start_us) as start_us,
         max(end_us) as end_us,
         arg_max(labels, (coalesce(evidence_us, end_us, start_us), end_us is not null)) as labels,
-        bool_and(
-            state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
-        ) as never_started,
+        list({
+            'at_us': coalesce(evidence_us, end_us, start_us),
+            'restarts': try_cast(labels ->> '$."gpuwatch.io/restarts"' as bigint)
+        }) filter (where failed_again(labels)) as failures,
+        bool_and(never_started(state)) as never_ran,
         any_value(state = 'ImagePullBackOff') as no_image
     from claim
     where cluster = $cluster and scheduler = 'kubernetes' and start_us is not null and pod_uid in (
             select pod_uid
             from claim
-            where cluster = $cluster and (
-                state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError')
-                or contains(labels, '"gpuwatch.io/last-exit"')
-            )
+            where cluster = $cluster and (never_started(state) or failed_again(labels))
         )
     group by scheduler, job_id, run_key, pod_uid
 ),
--- The kubelet waits up to five minutes before it starts a container again, and forgets that wait after ten minutes of running.
-blocked_part as (
+-- The kubelet waits up to five minutes before it starts a container again, and forgets that wait after ten minutes of running. A loop
+-- that began after good work counts from the first record since which the container was started that often.
+blocked_run as (
     select
         r.run_id,
         c.chain,
-        p.pod_uid as unit,
-        p.node,
-        p.start_us,
+        p.* exclude (run_key, end_us),
         coalesce(p.end_us, r.end_us) as end_us,
-        case
-            when p.never_started and p.no_image then 'image not pulled'
-            when p.never_started then 'container not created'
-            else 'crash loop'
-        end as reason
+        try_cast(p.labels ->> '$."gpuwatch.io/restarts"' as bigint) as restarts
     from blocked_pod p
     join run r
         on r.cluster = $cluster and r.scheduler = p.scheduler and r.job_id = p.job_id and r.run_key = p.run_key
     join job_chain c using (run_id)
     where not c.exempt
-        and (
-            p.never_started
-            or (coalesce(p.end_us, r.end_us) - p.start_us)
-            <= $restart_us * (1 + try_cast(p.labels ->> '$."gpuwatch.io/restarts"' as bigint))
-        )
+),
+blocked_since as (
+    select
+        *,
+        case
+            when never_ran or end_us - start_us <= $restart_us * (1 + restarts) then start_us
+            else list_min(list_transform(
+                list_filter(
+                    failures,
+                    lambda f: f.at_us > start_us and restarts - f.restarts >= $loop_restarts_min
+                        and end_us - f.at_us <= $restart_us * (restarts - f.restarts)
+                ),
+                lambda f: f.at_us
+            ))
+        end as since_us
+    from blocked_run
+),
+blocked_part as (
+    select
+        r.run_id,
+        r.chain,
+        r.pod_uid as unit,
+        r.node,
+        r.since_us as start_us,
+        r.end_us,
+        case
+            when r.never_ran and r.no_image then 'image not pulled'
+            when r.never_ran then 'container not created'
+            else 'crash loop'
+        end as reason
+    from blocked_since r
+    where r.since_us is not null
         -- GPUs that are seen to idle are a matter of idle-hoarding, which has the reason too.
         and not exists (
             select 1
             from ledger_hour l
-            where l.cluster = $cluster and l.run_id = r.run_id
+            where l.cluster = $cluster and l.run_id = r.run_id and l.hour_us >= r.since_us - 3600000000
             having sum(l.hoarded_us) * 2 >= sum(
                 l.unobserved_us + l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us
                 + l.compute_us

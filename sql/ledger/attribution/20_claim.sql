@@ -435,6 +435,51 @@ set end_us = u.last_us, ended = true
 from unlisted u
 where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = u.pod_uid and wanted.end_us > u.last_us;
 
+-- A job of Slurm runs once at a time: a run whose end nobody recorded was over when the next run of its number began, if the job was
+-- resized, and when the job was submitted again, if it was requeued.
+create or replace temp table followed_run as
+with several as (
+    select job_id, split_part(run_key, '@', 1) as number
+    from wanted
+    where scheduler = 'slurm'
+    group by all
+    having count(distinct run_id) > 1 and not bool_and(ended)
+),
+run_time as (
+    select
+        w.run_id,
+        w.job_id,
+        split_part(w.run_key, '@', 1) as number,
+        any_value(w.start_us) as start_us,
+        bool_and(w.ended) as ended,
+        any_value(c.submit_us) as submit_us,
+        any_value(c.last_us) as last_us
+    from wanted w
+    join several v on v.job_id = w.job_id and v.number = split_part(w.run_key, '@', 1)
+    join (
+        select job_id, run_key, min(submit_us) as submit_us, max(greatest(start_us, evidence_us)) as last_us
+        from claim
+        where cluster = $cluster and scheduler = 'slurm'
+        group by job_id, run_key
+    ) c on c.job_id = w.job_id and c.run_key = w.run_key
+    where w.scheduler = 'slurm'
+    group by all
+)
+select
+    r.run_id,
+    greatest(
+        r.last_us, case when n.submit_us > r.start_us then least(n.submit_us, n.start_us) else n.start_us end
+    ) as end_us
+from run_time r
+join run_time n on n.job_id = r.job_id and n.number = r.number and n.start_us > r.start_us
+where not r.ended
+qualify row_number() over (partition by r.run_id order by n.start_us, n.run_id) = 1;
+
+update wanted
+set end_us = f.end_us, ended = true
+from followed_run f
+where wanted.run_id = f.run_id and wanted.end_us > f.end_us;
+
 -- A row of unlisted_job is a run of Slurm, without an end, that a later list of the jobs of its user, account and partition does not have.
 create or replace temp table unlisted_job as
 with running as (
@@ -453,7 +498,7 @@ with running as (
 )
 select run_id, last_us
 from running r
-where exists (
+where r.run_id not in (select run_id from followed_run) and exists (
     select 1
     from job_list l
     where l.cluster = $cluster and l.at_us > r.last_us

@@ -149,6 +149,38 @@ def test_a_pod_whose_image_cannot_be_pulled_holds_its_gpus_since_it_was_admitted
     ]
 
 
+@pytest.mark.parametrize(
+    ("last", "code", "restarts", "kept"),
+    [
+        pytest.param("Completed", 0, 40, None, id="a container that always succeeds"),
+        pytest.param("Error", 1, 2, None, id="two restarts"),
+        pytest.param("Error", 137, 40, "exit code 137", id="a code"),
+        pytest.param("Error", None, 40, "Error", id="an error without a code"),
+        pytest.param("OOMKilled", 137, 40, "OOMKilled", id="out of memory"),
+    ],
+)
+def test_restarts_with_errors_are_kept(last: str, code: int | None, restarts: int, kept: str | None) -> None:
+    why: Any = {"container": "c", "reason": "CrashLoopBackOff"}
+    given: Any = {"container_status_restarts_total": restarts}
+    if code is not None:
+        given["container_status_last_terminated_exitcode"] = code
+    known = facts(
+        status_phase={"phase": "Running"},
+        start_time=T0 + 5,
+        container_status_waiting_reason=why,
+        container_status_last_terminated_reason={"container": "c", "reason": last},
+        **given,
+    )
+    [row] = rows([asks(node="n1", container="c")], known)["claim"]
+
+    failures = json.loads(row["labels"] or "{}")
+    assert (kept, str(restarts) if kept else None) == (
+        failures.get("gpuwatch.io/last-exit"),
+        failures.get("gpuwatch.io/restarts"),
+    )
+    assert ("CrashLoopBackOff", (T0 + 5) * S) == (row["state"], row["start_us"])
+
+
 def test_a_claim_by_what_was_recorded() -> None:
     week_facts = facts(
         status_phase={"phase": "Succeeded"},
