@@ -46,11 +46,9 @@ BINARY_FORMATS = ("parquet", "xlsx")
 OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
 """Exit code for a negative result."""
-FINDING_SHOWN = ("severity", "state", "detector", "team", "started_at", "wasted_cost", "key", "what")
+FINDING_SHOWN = ("severity", "state", "detector", "team", "started_at", "wasted_cost", "lost_work", "key", "what")
 NOT_CLAIMED = "-"
 """Shown in a table for findings such as blind-spot, which report missing data rather than waste."""
-
-
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Show exact GPU-seconds and costs in the table. JSON and CSV always have them.")
 ]
@@ -97,21 +95,26 @@ def findings(
             | {
                 "what": item.get("headline") or f"{item['subject']['id']}: {item['summary']}",
                 "wasted_cost": _wasted(item),
+                "lost_work": _lost(item),
             }
             | {"team": f"{item['team']} (inferred)" if item["inferred"] else item["team"]}
             for item in items
         ]
-        if any(item["bucket"] is None and item["wasted_cost"] not in (NOT_CLAIMED, None) for item in items):
-            foot.append("Lost work has its own cost here. It is not added to waste, which may have the same time.")
-    shown = [name for name in FINDING_SHOWN if not (open_ and name == "state")]
+        if any(item["lost_work"] for item in items):
+            foot.append("Lost work is not added to waste, which may have the same time.")
+    left_out = {"state" if open_ else "", "" if any(item.get("lost_work") for item in items) else "lost_work"}
+    shown = [name for name in FINDING_SHOWN if name not in left_out]
     show(Listing(FIELDS, items, shown=shown, foot=foot, spare=["key", "detector"]), form)
 
 
+def _lost(item: Mapping[str, Any]) -> str:
+    """What a finding's lost work cost, or its GPU-hours without a price; empty for others."""
+    hours = item["evidence"].get("lost_gpu_hours") if item["bucket"] is None else None
+    return "" if hours is None else item["evidence"].get("lost_cost") or f"{hours:g} GPU-h"
+
+
 def _wasted(item: Mapping[str, Any]) -> str | None:
-    """The cost of a finding in a table, or of the work that it lost; NOT_CLAIMED if it has no wasted time and no cost."""
-    if item["bucket"] is None and item["evidence"].get("lost_gpu_hours") is not None:
-        lost: str | None = item["evidence"].get("lost_cost")
-        return lost
+    """The cost of a finding in a table; NOT_CLAIMED if it has no wasted time and no cost."""
     claimed = any(Decimal(item[name] or 0) for name in ("wasted_cost", "wasted_gpu_seconds"))
     return item["wasted_cost"] if claimed else NOT_CLAIMED
 
@@ -271,10 +274,12 @@ def doctor(
     if chosen == "table":
         # Fixes are for pasting, so they are printed below the line, never wrapped in a table cell.
         marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL", NOT_JUDGED: "?   "}
-        lines = []
+        lines, first = [], dict[str, str]()
         for check in checks:
             lines.append(f"{marks[check.status]} {check.id}: {visible(check.what)}")
-            lines += [f"       {visible(line)}" for line in check.fix.splitlines()]
+            fix = f"The same fix as {first[check.fix]}, above." if check.fix and check.fix in first else check.fix
+            first.setdefault(check.fix, check.id)
+            lines += [f"       {visible(line)}" for line in fix.splitlines()]
         write("\n".join(lines) + "\n")
     else:
         show(Listing(COLUMNS, [check.as_dict() for check in checks]), chosen)
