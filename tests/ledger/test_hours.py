@@ -256,6 +256,34 @@ def test_telemetry_gap(town: World, case: str) -> None:
     assert 7200.0 == sum(held.values())
 
 
+OFF_BEAT = {
+    "late": (620, 80, 40),
+    "early": (590, 50, 70),
+    "after two missed ones": (760, 120, 20),
+}
+"""When a scrape comes that was due after 600 s, and the seconds that it covers and the one after it."""
+
+
+@pytest.mark.parametrize("case", OFF_BEAT)
+@pytest.mark.parametrize("stopped", [0, 1], ids=["scraped once", "scraped by two exporters at first"])
+def test_a_scrape_off_the_beat_covers_the_time_since_the_one_before(case: str, stopped: int) -> None:
+    """The same where the GPU's samples are merged, because another exporter read it at the same instants in the first minutes."""
+    at, own, next_one = OFF_BEAT[case]
+    beat = [60 * k for k in range(1, 61) if 60 * k < 600 or 60 * k > max(at, 600)]
+    half = BUSY | {"gr_engine_ratio": 0.5, "sm_active_ratio": 0.5}
+    world = World().add(
+        samples(A, beat, BUSY, job="1"),
+        samples(A, [at], half, job="1"),
+        samples(A, beat[: 3 * stopped], BUSY, job="1", driver="550"),
+        claim("1", 0, HOUR),
+    )
+    world.book()
+
+    covered = {late: late - early for early, late in zip([0, *beat], beat, strict=False)}
+    covered[60], covered[next(late for late in beat if late > at)] = 30, next_one
+    assert own * 500_000 + sum(covered.values()) * 100_000 == world.buckets(hour=0)["gap"]
+
+
 def test_a_sample_on_a_hand_over_is_split_by_time() -> None:
     world = World().add(
         samples(A, [60 * k for k in range(1, 31)], BUSY, job="1"),
