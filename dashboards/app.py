@@ -17,6 +17,7 @@ from gpuwatch.dashboards.client import COOKIE, Caller, Client, passed_on
 from gpuwatch.dashboards.components import formats, rule_trial
 from gpuwatch.dashboards.shell import acting, filters, forms, saved_views, search
 from gpuwatch.dashboards.shell import frame as shell_frame
+from gpuwatch.dashboards.shell.data_end import anchored
 from gpuwatch.dashboards.shell.direct import title_of
 from gpuwatch.dashboards.shell.login import login_routes
 from gpuwatch.dashboards.shell.page import find
@@ -106,7 +107,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
     )
     async def frame(pathname: str, search: str) -> tuple[Any, ...]:
         formats.use_zone(_caller().zone)
-        query = Query.parse(pathname, search)
+        query = await anchored(client.of(_caller()), Query.parse(pathname, search))
         page, choices = find(query.path), await filters.load(client.of(_caller()), query)
         return (
             filters.layout(choices, query, page.filters if page else ()),

@@ -52,7 +52,7 @@ async def load(api: Api, query: Query) -> Data:
         ledger_math.optional(api.policies()),
     )
     window = ledger_math.window_of(charges)
-    past = ledger_math.period_before(window, query.window, formats.moment((fleet or {}).get("as_of")))
+    past = ledger_math.period_before(window, query.window_name, formats.moment((fleet or {}).get("as_of")))
     earlier = api.chargeback(ledger_math.text_of(*past), by, **query.scope) if past else None
     mixed = None if view in UNMIXED_VIEWS else f"{','.join(dimensions(query))},bucket"
     names = api.chargeback(query.window, f"{by},{NAMES}", **query.scope) if view == "job" else None

@@ -77,7 +77,8 @@ def layout(choices: Choices, query: Query, used: tuple[str, ...]) -> list[Compon
 def outline(query: Query, used: tuple[str, ...]) -> list[Component]:
     """The places of the controls with what is chosen, as long as the controls themselves are not there."""
     chosen = {name: formats.owner(query.get(name)) if query.get(name) else f"All {name}s" for name in LABELS}
-    chosen |= {"window": WINDOWS.get(query.window) or custom(query.window), "q": query.get("q") or "Search"}
+    named = query.window_label(query.window_name) if query.window_name in WINDOWS else custom(query.window)
+    chosen |= {"window": named, "q": query.get("q") or "Search"}
     boxes = {
         name: html.Div(html.Div(formats.clip(word, 60), className="chosen-filter"), className="filter")
         for name, word in chosen.items()
@@ -89,15 +90,15 @@ def outline(query: Query, used: tuple[str, ...]) -> list[Component]:
 
 def window(query: Query) -> Component:
     """The named windows, plus a custom one from the URL."""
-    options = list(WINDOWS.items())
-    if query.window not in WINDOWS:
-        options.append((query.window, custom(query.window)))
+    options = [(name, query.window_label(name)) for name in WINDOWS]
+    if query.window_name not in WINDOWS:
+        options.append((query.window_name, custom(query.window_name)))
     return html.Div([select("window", options, query, clearable=False), calendar(query)], className="filter window")
 
 
 def calendar(query: Query) -> Component:
     """The first and the last day of a window. Days are those of UTC, as in the ledger."""
-    chosen: Sequence[str | None] = days_of(query.window) or (None, None)
+    chosen: Sequence[str | None] = days_of(query.window_name) or (None, None)
     return html.Div(
         dmc.DatePickerInput(
             id={"filter": "days"},
@@ -163,7 +164,7 @@ def custom(text: str) -> str:
 
 def select(name: str, options: list[tuple[str, str]], query: Query, clearable: bool = True) -> Component:
     """A searchable select; the URL's value is always one of its options."""
-    value = query.window if name == "window" else query.get(name)
+    value = query.window_name if name == "window" else query.get(name)
     if value and value not in {entry for entry, _ in options}:
         options = [*options, (value, value)]
     return html.Div(
@@ -188,7 +189,7 @@ def changed(query: Query, values: dict[str, str | list[str | None] | None]) -> s
     """The URL's new query string for these values; None if nothing changed."""
     days = values.pop("days", None)
     wanted = {name: value or None for name, value in values.items() if isinstance(value, str | None)}
-    if isinstance(days, list) and days != days_of(query.window) and (dates := window_of_days(days)) is not None:
+    if isinstance(days, list) and days != days_of(query.window_name) and (dates := window_of_days(days)) is not None:
         wanted["window"] = dates
     if wanted.get("window") == DEFAULT_WINDOW and not query.get("window"):
         wanted["window"] = None

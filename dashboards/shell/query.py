@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from gpuwatch.dashboards.components import formats
@@ -26,6 +27,8 @@ WINDOWS = {
     "month": "This month",
     "lastmonth": "Last month",
 }
+ROLLING = {"24h": timedelta(days=1), "7d": timedelta(days=7)}
+"""Windows that end now, or with data that has ended."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Query:
 
     path: str = "/"
     values: Mapping[str, str] = field(default_factory=dict)
+    ended: tuple[datetime, datetime] | None = None
+    """First and last instant of data that has ended (shell/data_end.py)."""
 
     @classmethod
     def parse(cls, pathname: str | None, search: str | None) -> Query:
@@ -50,18 +55,42 @@ class Query:
         return self.values.get(name, default)
 
     @property
+    def window_name(self) -> str:
+        """The window in the address."""
+        return self.get("window", DEFAULT_WINDOW)
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether it asks for the last days of data that has ended."""
+        return self.ended is not None and self.window_name in ROLLING
+
+    @property
     def window(self) -> str:
         """The window as the API takes it."""
-        return self.get("window", DEFAULT_WINDOW)
+        if self.ended is None or (length := ROLLING.get(self.window_name)) is None:
+            return self.window_name
+        start, end = max(self.ended[0], self.ended[1] - length), self.ended[1]
+        return ",".join(at.isoformat().replace("+00:00", "Z") for at in (start, end))
 
     @property
     def window_words(self) -> str:
         """The window as the end of a sentence: `in the last 7 days`, `last week`."""
+        if self.ended is not None and self.window_name in ROLLING:
+            whole = self.ended[1] - self.ended[0] <= ROLLING[self.window_name]
+            return "in all of the data" if whole else f"in the {WINDOWS[self.window_name].lower()} of the data"
         known = WINDOWS.get(self.window)
         if known is None:
             start, _, end = self.window.partition(",")
             return f"in {formats.span(start, end) if end else self.window}"
         return f"in the {known.lower()}" if self.window in ("24h", "7d") else known.lower()
+
+    def window_label(self, name: str) -> str:
+        """The label of a named window: `16 to 22 Nov, data's end` for the last days of data that has ended."""
+        if self.ended is None or name not in ROLLING:
+            return WINDOWS[name]
+        if self.ended[1] - self.ended[0] <= ROLLING[name]:
+            return f"{days(*self.ended)}, all data"
+        return f"{days(self.ended[1] - ROLLING[name], self.ended[1])}, data's end"
 
     @property
     def scope(self) -> dict[str, str]:
@@ -79,6 +108,14 @@ def address(path: str, values: Mapping[str, str] | None = None) -> str:
     """A URL below /ui, with every part quoted."""
     base = f"{ROOT}{quote(path, safe='/')}"
     return f"{base}?{urlencode(values)}" if values else base
+
+
+def days(start: datetime, end: datetime) -> str:
+    """`16 to 22 Nov`: the days of a window, without the one that it ends before."""
+    low, high = formats.local(start), formats.local(end - timedelta(microseconds=1))
+    if (low.year, low.month) != (high.year, high.month):
+        return f"{low.day} {low:%b} to {high.day} {high:%b}"
+    return f"{high.day} {high:%b}" if low.day == high.day else f"{low.day} to {high.day} {high:%b}"
 
 
 def finding_link(query: Query, key: str) -> str:

@@ -18,6 +18,7 @@ from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
 from gpuwatch.dashboards.components import formats
 from gpuwatch.dashboards.shell import filters, states
 from gpuwatch.dashboards.shell import frame as shell_frame
+from gpuwatch.dashboards.shell.data_end import anchored
 from gpuwatch.dashboards.shell.markup import Markup, markup
 from gpuwatch.dashboards.shell.page import Page, find
 from gpuwatch.dashboards.shell.query import Query
@@ -88,6 +89,7 @@ class Views:
             if page is None:
                 raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
             await api.me()  # one failed request instead of ten: failed sign-ins are rate-limited
+            query = await anchored(api, query)
             data = await page.load(api, query)
             key = (query.path, tuple(sorted(query.values.items())), scheme, caller.zone, frozenset(api.answers))
             return self._found(key) or self._keep(key, View(_content(page, data, query, scheme)))
@@ -103,6 +105,7 @@ class Views:
         view = await self.draw(caller, query, "light")
         if view.failed:
             return ""
+        query = await anchored(self.of(caller), query)
         page, choices = find(query.path), await filters.load(self.of(caller), query)
         return markup(shell_frame.first(page, query, choices, view.markup))
 

@@ -80,7 +80,7 @@ def change_words(ratio: Decimal | None, query: Query) -> str:
     """`12 % more than the week before`; empty if it is unknown."""
     if ratio is None:
         return ""
-    before = BEFORE.get(query.window, "the period before")
+    before = BEFORE.get(query.window_name, "the period before")
     if abs(ratio) < SAME:
         return f"as much as {before}"
     if ratio + 1 >= MANY:

@@ -52,7 +52,7 @@ def overview(
     `now` and `before` are ledgers by bucket without their rows being cut; `before` is None where less than half as much time
     is covered as in the window. `covered_seconds` is how much of each the ledger covers.
     """
-    known = _covered(store, scope)
+    known = span_of_data(store, scope)
     teams = None if scope.teams is None else list(scope.teams)
     where: dict[str, Any] = {"cluster": scope.cluster, "teams": teams, "pool": scope.pool}
     covered = cut(window, known)
@@ -165,7 +165,8 @@ def _part(row: BucketRow, seconds: Fraction, currency: str | None) -> Rate:
     return Rate(cost, seconds / 3600)
 
 
-def _covered(store: Store, scope: Scope) -> Window | None:
+def span_of_data(store: Store, scope: Scope) -> Window | None:
+    """From the first to the last instant of the ledger; None without any."""
     teams = None if scope.teams is None else list(scope.teams)
     (row,) = store.rows("report/covered", cluster=scope.cluster, teams=teams)
     first, last = row["first_us"], row["last_us"]
