@@ -23,8 +23,8 @@ MAX_LAYOUTS = 10
 MAX_JOBS = 8
 
 
-def plans(data: Row | None, query: Query) -> Component:
-    """The cheapest moves after which a requested shape fits."""
+def plans(data: Row | None, query: Query, pending: Row | None = None) -> Component:
+    """The cheapest moves after which a requested shape fits, with the waiting requests that need them."""
     if data is None:
         return parts.card("Plans could not be loaded")
     items: list[Row] = data.get("items") or []
@@ -35,19 +35,38 @@ def plans(data: Row | None, query: Query) -> Component:
     ordered = sorted(possible, key=lambda item: formats.number(item.get("moved_gpus")) or Decimal(0))
     title = "No moves would make the requested shapes fit"
     if possible:
-        title = f"{count(len(possible), 'shape')} would fit after moving jobs"
-    shown = listed(ordered, query) if ordered else []
+        title = f"{count(len(possible), 'shape')} would fit after moving jobs, counted in each pool"
+    shown = listed(ordered, query, pending) if ordered else []
     if others:
-        some = f"{count(len(others), 'shape')} that no moves would make fit"
-        shown.append(html.Details([html.Summary(some), *listed(others, query)], open=not possible))
+        some = f"{count(len(others), 'shape')} that no moves would make fit, counted in each pool"
+        shown.append(html.Details([html.Summary(some), *listed(others, query, pending)], open=not possible))
     return parts.card(
         title, *shown, note="Fewest GPUs moved, preemptible jobs first. Suggestions only: gpuwatch moves nothing."
     )
 
 
-def listed(items: Sequence[Row], query: Query) -> list[Component]:
+def needed_by(item: Row, pending: Row | None, query: Query) -> Component | None:
+    """The waiting requests that a plan is for."""
+    place = tuple(item.get(name) for name in ("cluster", "pool", "gpu_model", "shape"))
+    names: list[Component | str] = []
+    for one in (pending or {}).get("items") or []:
+        best: Row = (one.get("start") or {}).get("best") or {}
+        if best and place == (one.get("cluster"), *(best.get(name) for name in ("pool", "gpu_model", "shape"))):
+            name = formats.clip(one.get("name") or one.get("job"), 40)
+            ident = f" ({one['job']})" if str(one.get("job") or "").isdecimal() else ""
+            names += [", " if names else "", f"{name}{ident} of {formats.inside(formats.owner(one.get('team')))}"]
+    if pending is None:
+        return None
+    if not names:
+        return html.P(
+            "No waiting request needs it now; it was asked for in the last four weeks.", className="soft small"
+        )
+    return html.P([html.B("For "), *names[: 2 * MAX_BLOCKERS]], className="small")
+
+
+def listed(items: Sequence[Row], query: Query, pending: Row | None = None) -> list[Component]:
     """The first plans, and how many more there are."""
-    first = html.Div([plan(item, query) for item in items[:MAX_PLANS]], className="plans")
+    first = html.Div([plan(item, query, pending) for item in items[:MAX_PLANS]], className="plans")
     hidden = len(items) - MAX_PLANS
     return [first, html.P(f"and {hidden} more", className="soft")] if hidden > 0 else [first]
 
@@ -57,7 +76,7 @@ def count(number: object, noun: str) -> str:
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
-def plan(item: Row, query: Query) -> Component:
+def plan(item: Row, query: Query, pending: Row | None = None) -> Component:
     """One shape: the jobs to move, or the jobs in the way."""
     every: list[Row] = item.get("moves") or []
     moves = [html.Li(move(one, item, query)) for one in every[:MAX_MOVES]]
@@ -76,6 +95,8 @@ def plan(item: Row, query: Query) -> Component:
             shape=str(item.get("shape")), within=None, of_pool=item.get("pool"), model=item.get("gpu_model")
         )
         facts.append(html.Span(parts.link("show on the map", link, "why"), className="small"))
+    if every and (whom := needed_by(item, pending, query)) is not None:
+        notes.append(whom)
     if every and item.get("places"):
         notes.append(html.P(f"Then it fits on {formats.clip(', '.join(item['places']), 120)}.", className="small"))
     body = [html.Div(facts, className="facts"), html.Ol(moves, className="plainlist") if moves else None, *notes]
@@ -98,7 +119,7 @@ def blockers(item: Row, query: Query) -> Component:
         words += [
             ", " if words else "In the way: ",
             job(one.get("job"), item.get("cluster"), query),
-            f" holds {one.get('gpus')}, {one.get('free_gpus')} free on the same node",
+            f" ({count(one.get('gpus'), 'GPU')} held, {one.get('free_gpus')} more free on the node)",
         ]
     return html.P(words, className="soft small")
 
@@ -209,13 +230,13 @@ def strands(data: Row | None, query: Query) -> Component:
     ]
     whole = sum((formats.number(item.get("stranded_gpu_hours")) or Decimal(0) for item in items), Decimal(0))
     least = "At least " if data.get("next") else ""
-    title = f"{least}{formats.short(whole.quantize(Decimal('0.1')))} free GPU-hours were stranded next to {len(items):,} job{'s' if len(items) != 1 else ''} {query.window_words}"
+    title = f"{least}{formats.short(whole.quantize(Decimal('0.1')))} free GPU-hours next to {len(items):,} job{'s' if len(items) != 1 else ''} were too few together {query.window_words}"
     more = html.P(f"and {len(items) - MAX_JOBS:,} more", className="soft") if len(items) > MAX_JOBS else None
     return parts.card(
         title,
         parts.table(columns, body, label="Jobs next to stranded GPUs"),
         more,
-        note="Caused by placement, not by the jobs themselves",
+        note="Stranded by placement, not by the jobs themselves. Other stranded GPU-hours are of a model or MIG mode that is not asked for",
     )
 
 
@@ -231,5 +252,5 @@ def history(data: Row | None, scheme: Scheme, query: Query) -> Component:
     free, stranded = charts.free_hours(data.get("items") or [])
     part = formats.percent(stranded / free) if free else formats.MISSING
     title = f"{part} of the free GPU-hours {query.window_words} were stranded"
-    note = f"Average GPUs, {formats.zone_word()}. Stranded: too fragmented for the requests of the previous 28 days."
+    note = f"Average GPUs, {formats.zone_word()}. Stranded: of no use to the requests of the 28 days before, which ask for another model or MIG mode, or for more GPUs together."
     return parts.card(title, parts.graph(figure, figures.LOW), note=note)

@@ -179,8 +179,7 @@ def stranded(data: Row, query: Query) -> Component | None:
         parts.table(columns, body, label="Stranded by pool"),
         causes(data.get("clusters") or []),
         note="Of each free GPU, the part that the usual requests cannot use (FGD), added up: two GPUs of which half "
-        "is of no use count as one. The map counts whole GPUs instead: mostly stranded are those of which more than "
-        "half is of no use.",
+        "is of no use count as one. The map counts whole GPUs instead: those of which more than half is of no use.",
     )
 
 

@@ -23,6 +23,10 @@ def exports(query: Query, by: str) -> Component:
             html.Span("Export ", className="soft"),
             *(export(word, query, by=by, format=form) for form, word in EXPORTS.items()),
             *(export(f"FOCUS {version}", query, format="focus", focus_version=version) for version in FOCUS),
+            html.Span(
+                "FOCUS: sum EffectiveCost by team; owned GPUs have no BilledCost, their purchase has",
+                className="soft small",
+            ),
             parts.link("Weekly reports (PDF)", query.link("/reports"), "button small", "PDFs are made of whole weeks"),
         ],
         className="exports",

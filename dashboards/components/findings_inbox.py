@@ -51,6 +51,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
 def what(item: Row, query: Query) -> Component:
     """The title, which opens the finding, the summary, and what a phone hides in columns."""
     taken, summary = taken_back(item), quantities.readable(item.get("summary"))
+    mark = taken or (f"ended {formats.clock(item['ended_at'])}" if item.get("ended_at") else "")
     return html.Div(
         [
             html.Div(
@@ -58,7 +59,7 @@ def what(item: Row, query: Query) -> Component:
                     parts.link(
                         formats.clip(item.get("title"), 90), finding_link(query, str(item.get("key"))), "title row-link"
                     ),
-                    parts.tag(taken) if taken else None,
+                    parts.tag(mark) if mark else None,
                 ],
                 className="jobname",
             ),
@@ -73,7 +74,7 @@ def what(item: Row, query: Query) -> Component:
 
 def short_owner(team: object) -> str:
     """A team, or `Platform`: in a list of findings it is clear that its GPUs are unallocated."""
-    return formats.clip(formats.owner(team).removesuffix(" (unallocated)"), 24)
+    return formats.clip(formats.owner(team), 24)
 
 
 def whose(item: Row, query: Query) -> Component:

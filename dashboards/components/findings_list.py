@@ -157,7 +157,8 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
     about: Row = finding.get("subject") or {}
     kind, ident = str(about.get("kind") or ""), str(about.get("id") or "")
     name = str(about.get("name") or ident)
-    label = formats.clip(name if name == ident else f"{name} ({ident})", length)
+    known = name == ident or ident.startswith(("GPU-", "MIG-"))  # nobody knows a UUID
+    label = formats.clip(name if known else f"{name} ({ident})", length)
     cluster = str(finding.get("cluster") or "") or None
     if kind == "job" and ident:
         return parts.link(label, job_link(query, finding.get("cluster"), ident), title=f"job {ident}")
@@ -168,7 +169,7 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
         "slice": query.link("/mig", cluster=cluster),
         "gpu": gpu_facts.gpu_link(query, {"gpu": ident, "cluster": cluster}),
     }.get(kind)
-    if kind == "gpu" and name == ident:
+    if kind == "gpu":
         label = formats.clip(_gpu(finding, ident), length)
     title = f"{word} {ident}".strip()
     shown = parts.link(label, href, title=title) if href and ident else html.Span(label, title=title)
@@ -176,9 +177,11 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
 
 
 def _gpu(finding: Row, ident: str) -> str:
-    """`7 on gpu-node-0042`, or the start of its UUID where its place is not known."""
+    """`7 on gpu-node-0042`; the start of its UUID where its index is not known."""
     index, nodes = finding.get("gpu_index"), finding.get("nodes") or []
-    return formats.device(ident) if index is None or len(nodes) != 1 else f"{index} on {nodes[0]}"
+    if len(nodes) != 1:
+        return formats.device(ident)
+    return f"{formats.device(ident) if index is None else index} on {nodes[0]}"
 
 
 def card(finding: Row, query: Query) -> Component:

@@ -14,7 +14,7 @@ MISSING = "–"
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CHF": "CHF ", "INR": "₹"}
 OWNERS = {
-    "__platform__": "Platform (unallocated)",
+    "__platform__": "Platform",
     "__unallocated__": "No team assigned",
     "__idle__": "Idle",
     "__shared__": "Shared",

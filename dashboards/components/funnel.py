@@ -47,7 +47,8 @@ def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query
     working, partial = measures.share(response, "working"), measures.measured_partly(response)
     note = not_measured(query) if partial else None
     table = parts.table(columns, rows, label="Funnel")
-    return parts.card(title(working, partial, "held" if team else "owned"), table, note=note, name="tight")
+    words = measures.measured_words(response) if partial else ""
+    return parts.card(title(working, words, "held" if team else "owned"), table, note=note, name="tight")
 
 
 def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) -> list[parts.Node]:
@@ -61,10 +62,10 @@ def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) 
     ]
 
 
-def title(working: Decimal | None, partial: bool, held: str) -> str:
-    """The working share; where too little is measured, that."""
+def title(working: Decimal | None, unmeasured: str, held: str) -> str:
+    """The working share; where too little is measured, these words."""
     if working is None:
-        return "Less than half of the GPU time held was measured" if partial else "From owned to effective GPU time"
+        return unmeasured or "From owned to effective GPU time"
     return f"{formats.percent(working)} of the GPU time {held} was working"
 
 

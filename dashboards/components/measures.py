@@ -31,6 +31,13 @@ def measured_partly(answer: Row) -> bool:
     return measured is not None and measured < MEASURED_MIN
 
 
+def measured_words(answer: Row) -> str:
+    """How little of the held time was measured: `None of the GPU time held was measured`."""
+    measured = formats.number(answer.get("measured_ratio"))
+    part = "None" if not measured else f"Only {formats.percent(measured)}"
+    return f"{part} of the GPU time held was measured"
+
+
 def shares_by_step(steps: ledger_math.Trend, name: str) -> list[float | None]:
     """The share of a measure in each step; None where unknown."""
     claimed = {"working": -1, "avoidable": 1}.get(name, 0)

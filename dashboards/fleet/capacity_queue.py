@@ -53,7 +53,7 @@ def title(items: list[Row], bound: bool) -> str:
     if bound:
         return words
     gpus = sum(1 for item in items if item.get("waits_for") == "gpus")
-    return f"{words}, {gpus:,} of them for free GPUs that they may use"
+    return f"{words}, {f'{gpus:,}' if gpus else 'none'} of them for GPUs or MIG slices"
 
 
 def request(item: Row, query: Query) -> Component:
@@ -65,7 +65,14 @@ def request(item: Row, query: Query) -> Component:
         shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), job), "title one-line", job)
     under = [formats.owner(item.get("team")), str(item.get("queue") or ""), job if job.isdecimal() else ""]
     return html.Div(
-        [shown, html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line")]
+        [
+            shown,
+            html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line"),
+            html.Div(
+                f"{item.get('shape') or item.get('gpus') or formats.MISSING} GPUs, waits {formats.duration(item.get('wait_seconds'))}",
+                className="small narrow-only",
+            ),
+        ]
     )
 
 

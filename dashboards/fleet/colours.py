@@ -59,7 +59,7 @@ def kinds(data: Row, colour: str, scheme: Scheme) -> Callable[[Row, int], Kind]:
     unknown = Kind("Not measured", BUCKET[HATCHED].colour(scheme), True, 90)
     states = {
         "free": Kind("Free", BUCKET["schedulable"].colour(scheme), False, 70),
-        "stranded": Kind("Free, mostly stranded", BUCKET["stranded"].colour(scheme), False, 71),
+        "stranded": Kind("Free, of no use to most requests", BUCKET["stranded"].colour(scheme), False, 71),
         "partitioned": Kind("MIG slices, none held", BUCKET["mig_remainder"].colour(scheme), False, 72),
         "out_of_service": Kind("Out of service", BUCKET["out_of_service"].colour(scheme), False, 80),
         "other": Kind("Not your teams' (not shown)", OTHERS[scheme], True, 95),

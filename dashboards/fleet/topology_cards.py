@@ -24,7 +24,7 @@ FREE_COLUMN = 3
 """The place of the free GPUs among the numbers of a leaf switch."""
 STATES = {
     "free": "Free",
-    "stranded": "Free, mostly stranded",
+    "stranded": "Free, of no use to most requests",
     "partitioned": "MIG slices, none held",
     "out_of_service": "Out of service",
     "other": "Not shown",

@@ -129,7 +129,7 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
         fact("Spent", parts.money(item.get("spent"), currency)),
         fact("Left", parts.money(left, currency, "num lost" if left is not None and left < 0 else "num")),
         fact("Forecast", outlook(item.get("forecast") or {}, currency)),
-        fact("Runs out", runs_out(item)),
+        fact("Runs out at the earliest", runs_out(item)),
     ]
     if item.get("gpu_hours_quota") is not None:
         quota = formats.short(formats.number(item["gpu_hours_quota"]) or Decimal(0))

@@ -21,6 +21,7 @@ from gpuwatch.dashboards.shell.theme import Scheme
 WEEK = timedelta(days=7)
 VIEWS = {"": "Now", "shapes": "What fits", "history": "Stranded and history"}
 """The views, by the value of `view` in the address."""
+NO_USE = "Of no use to most requests: they ask for another model or MIG mode, or for more GPUs together. A request for this model may fit"
 HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
 
 
@@ -141,7 +142,7 @@ def columns(data: Data, query: Query, scheme: Scheme) -> tuple[list[Component | 
         [free_map(data, query, scheme), capacity_queue.queue(data.pending, query)],
         [
             capacity_place.simulator(data.placed, query, data.fleet, data.faults),
-            capacity_moves.plans(data.plans, query),
+            capacity_moves.plans(data.plans, query, data.pending),
         ],
     )
 
@@ -165,9 +166,7 @@ def free_map(data: Data, query: Query, scheme: Scheme) -> Component | None:
         drawing(
             fleet, "capacity", "Map of the fleet: free, stranded and held GPUs. The tables beside have the same.", style
         ),
-        note="Outlined: where the request that is tried would go"
-        if any(one.at for one in marks)
-        else "Click a node for its jobs and links",
+        note=f"{NO_USE}{'. Outlined: where the request that is tried would go' if any(one.at for one in marks) else ''}",
     )
 
 

@@ -21,6 +21,7 @@ PAGE_SIZE = 100
 PASSED = ("detector", "severity", "q")
 FILTERS = ("cluster", "pool", "team")
 ORDER = "priority"
+ORDER_WORDS = "Most urgent first: severity × cost a day × certainty. Lost work counts by the days since it began; less than a day counts as one."
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             parts.heading("Findings", total(data.inbox, state), export(query)),
             parts.picks(tabs(data.inbox, query, state), "State"),
             narrowing(data, query, by_cause),
+            html.P(ORDER_WORDS, className="soft small") if items and query.get("sort", ORDER) == ORDER else None,
             *(shown if items else [nothing(state, query)]),
         ],
         className="inbox",

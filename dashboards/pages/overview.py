@@ -70,6 +70,7 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             ]
         )
     currency = str(data.now.get("currency") or "")
+    note += ", the end of the data" if query.at_the_end else ""
     covered = morning.covered_words(data.answer)
     return html.Div(
         [
@@ -128,21 +129,23 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
     partial = measures.measured_partly(now)
     alone = None if before else NOTHING_BEFORE
 
-    def share(name: str, good_up: bool | None, href: str | None = None) -> parts.Headline:
+    def share(name: str, good_up: bool | None, href: str | None = None, note: str | None = None) -> parts.Headline:
         part, then = of_all(now, name), of_all(before or {}, name) if before else None
         good = None if good_up is None or part is None or then is None else (part >= then) is good_up
         return parts.Headline(
             MEASURE_WORDS[name],
             parts.percent(part),
-            formats.points(part, then),
+            None if note else formats.points(part, then),
             good,
             measures.shares_by_step(trend, name),
-            funnel.not_measured(query) if part is None else alone,
+            note or (funnel.not_measured(query) if part is None else alone),
             href,
         )
 
     found = [share("working", True), avoidable(data, trend, currency, query), share("free", None)]
-    unseen = share("not_measured", False, query.link("/quality"))
+    seen = formats.number(now.get("measured_ratio"))
+    of_held = f"of all GPU time, {formats.percent(1 - seen)} of the time held" if partial and seen is not None else None
+    unseen = share("not_measured", False, query.link("/quality"), of_held)
     cost = parts.Headline(
         "GPU cost",
         parts.money(whole.cost, currency),
@@ -155,8 +158,8 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
 
 
 def of_all(side: Row, name: str) -> Decimal | None:
-    """The share of a measure; what was not measured has one even where the others have none."""
-    if name != "not_measured":
+    """The share of a measure; what was free or not measured has one even where the others have none."""
+    if name not in ("free", "not_measured"):
         return measures.share(side, name)
     return ledger_math.ratio(measures.measure(side, name).get("gpu_seconds"), side.get("capacity_gpu_seconds"))
 
@@ -187,7 +190,7 @@ def buckets(now: Row, sums: Mapping[str, Sum], currency: str, query: Query) -> C
     lost, part = measures.measure(now, "avoidable"), measures.share(now, "avoidable")
     cost, seconds = formats.number(lost.get("cost")), formats.number(lost.get("gpu_seconds"))
     if seconds is None or part is None:
-        title = "Most of the GPU time held was not measured" if measures.measured_partly(now) else "GPU-hours by bucket"
+        title = measures.measured_words(now) if measures.measured_partly(now) else "GPU-hours by bucket"
     elif not seconds:
         title = "Nothing was avoidable"
     else:

@@ -156,7 +156,7 @@ def headline(fleet: Row) -> str:
     if counts["other"]:
         return f"Your teams hold {counts['held']:,} GPUs on {len(nodes):,} nodes{below}"
     part = "all" if counts["stranded"] == free else f"{counts['stranded']:,}"
-    stranded = f", {part} of them mostly stranded" if counts["stranded"] else ""
+    stranded = f", {part} of them of no use to most requests" if counts["stranded"] else ""
     broken = free_with_fault(nodes)
     faulty = f", {broken:,} with a fault" if broken else ""
     return f"{counts.total():,} GPUs on {len(nodes):,} nodes{below}: {free:,} free{stranded}{faulty}"

@@ -16,7 +16,7 @@ from gpuwatch.dashboards.shell.query import Query, finding_link
 from gpuwatch.dashboards.waste.morning import team_home
 
 SHOWN = 5
-ASKED = 2
+ASKED = NODES_SHOWN = 2
 """Owners named in a line."""
 
 PLACES = {
@@ -58,8 +58,10 @@ def line(action: Row, query: Query) -> Component:
     facts += held_by(loss, action, query) or asked(action, query)
     if many > 1:
         facts.append(html.Span(f"{many} findings", className="soft"))
-    if action.get("subject"):
-        facts.append(findings_list.subject({**action, "cluster": action["subject"].get("cluster")}, query, 36))
+    if about := action.get("subject"):
+        facts.append(findings_list.subject({**action, "cluster": about.get("cluster")}, query, 36))
+    if not about or about.get("kind") not in ("gpu", "node", "team", "pool"):
+        facts += where(action)
     return html.Div(
         [
             html.Div(
@@ -100,6 +102,18 @@ def held_by(loss: Row, action: Row, query: Query) -> list[Component]:
         named += [", " if named else "", *owner({"team": team}, query), f" {words}"]
     rest = max(int((action.get("owners") or {}).get("total") or 0), len(sizes)) - OWNERS_SHOWN
     return [html.Span([*named, f" and {rest} more" if rest > 0 else ""])]
+
+
+def where(action: Row) -> list[Component]:
+    """The nodes of the findings."""
+    nodes: list[str] = action.get("nodes") or []
+    if not nodes:
+        return []
+    rest = int(action.get("nodes_total") or 0) - min(len(nodes), NODES_SHOWN)
+    more = f" and {rest} more node{'s' if rest > 1 else ''}" if rest > 0 else ""
+    return [
+        html.Span(f"on {', '.join(formats.clip(node, 30) for node in nodes[:NODES_SHOWN])}{more}", className="soft")
+    ]
 
 
 def target(action: Row, query: Query) -> tuple[str, str]:

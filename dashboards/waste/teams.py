@@ -68,9 +68,7 @@ def line(row: Row, currency: str | None, top: Decimal, places: int, query: Query
     if team not in NOT_TEAMS:
         name = parts.link(formats.clip(team, 40), team_home(query, team), "title", team)
     if not known:
-        unseen = html.Span(
-            "not measured", className="soft small nowrap", title="Less than half of its time was measured"
-        )
+        unseen = html.Span("not measured", className="soft small nowrap", title=measures.measured_words(row))
         return [name, stack(row, currency, top, team), unseen, parts.num(formats.MISSING)]
     amount = parts.hours(lost) if currency is None else columns.amount(lost, places, currency, lost=True)
     return [name, stack(row, currency, top, team), amount, columns.share(lost / whole if whole else None)]

@@ -24,10 +24,12 @@ def limits_table(items: list[Row], at: Row, currency: str, query: Query) -> Comp
         parts.Column("Jobs hit", "r"),
         parts.Column("Used again", "r", hint="Jobs that used the GPU again before they gave it back"),
         parts.Column(
-            "Within 30 min", "r narrow-hide", hint="GPUs that their job used again within 30 minutes of losing them"
+            "GPUs back in 30 min",
+            "r narrow-hide",
+            hint="GPUs, not jobs, that their job used again within 30 minutes of losing them",
         ),
         parts.Column("Start sooner", "r narrow-hide", hint="Waiting requests that the released GPUs would have served"),
-        parts.Column("By, min", "r narrow-hide", hint="The median of how much sooner they start"),
+        parts.Column("Median wait saved, min", "r narrow-hide", hint="The median of how much sooner they start"),
     ]
     rows = [
         [
@@ -77,9 +79,9 @@ def teams_card(data: Row, at: Row, currency: str, query: Query) -> Component:
         parts.Column(f"Worth, {sign}" if sign else "Worth", "r"),
         parts.Column("Jobs hit", "r"),
         parts.Column("Used again", "r"),
-        parts.Column("Within 30 min", "r narrow-hide"),
+        parts.Column("GPUs back in 30 min", "r narrow-hide"),
         parts.Column("Start sooner", "r narrow-hide", hint="Requests of this team"),
-        parts.Column("By, min", "r narrow-hide", hint="The median of how much sooner they start"),
+        parts.Column("Median wait saved, min", "r narrow-hide", hint="The median of how much sooner they start"),
     ]
     shown = [[parts.team_link(query, item.get("team")), *cells(item, places)] for item in rows[:MAX_TEAMS]]
     note = f"the {MAX_TEAMS} largest of {len(rows)} teams" if len(rows) > MAX_TEAMS else None

@@ -64,7 +64,7 @@ def sentence(item: Row) -> str:
     if now is None:
         return f"{gpus}: nothing was held or asked for in the last week, so no layout is better than another."
     if not plan.get("changes"):
-        return f"{gpus} serve {formats.percent(now)} of last week's demand. No other layout serves more."
+        return f"{gpus} serve {formats.percent(now)} of the demand of the last week that only this pool can serve. No other layout serves more of it."
     moved = trials.count(int(plan.get("move") or 0), "job")
     return (
         f"Another layout on {trials.count(int(plan.get('changed_gpus') or 0), 'GPU')} would serve {formats.percent(then)} of last week's "

@@ -22,7 +22,7 @@ from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import REMEDIES
 from gpuwatch.report.facts import PLATFORM
 
-ACTIONS_MAX, KEYS_MAX, OWNERS_MAX = 20, 50, 5
+ACTIONS_MAX, KEYS_MAX, OWNERS_MAX, NODES_MAX = 20, 50, 5, 5
 LOSS = "loss:"
 """How the id of the largest loss begins; its bucket follows."""
 
@@ -69,7 +69,8 @@ def first_actions(
 
     every = [_part(one, now_us, currency, mean_price) for one in findings]
     claims = [one for one in every if loss is not None and one.finding.bucket == loss.bucket and not one.saves]
-    inside = {one.key for one in claims} if loss is not None and _most(claims, loss.a_day) else set()
+    whole = loss is not None and (loss.bucket == NOT_MEASURED or _most(claims, loss.a_day))
+    inside = {one.key for one in claims} if whole else set()
 
     def group(one: _Part) -> tuple[str]:
         return (LOSS if one.key in inside else one.finding.detector,)
@@ -119,14 +120,14 @@ def _of_loss(
     unmeasured = loss.bucket == NOT_MEASURED  # nobody knows what of it is waste
     own = "low" if unmeasured else severity_of(loss.cost, loss.elapsed_us)
     worst = max([own, *(one.finding.severity for one in parts)], key=SEVERITY_ORDER.index)
-    carrying = _carrying(parts, rate)
+    carrying = parts if unmeasured else _carrying(parts, rate)
 
     def words(size: Rate) -> str:
         text = report_text.hours(size.hours) if size.cost is None else report_text.money(size.cost, currency)
         return text.replace(report_text.GAP, " ")
 
     first = carrying[0].finding if carrying else None
-    held = [(PLATFORM, rate)] if loss.bucket == NOT_MEASURED else loss.teams  # it runs the exporters
+    held = [(PLATFORM, rate)] if unmeasured else loss.teams  # it runs the exporters
     owners = _owners([((team, None), part) for team, part in held], currency)
     action = {
         "id": f"{LOSS}{loss.bucket}",
@@ -155,18 +156,10 @@ def _of_loss(
 
 def _most(parts: Iterable[_Part], whole: Rate) -> bool:
     """Whether findings explain most of a loss, by their amounts a day."""
-    found = sum((_held(one) for one in parts), Rate())
+    found = _sum(parts)
     if whole.cost is not None and found.cost is not None:
         return found.cost * 2 >= whole.cost
     return bool(found.hours) and found.hours * 2 >= whole.hours
-
-
-def _held(one: _Part) -> Rate:
-    """The amount a day of a finding, also where it is about time that was not measured."""
-    if one.finding.bucket != NOT_MEASURED:
-        return one.rate
-    facts = facts_of(one.finding)
-    return Rate(None, facts.gpu_hours * DAY_US / max(facts.last_seen_us - facts.started_us, DAY_US))
 
 
 def _carrying(parts: Sequence[_Part], whole: Rate) -> list[_Part]:
@@ -193,12 +186,16 @@ def _lost(parts: Sequence[_Part], currency: str | None) -> dict[str, Any] | None
 def _members(parts: Sequence[_Part]) -> dict[str, Any]:
     """The findings of an action: how many, of which rules, about what, and how certain."""
     whole = score(parts)
+    nodes = dict.fromkeys(node for one in parts for node in one.finding.nodes)
     certain = sum((one.score * _confidence(one.finding) for one in parts), Fraction(0))
     return {
         "findings": len(parts),
         "keys": [one.finding.key for one in parts[:KEYS_MAX]],
         "detectors": sorted({one.finding.detector for one in parts}),
         "subject": {**parts[0].finding.subject, "cluster": parts[0].finding.cluster} if len(parts) == 1 else None,
+        "gpu_index": parts[0].finding.gpu_index if len(parts) == 1 else None,
+        "nodes": list(nodes)[:NODES_MAX],
+        "nodes_total": len(nodes),
         "certainty": float(certain / whole) if whole else max((one.finding.confidence for one in parts), default=1.0),
         "at_risk_gpu_hours_a_day": format_quantity(sum((one.at_risk_hours for one in parts), Fraction(0)), 1),
         "since": min((one.finding.started_at for one in parts), default=None),

@@ -79,7 +79,7 @@ def test_the_map_says_how_many_free_gpus_have_a_fault() -> None:
     leaf = text(topology_cards.leaves(FLEET, Query()))
 
     assert (
-        "8 GPUs on 1 nodes below 1 leaf switch: 7 free, 1 of them mostly stranded, 1 with a fault"
+        "8 GPUs on 1 nodes below 1 leaf switch: 7 free, 1 of them of no use to most requests, 1 with a fault"
         == topology.headline(FLEET)
     )
     assert "7 1 with a fault" in leaf

@@ -220,7 +220,7 @@ def test_an_unknown_budget_says_what_is_missing_and_foretells_nothing() -> None:
 
     assert "nlp: $1,000 for November 2026" in page_text
     assert "set [reporting] currency" in page_text
-    assert "Spent – Left – Forecast – Runs out –" in page_text
+    assert "Spent – Left – Forecast – Runs out at the earliest –" in page_text
     assert "not in this period" not in page_text
 
 

@@ -54,7 +54,7 @@ def test_what_a_finding_is_about_leads_to_it(key: str, expected: str) -> None:
 def test_a_gpu_is_named_by_its_place_or_the_first_part_of_its_name() -> None:
     found = fake_rules.FINDINGS["degraded-gpu-00a2"]
 
-    assert "GPU  GPU-1c1abed6" == text(findings_list.subject(found, Query()))
+    assert "GPU  GPU-1c1abed6 on gpu-h100-01" == text(findings_list.subject(found, Query()))
     assert "GPU  7 on n1" == text(findings_list.subject(found | {"gpu_index": 7, "nodes": ["n1"]}, Query()))
 
 
@@ -486,12 +486,29 @@ def test_capacity_shows_what_is_stranded_and_when() -> None:
 def test_plans_name_moves_and_say_where_none_helps() -> None:
     page_text = text(shown("/capacity"))
 
-    assert "1 shape would fit after moving jobs" in page_text
+    assert "1 shape would fit after moving jobs, counted in each pool" in page_text
     assert "move 2 GPUs" in page_text
     assert "unknown job : 1 GPU on gpu-h100-01" in page_text
     assert "The search stopped early" in page_text
-    assert "1 shape that no moves would make fit" in page_text
+    assert "1 shape that no moves would make fit, counted in each pool" in page_text
     assert "gpuwatch moves nothing" in page_text
+
+
+def test_a_plan_names_the_requests_that_need_it() -> None:
+    """The same shape in the same pool of the same cluster; another pool's request is not named."""
+    place = {"pool": "h100", "gpu_model": "H100 80GB HBM3", "shape": "4"}
+    moves = [{"job": "4810", "gpus": 1, "node": "n1", "to": "n2"}]
+    plan = {**place, "cluster": "sim", "possible": True, "moves": moves, "moved_gpus": 1, "free_gpus": 4}
+
+    def waits(job: str, team: str, **changed: str) -> dict[str, object]:
+        return {"cluster": "sim", "job": job, "name": "pretrain", "team": team, "start": {"best": {**place, **changed}}}
+
+    pending = {"items": [waits("504013", "physics"), waits("7", "nlp", pool="a100"), waits("8", "__unallocated__")]}
+    named = text(capacity_moves.plans({"items": [plan]}, Query(), pending))
+
+    assert "For   pretrain (504013) of physics ,  pretrain (8) of no team assigned" in named
+    assert "No waiting request needs it now" in text(capacity_moves.plans({"items": [plan]}, Query(), {"items": []}))
+    assert "waiting request" not in text(capacity_moves.plans({"items": [plan]}, Query()))
 
 
 def test_better_mig_layouts_are_reported_with_what_they_serve() -> None:

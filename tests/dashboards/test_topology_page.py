@@ -49,7 +49,7 @@ def test_the_drawing_has_every_gpu_below_its_leaf() -> None:
 
     assert ["leaf-1", "Leaf not known"] == [group["t"] for group in sent["groups"]]
     assert [8, 8, 4] == [len(one["c"]) for group in sent["groups"] for one in group["nodes"]]
-    assert {"search", "Free", "Free, mostly stranded", "Out of service", "Not your teams' (not shown)"} == {
+    assert {"search", "Free", "Free, of no use to most requests", "Out of service", "Not your teams' (not shown)"} == {
         one["w"] for one in sent["classes"]
     }
     assert ["", 1, 2, 3] == sent["groups"][1]["nodes"][0]["x"]
@@ -59,7 +59,7 @@ def test_the_page_says_the_same_in_words_and_a_table() -> None:
     layout = topology("", **{"topology/map": fleet([node("n1", "leaf-1", "hhff"), node("n2", "leaf-1", "hhss")])})
     words = text(layout)
 
-    assert "8 GPUs on 2 nodes below 1 leaf switch: 4 free, 2 of them mostly stranded" in words
+    assert "8 GPUs on 2 nodes below 1 leaf switch: 4 free, 2 of them of no use to most requests" in words
     assert "leaf-1  · c1 n1   n2   2 8 4 4 2 0 0" in words
     assert "/ui/topology?node=n2&in=c1" in links(layout)
 
@@ -189,7 +189,7 @@ def test_idle_gpus_are_outlined_where_nothing_can_move() -> None:
 def test_the_queue_has_the_reason_of_each_wait() -> None:
     words = text(capacity())
 
-    assert "3 requests wait, 1 of them for free GPUs that they may use" in words
+    assert "3 requests wait, 1 of them for GPUs or MIG slices" in words
     assert "It could start if 1 job with 4 GPUs moved to other nodes." in words
     assert "Free GPUs would not start it." in words
     assert "No reason reported" in words

@@ -186,5 +186,8 @@ def test_no_demand_and_no_gain_have_their_words() -> None:
     plan = {**tried()["plan"], "changes": []}
 
     assert "no layout is better than another" in text(mig(tried(served_ratio=None, plan=plan)))
-    assert "3 GPUs serve 50 % of last week's demand. No other layout serves more." in text(mig(tried(plan=plan)))
+    assert (
+        "3 GPUs serve 50 % of the demand of the last week that only this pool can serve. No other layout serves more of it."
+        in text(mig(tried(plan=plan)))
+    )
     assert "No partitioned GPUs" in text(mig())

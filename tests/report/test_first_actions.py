@@ -172,7 +172,7 @@ def test_what_was_not_measured_is_the_platforms_work() -> None:
     held = (("vision", Rate(Fraction(70), Fraction(100))), ("nlp", Rate(Fraction(30), Fraction(92))))
     (action,) = ranked(blind, loss=Loss("unobserved", Fraction(100), Fraction(691_200), DAY_US, held))
 
-    assert (["blind"], "Run the exporter.") == (action["keys"], action["remedy"])
+    assert (["blind"], "Run the exporter.", "low") == (action["keys"], action["remedy"], action["severity"])
     assert [("__platform__", None)] == [(one["team"], one["user"]) for one in action["owners"]["items"]]
 
 

@@ -96,6 +96,9 @@ class FirstAction(SoFar):
     keys: list[str]
     detectors: list[str]
     subject: Subject | None
+    gpu_index: int | None = Field(description="Of the one GPU that a single finding is about.")
+    nodes: list[str] = Field(description="Where the findings are, at most 5; those of the most urgent first.")
+    nodes_total: int
     since: Time | None
     owners: Owners
 
