@@ -53,9 +53,10 @@ def for_people(listing: Listing, by: Sequence[str]) -> Listing:
     currencies = sorted({item["currency"] for item in listing.items if item["currency"]})
     kinds = sorted({item["kind"] for item in listing.items if "kind" in item} - {"allocated", "platform"})
     words = [*by, *(["kind"] if kinds else []), *(["currency"] if len(currencies) > 1 else [])]
+    of_owner = any(word == "team" or _of_run(word) for word in words)
     rows: dict[tuple[Any, ...], _Row] = {}
     for item in listing.items:
-        rows.setdefault((*(item.get(word) for word in words), _is_platform(item)), _Row()).add(item)
+        rows.setdefault((*(item.get(word) for word in words), of_owner and _is_platform(item)), _Row()).add(item)
     whole = _Row()
     for item in listing.items:
         whole.add(item)

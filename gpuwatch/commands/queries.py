@@ -46,7 +46,7 @@ BINARY_FORMATS = ("parquet", "xlsx")
 OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
 """Exit code for a negative result."""
-FINDING_SHOWN = ("severity", "state", "detector", "team", "started_at", "wasted_cost", "lost_work", "key", "what")
+FINDING_SHOWN = ("severity", "state", "what", "team", "wasted_cost", "lost_work", "started_at", "detector", "key")
 NOT_CLAIMED = "-"
 """Shown in a table for findings such as blind-spot, which report missing data rather than waste."""
 ExactOption = Annotated[
@@ -104,7 +104,7 @@ def findings(
             foot.append("Lost work is not added to waste, which may have the same time.")
     left_out = {"state" if open_ else "", "" if any(item.get("lost_work") for item in items) else "lost_work"}
     shown = [name for name in FINDING_SHOWN if name not in left_out]
-    show(Listing(FIELDS, items, shown=shown, foot=foot, spare=["key", "detector"]), form)
+    show(Listing(FIELDS, items, shown=shown, foot=foot, spare=["key", "detector"], sentence="what"), form)
 
 
 def _lost(item: Mapping[str, Any]) -> str:

@@ -244,7 +244,6 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     ]
     foot = [
         *action_lines(rows),
-        headline(card).replace(report_text.GAP, " "),
         *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
         f"Source: {source.name}; what runs then counts up to it.",
         *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),
@@ -254,7 +253,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     ]
     foot += [f"{purpose}: {line}" for purpose, line in source.commands[:1]]
     extra = {"window": card["window"], "waste": card["waste"], "teams": card["teams"], "files": written}
-    show(Listing(COLUMNS, rows, extra, SHOWN, foot), form)
+    show(Listing(COLUMNS, rows, extra, SHOWN, foot, head=[headline(card).replace(report_text.GAP, " "), ""]), form)
 
 
 def _serve(context: typer.Context, data: Path, config: Path | None, host: str, port: int, bound: socket | None) -> None:

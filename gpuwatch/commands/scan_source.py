@@ -60,6 +60,8 @@ def described(
         )
     shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
     shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
+    gpus, nodes = store.sql("select count(distinct (cluster, gpu)), count(distinct (cluster, node)) from device")[0]
+    shown += f": {gpus:,} GPU{'s' * (gpus != 1)} on {nodes:,} node{'s' * (nodes != 1)}" if gpus else ""
     last_us = store.sql("select max(end_us) from segment")[0][0]
     shown += f"; its last record is of {hints.minute(last_us)} UTC" if last_us is not None else ""
     return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))

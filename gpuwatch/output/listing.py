@@ -28,7 +28,7 @@ BUCKET_WORDS = {
 
 @dataclass(frozen=True)
 class Listing:
-    """Records to print. `extra` is added next to `items` in JSON; `foot` is printed below the table."""
+    """Records to print. `extra` is added next to `items` in JSON; `head` and `foot` are printed above and below the table."""
 
     columns: Sequence[str]
     items: Sequence[Mapping[str, Any]]
@@ -36,12 +36,15 @@ class Listing:
     shown: Sequence[str] | None = None
     """Columns of the table, if fewer than in CSV."""
     foot: Sequence[str] = ()
+    head: Sequence[str] = ()
     people: Sequence[Mapping[str, Any]] | None = None
     """Rows of the table, if other than the records."""
     right: Sequence[str] = ()
     """Columns of the table that are aligned right, besides the known numbers."""
     spare: Sequence[str] = ()
     """Columns to drop from a table that is too wide, least important first."""
+    sentence: str | None = None
+    """The column with sentences: the others become narrow, and spare ones are dropped, before it does."""
 
 
 def choose(form: str | None, terminal: bool, formats: Sequence[str] = FORMATS) -> str:

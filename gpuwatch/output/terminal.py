@@ -6,7 +6,7 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TextIO
 
 from gpuwatch.core.words import duration
@@ -15,6 +15,9 @@ from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
 
 PIPED_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
+
+SENTENCE_LEAST = 48
+"""Characters that the column of sentences gets before spare columns are shown."""
 
 WORD_MAX = 100
 """Longest word that a table never breaks; the longest word people copy is a SHA-256 with 64 characters."""
@@ -45,8 +48,15 @@ def as_table(listing: Listing, width: int) -> str:
 
     rows = listing.items if listing.people is None else listing.people
     cells = {name: [visible(_word(name, item.get(name))) for item in rows] for name in listing.shown or listing.columns}
-    left_out = _drop_spare(cells, listing.spare, width)
-    widths = _widths([(_title(name), column) for name, column in cells.items()], width - _edges(cells))
+    least = {name: _least(_title(name), column) for name, column in cells.items()}
+    if listing.sentence in least:
+        least[listing.sentence] = _sentence(least[listing.sentence], cells[listing.sentence])
+    left_out = _drop_spare(cells, listing.spare, least, width)
+    if listing.sentence in cells:
+        over = _edges(cells) + sum(least[name] for name in cells) - width
+        word = _least(_title(listing.sentence), cells[listing.sentence])
+        least[listing.sentence] = max(word, least[listing.sentence] - max(over, 0))
+    widths = _widths([(_title(name), column, least[name]) for name, column in cells.items()], width - _edges(cells))
     spans = [name for name in cells if _unit(name) is not None]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, wide in zip(cells, widths, strict=True):
@@ -65,14 +75,15 @@ def as_table(listing: Listing, width: int) -> str:
         console.print(table)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     hidden = [f"Columns not shown: {', '.join(left_out)}; --format json has all."] if left_out else []
-    return "\n".join([*lines, *(visible(line) for line in [*listing.foot, *hidden])]).strip("\n") + "\n"
+    above, below = [visible(line) for line in listing.head], [visible(line) for line in [*listing.foot, *hidden]]
+    return "\n".join([*above, *lines, *below]).strip("\n") + "\n"
 
 
-def _drop_spare(cells: dict[str, list[str]], spare: Sequence[str], width: int) -> list[str]:
-    """Removes spare columns until the words fit into `width`; returns the titles of those that had content."""
+def _drop_spare(cells: dict[str, list[str]], spare: Sequence[str], least: Mapping[str, int], width: int) -> list[str]:
+    """Removes spare columns until the smallest widths fit into `width`; returns the titles of those that had content."""
     dropped = []
     for name in spare:
-        if _edges(cells) + sum(_least(_title(one), column) for one, column in cells.items()) <= width:
+        if _edges(cells) + sum(least[one] for one in cells) <= width:
             break
         dropped += [_title(name)] if any(cells.pop(name)) else []
     return dropped
@@ -90,14 +101,20 @@ def _least(title: str, cells: Sequence[str]) -> int:
     return min(max((cell_len(word) for text in (title, *cells) for word in text.split()), default=1), WORD_MAX)
 
 
-def _widths(columns: Sequence[tuple[str, Sequence[str]]], room: int) -> list[int]:
-    """Widths of columns (title, cells) that fit into `room`: shrinks the widest first, none below its longest word."""
+def _sentence(least: int, cells: Sequence[str]) -> int:
+    """The smallest width of the column of sentences."""
     from rich.cells import cell_len
 
-    least = [_least(title, cells) for title, cells in columns]
+    return max(least, min(SENTENCE_LEAST, max((cell_len(text) for text in cells), default=0)))
+
+
+def _widths(columns: Sequence[tuple[str, Sequence[str], int]], room: int) -> list[int]:
+    """Widths of columns (title, cells, smallest width) that fit into `room`: shrinks the widest first."""
+    from rich.cells import cell_len
+
+    least = [low for _, _, low in columns]
     widths = [
-        max(low, min(max(cell_len(text) for text in (title, *cells)), max(room, 1)))
-        for low, (title, cells) in zip(least, columns, strict=True)
+        max(low, min(max(cell_len(text) for text in (title, *cells)), max(room, 1))) for title, cells, low in columns
     ]
     over = sum(widths) - room
     while over > 0 and (broad := [n for n, wide in enumerate(widths) if wide > least[n]]):

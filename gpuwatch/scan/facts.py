@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, partial
 from typing import Any
 
 from gpuwatch.audit.facts import read_facts
@@ -18,6 +19,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.records import GroupMeasures
 from gpuwatch.core.clock import Window
+from gpuwatch.jobs.loss_parts import kinds_of
 from gpuwatch.quality.dumps import only_dumps
 from gpuwatch.quality.measure_checks import COUNTERS, lacking_fields
 from gpuwatch.rates.list_prices import list_prices
@@ -66,7 +68,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     if facts["window"] is None:
         return scorecard(facts, by_team=True) | {"only_dumps": only_dumps(store), "teams": []}
     found = chargeback.ledger(store, state, facts["window"], ("team",))
-    facts["losses"] += unnamed_losses(found.items, facts["findings"], found.currency)
+    kinds = cache(partial(kinds_of, store, facts["window"], cluster=None, pool=None, teams=None))
+    facts["losses"] += unnamed_losses(found.items, facts["findings"], found.currency, kinds)
     card = scorecard(facts, by_team=True) | {"only_dumps": only_dumps(store)}
     groups = _groups(facts["findings"])
     card["actions"] = [

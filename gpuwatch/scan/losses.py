@@ -5,15 +5,18 @@ Stranded time is the platform's, and is divided by its cause (audit/losses.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from gpuwatch.audit.losses import Loss
 from gpuwatch.billing.records import BucketRow
+from gpuwatch.findings.priority import Rate
+from gpuwatch.jobs.loss_parts import divided, remedy
 from gpuwatch.ledger.measures import AVOIDABLE
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import REMEDIES
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.steps import STRANDED
@@ -23,9 +26,12 @@ LEAST_SHARE = Fraction(1, 100)
 """Of all waste: less of a team is not listed."""
 TITLE = "Waste spread over many jobs"
 
+Kinds = Callable[[str], Sequence[Mapping[str, Any]]]
+"""The rows of jobs/loss_kind.sql for a bucket: by which kinds of work its time divides."""
+
 
 def unnamed_losses(
-    rows: Iterable[BucketRow], findings: Iterable[Mapping[str, Any]], currency: str | None
+    rows: Iterable[BucketRow], findings: Iterable[Mapping[str, Any]], currency: str | None, kinds: Kinds
 ) -> list[Loss]:
     """What findings do not claim of each team's avoidable buckets, the most expensive team first; without what is too small to list.
 
@@ -61,7 +67,7 @@ def unnamed_losses(
             for bucket in buckets
         ]
         if sum((one.hours for one in parts), Fraction(0)) > LEAST_SHARE * whole:
-            made.append(_loss(team, sorted(parts, key=lambda one: (-(one.cost or 0), -one.hours)), currency))
+            made.append(_loss(team, sorted(parts, key=lambda one: (-(one.cost or 0), -one.hours)), currency, kinds))
     return sorted(made, key=lambda one: (-(one.cost or 0), -one.gpu_hours, one.team))
 
 
@@ -78,13 +84,19 @@ def _paid(cost: Fraction | None, part: Fraction) -> Fraction | None:
     return None if cost is None else cost * part
 
 
-def _loss(team: str, parts: Sequence[_Part], currency: str | None) -> Loss:
-    """One team's waste: named by its buckets, with the remedy of the largest."""
+def _loss(team: str, parts: Sequence[_Part], currency: str | None, kinds: Kinds) -> Loss:
+    """One team's waste: named by its buckets, with the remedy of the largest, by the kinds of the team's work."""
     first = parts[0].bucket
+    work = divided([(team, Rate(parts[0].cost, parts[0].hours))], kinds(first))
+    advice = remedy(first, work, lambda size: _size(size, currency)) or REMEDIES[first]
     meaning = MEANINGS[first]
     places = tuple({"name": BUCKET_WORDS[one.bucket], "cost": one.cost, "gpu_hours": one.hours} for one in parts)
     costs = [one.cost for one in parts]
     cost = None if None in costs else sum((one for one in costs if one is not None), Fraction(0))
     hours = sum((one.hours for one in parts), Fraction(0))
     summary = f"{BUCKET_WORDS[first]}: {meaning}. It is spread over the jobs, so no finding names it."
-    return Loss(f"loss:{team}", OTHER, TITLE, REMEDIES[first], summary, team, first, hours, cost, currency, places)
+    return Loss(f"loss:{team}", OTHER, TITLE, advice, summary, team, first, hours, cost, currency, places)
+
+
+def _size(size: Rate, currency: str | None) -> str:
+    return report_text.hours(size.hours) if size.cost is None else report_text.money(size.cost, currency)

@@ -142,7 +142,7 @@ def test_a_table_of_findings_has_their_keys_or_says_where_they_are(
     narrow = command("findings", "--format", "table")[1]
 
     assert "idle-hoarding-0a1b2c3d" in wide
-    assert "Columns not shown: key; --format json has all." in narrow
+    assert "Columns not shown: key, detector; --format json has all." in narrow
 
 
 def test_a_table_of_findings_says_what_happens_to_whom(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:

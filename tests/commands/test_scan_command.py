@@ -161,7 +161,7 @@ def test_sacct_alone_has_a_price_and_the_zone_can_be_given(tmp_path: Path) -> No
     assert 0 == again.exit_code, again.output
     assert "no offset" not in again.stderr
     assert "rates.csv" not in again.stderr
-    assert "its last record is of 2026-11-25 10:00 UTC" in " ".join(again.stdout.split())
+    assert "on 1 node; its last record is of 2026-11-25 10:00 UTC" in " ".join(again.stdout.split())
     card = json.loads((out / "scan.json").read_text("utf-8"))
     (failed,) = [one for one in card["actions"] if one["id"] == "failed-work"]
     assert 1 == failed["findings"]

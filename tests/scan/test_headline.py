@@ -113,7 +113,7 @@ def test_teams_with_most_of_the_waste_are_named(teams: list[dict[str, Any]], exp
     found = headline(card(teams)).replace(GAP, " ")
 
     assert (
-        f"This fleet wastes $1.00 k of the $2.50 k paid: 40 % of its GPU time, $2.14 k a month. {expected}".strip()
+        f"This fleet wastes $1.00 k of the $2.50 k it costs: 40 % of its GPU time, $2.14 k a month. {expected}".strip()
         == found
     )
 
@@ -182,7 +182,7 @@ def test_lost_work_is_worth_what_was_lost() -> None:
 def test_a_month_says_at_which_rate(changed: dict[str, Any], expected: str) -> None:
     found = words(headline(card([], waste=WASTE | changed)))
 
-    assert f"This fleet wastes $1.00 k of the $2.50 k paid: 40 % of its GPU time{expected}" == found
+    assert f"This fleet wastes $1.00 k of the $2.50 k it costs: 40 % of its GPU time{expected}" == found
 
 
 def test_findings_without_a_month_show_the_dollars_of_the_window() -> None:

@@ -104,8 +104,8 @@ def avoidable_sentence(card: Json) -> str:
     if waste["cost"] is None:
         hours = report_text.hours(Fraction(waste["gpu_hours"]))
         return f"{before}This fleet wastes {known}{hours} {of if waste['ratio'] is None else f'({of})'}. Its price is unknown."
-    paid = "" if card["cost"] is None else f" of the {report_text.money(Decimal(card['cost']), currency)} paid"
-    sentence = f"{before}This fleet wastes {known}{report_text.money(Decimal(waste['cost']), currency)}{paid}"
+    whole = "" if card["cost"] is None else f" of the {report_text.money(Decimal(card['cost']), currency)} it costs"
+    sentence = f"{before}This fleet wastes {known}{report_text.money(Decimal(waste['cost']), currency)}{whole}"
     sentence += "" if waste["ratio"] is None else f": {of}"
     return f"{sentence}{a_month(card)}."
 
