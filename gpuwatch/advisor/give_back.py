@@ -11,14 +11,15 @@ from gpuwatch.advisor.inputs import Assumptions, pools_at_end
 from gpuwatch.advisor.merging import POOLS_MAX, consolidation
 from gpuwatch.advisor.stranded import MODE, MODEL, Cause, short_model
 from gpuwatch.core.clock import Window
+from gpuwatch.core.words import duration
 from gpuwatch.ledger.totals import scale_of
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 CLUSTERS_MAX = 3
 """Clusters that are looked at: those with the most stranded time."""
-LEVEL = "p95"
-"""What merged pools must hold: enough for 95 % of the time."""
+LEVELS = {"peak": "for the most that was held at once", "p99": "for 99 % of the time", "p95": "for 95 % of the time"}
+"""What merged pools must hold, the most first: the first of them that frees GPUs is named."""
 
 
 def with_give_back(store: Store, state: State, window: Window, found: Sequence[Cause]) -> list[Cause]:
@@ -44,19 +45,26 @@ def _merged(store: Store, state: State, window: Window, cluster: str) -> Sequenc
 
 def sentence(item: Mapping[str, Any]) -> str:
     """`H100-80GB: 34 of 82 GPUs would have been enough …`, if any job may run on any of them; empty where nothing is freed."""
-    (level,) = [one for one in item["levels"] if one["level"] == LEVEL]
-    if not level["freed_gpus"]:
+    by_name = {one["level"]: one for one in item["levels"]}
+    freeing = next((name for name in LEVELS if name in by_name and by_name[name]["freed_gpus"]), None)
+    if freeing is None:
         return ""
+    level, enough = by_name[freeing], LEVELS[freeing]
     left = item["gpus"] - level["freed_gpus"]
     worth = ""
     if level["saving_a_month"] is not None and item["currency"]:
         worth = f" ({Decimal(level['saving_a_month']):,.0f} {item['currency']} a month)"
     model = short_model(item["gpu_model"])
     if not left:
-        return f"{model}: none of the {item['gpus']} GPUs was needed for 95 % of the time{worth}."
-    text = f"{model}: if any job could run on any of them, {left} of {item['gpus']} GPUs would have been enough for 95 % of the time; "
+        return f"{model}: none of the {item['gpus']} GPUs was needed {enough}{worth}."
+    text = (
+        f"{model}: if any job could run on any of them, {left} of {item['gpus']} GPUs would have been enough {enough}; "
+    )
     text += f"{level['freed_gpus']} could go{worth}"
-    waits = f"{level['delayed_requests']} of {level['requests']} requests would have waited"
     if level["delayed_requests"] is None or level["too_large_requests"]:
         return f"{text}."
-    return f"{text}, and {waits if level['delayed_requests'] else 'no request would have waited'}."
+    waits = "no request would have waited"
+    if level["delayed_requests"]:
+        longest = duration(level["longest_delay_seconds"])
+        waits = f"{level['delayed_requests']} of {level['requests']} requests would have waited, at most {longest}"
+    return f"{text}, and {waits}."

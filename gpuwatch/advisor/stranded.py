@@ -16,7 +16,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.core.clock import Window
 from gpuwatch.hardware.fgd import REMEDIES, Case, Task, takes
-from gpuwatch.hardware.shares import model_key
+from gpuwatch.hardware.shares import has_profile, model_key
 from gpuwatch.ledger.measures import UNHELD
 from gpuwatch.ledger.stranding import asked
 from gpuwatch.state import State
@@ -222,9 +222,18 @@ def _shares(
 
 def _of_mode(tasks: Sequence[Task], model: str | None, partitioned: bool) -> Fraction:
     """Of the requests that a GPU cannot take because of its model or mode: the part that its mode keeps away."""
-    mode = sum(task.weight for task in tasks if (task.profile is None) == partitioned)
-    other = sum(task.weight for task in tasks if (task.profile is None) != partitioned and not takes(task, model))
+    mode = other = 0
+    for task in tasks:
+        if (task.profile is None) == partitioned and takes(task, model) and _could_be(model, task.profile):
+            mode += task.weight
+        elif (task.profile is None) == partitioned or not takes(task, model):
+            other += task.weight
     return Fraction(mode, mode + other) if mode + other else _NONE
+
+
+def _could_be(model: str | None, profile: str | None) -> bool:
+    """Whether GPUs of a model can be in the mode of a request: whole always, partitioned where they have such slices."""
+    return profile is None or has_profile(model, profile)
 
 
 def _words(cause: str, clusters: Sequence[Sequence[Task]]) -> str:

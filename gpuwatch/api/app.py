@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, params
+from fastapi._compat import field_annotation_is_sequence
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -102,9 +103,10 @@ def _own(router: APIRouter) -> list[APIRoute]:
     return [route for route in router.routes if isinstance(route, APIRoute)]
 
 
-def _parameters(route: APIRoute) -> frozenset[str]:
-    """Names that the query of a route may have."""
-    return frozenset(f.alias for f in get_flat_params(route.dependant) if isinstance(f.field_info, params.Query))
+def _parameters(route: APIRoute) -> dict[str, bool]:
+    """Names that the query of a route may have, and whether one may stand there several times."""
+    found = [f for f in get_flat_params(route.dependant) if isinstance(f.field_info, params.Query)]
+    return {f.alias: field_annotation_is_sequence(f.field_info.annotation) for f in found}
 
 
 @cache

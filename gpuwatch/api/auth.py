@@ -265,9 +265,6 @@ def _known_parameters(request: Request) -> None:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
             raise ApiError(400, f"{name[:100]}: not a parameter of this route; known: {listed}", field=name[:100])
-    for name in known:
-        if name not in _REPEATABLE and len(request.query_params.getlist(name)) > 1:
+    for name, repeatable in known.items():
+        if not repeatable and len(request.query_params.getlist(name)) > 1:
             raise ApiError(400, f"{name}: given more than once", field=name)
-
-
-_REPEATABLE = frozenset({"beside", "by", "detector", "label", "team", "severity", "state"})

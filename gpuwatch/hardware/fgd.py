@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from gpuwatch.hardware.shares import has_profile
+
 GPU_MILLI = 1000
 """Units of one whole GPU."""
 
@@ -129,7 +131,7 @@ def loss_cases(nodes: Sequence[Node], task: Task) -> list[Case]:
     if task.gpus == 0:
         return ["XL" if node.cpu_milli is None or node.cpu_milli >= task.cpu_milli else "XR" for node in nodes]
     if task.profile is not None:
-        return ["ML"] * len(nodes)
+        return ["ML" if takes(task, node.model) and has_profile(node.model, task.profile) else "NA" for node in nodes]
     suited = [node for node in nodes if _takes(node, task)]
     case = _case_of_domain(suited, task)
     return [case if _takes(node, task) else "NA" for node in nodes]

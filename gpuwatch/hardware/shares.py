@@ -119,6 +119,18 @@ def misnamed(model: str | None, profile: str | None) -> str | None:
     return "" if found is None else found[0].name
 
 
+def has_profile(model: str | None, profile: str) -> bool:
+    """Whether GPUs of a model can have instances of a profile; of a model that is not named, whatever it is.
+
+    Models outside the known geometries have no MIG (L4, L40S, T4).
+    """
+    name = profile_name(profile)
+    if not model or name is None:
+        return name is not None
+    found = (_nearest(GEOMETRIES[key], name) for key in _candidates(model)[0])
+    return any(one is not None and not one[1] for one in found)
+
+
 def layout_shares(
     model: str | None, profiles: Sequence[str | None], method: ShareMethod = "dominant"
 ) -> tuple[list[tuple[int, int]], tuple[int, int]]:

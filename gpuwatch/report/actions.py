@@ -13,9 +13,20 @@ from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
 from gpuwatch.report.facts import PLATFORM, Facts
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.report.steps import COST_MIN, STRANDED, Step, lost_work, most, saving, steps
+from gpuwatch.report.steps import COST_MIN, STRANDED, Step, lost_cost, lost_work, most, saving, steps
 
-__all__ = ["LOST_NOTE", "actions", "card", "lost_work", "most", "owner_of", "saving", "steps", "subject_name"]
+__all__ = [
+    "LOST_NOTE",
+    "actions",
+    "card",
+    "lost_cost",
+    "lost_work",
+    "most",
+    "owner_of",
+    "saving",
+    "steps",
+    "subject_name",
+]
 
 STEPS_SHOWN = 5
 YOU = "your team"

@@ -95,15 +95,13 @@ def lead(facts: Facts) -> str:
     sentence += (
         f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
     )
-    worth = actions.saving(found)
-    rest = actions.most(found) - worth
-    if worth:
+    worth, most = actions.saving(found), actions.most(found)
+    if most > worth:
+        named = f"findings name the cause of {report_text.money(worth, facts.currency)} of it" if worth else ""
+        sentence += f" The actions could save up to {report_text.money(most, facts.currency)} a month{_rate(facts)}; "
+        sentence += f"{named or 'no finding names the cause yet'}."
+    elif worth:
         sentence += f" Acting on the findings is expected to save {report_text.money(worth, facts.currency)} a month{_rate(facts)}."
-    if rest:
-        more = " more" if worth else ""
-        sentence += (
-            f" Up to {report_text.money(rest, facts.currency)} a month{more} has no finding that names the cause."
-        )
     sentence += _lost_work(facts, found)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
         sentence += f" {forecast.period} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
@@ -117,13 +115,13 @@ def _rate(facts: Facts) -> str:
 
 
 def _lost_work(facts: Facts, steps: Sequence[Step]) -> str:
-    """` Failed runs lost $6.48 k of work, most in vit-l-pretrain.`; empty where nothing was lost."""
+    """` Failed runs lost $6.48 k of work, the most vit-l-pretrain.`; empty where nothing was lost."""
     found = [step for step in steps if step.lost]
     if not found:
         return ""
-    largest = max(found, key=lambda step: step.lost)
-    most = actions.subject_name(facts, largest.findings[0])
-    return f" Failed runs lost {report_text.money(actions.lost_work(found), facts.currency)} of work, most in {most}."
+    lost = report_text.money(actions.lost_work(found), facts.currency)
+    largest = max((one for step in found for one in step.findings), key=lambda one: actions.lost_cost(facts, one))
+    return f" Failed runs lost {lost} of work, the most {actions.subject_name(facts, largest)}."
 
 
 def _mostly_unmeasured(facts: Facts) -> str:

@@ -84,9 +84,8 @@ def steps(facts: Facts) -> list[Step]:
 
 def _worth(facts: Facts, finding: Finding, wasted: Collection[tuple[str, str, str]]) -> _Worth:
     """What a finding costs in the period, would save a month, and lost; nothing in another currency."""
-    lost = lost_of(finding)
-    if lost is not None:
-        return _Worth(finding, lost=(lost.cost or Fraction(0)) if lost.currency == facts.currency else Fraction(0))
+    if lost_of(finding) is not None:
+        return _Worth(finding, lost=lost_cost(facts, finding))
     if _wastes(finding):
         cost = _cost_within(facts, finding)
         worth = _Worth(finding, cost)
@@ -95,6 +94,12 @@ def _worth(facts: Facts, finding: Finding, wasted: Collection[tuple[str, str, st
         return _Worth(finding)
     rate, saves = cost_a_day(facts_of(finding), facts.covered.end_us, facts.currency)
     return _Worth(finding, saving=rate.cost * SAVING_DAYS if saves and rate.cost is not None else Fraction(0))
+
+
+def lost_cost(facts: Facts, finding: Finding) -> Fraction:
+    """The cost of the work that a finding reports as lost; 0 without one in the report's currency."""
+    lost = lost_of(finding)
+    return lost.cost or Fraction(0) if lost is not None and lost.currency == facts.currency else Fraction(0)
 
 
 def _claimed(worth: _Worth) -> Claimed:

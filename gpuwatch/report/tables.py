@@ -119,7 +119,11 @@ def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> st
         places = report_text.places_of(costs)
         shown = report_text.figures(costs, places)[listed.index(first)]
         shown_cost = shown_cost if shown is None else report_text.figure(shown, places, facts.currency)
-    return f"Who pays: {who} pays the most, {shown_cost} ({report_text.percent(Fraction(cost / whole))})"
+    most = f"{who} pays the most, {shown_cost} ({report_text.percent(Fraction(cost / whole))})"
+    free = sum((p.amount.cost_in(facts.currency) or 0 for p in listed if p.kind == "platform"), Decimal(0))
+    if facts.team is None and free > cost:
+        return f"Who pays: GPUs that nobody held cost {report_text.money(free, facts.currency)}; of the teams, {most}"
+    return f"Who pays: {most}"
 
 
 def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table:

@@ -36,7 +36,7 @@ def machine(name: str, gpus: int, held: int = 0, model: str = "h100") -> list[An
     return rows
 
 
-MODELS = {"h100": "NVIDIA H100 80GB HBM3", "a100": "NVIDIA A100-SXM4-80GB"}
+MODELS = {"h100": "NVIDIA H100 80GB HBM3", "a100": "NVIDIA A100-SXM4-80GB", "l40s": "NVIDIA L40S"}
 
 
 def asked(job: str, gpus: int, **words: Any) -> dict[str, Any]:
@@ -91,6 +91,14 @@ def test_slices_are_asked_of_whole_gpus() -> None:
     assert one.remedy.startswith(REMEDIES["ML"])
 
 
+def test_slices_are_asked_where_no_gpu_has_any() -> None:
+    """An L40S cannot be partitioned: the request wants another model, and no other mode would help."""
+    (one,) = found(machine("n1", 4, model="l40s"), [asked("1", 1, profile="1g.10gb"), asked("whole", 1)])
+
+    assert (MODEL, Fraction(2), Fraction(4)) == (one.name, one.gpu_hours, one.cost)
+    assert one.remedy.startswith(REMEDIES["NA"])
+
+
 def test_gpus_that_do_not_lie_together() -> None:
     """Half of the requests want four GPUs on a node, which two nodes with two free ones each do not have."""
     rows = [*machine("n1", 4, held=2), *machine("n2", 4, held=2)]
@@ -127,29 +135,41 @@ def test_what_findings_claim_is_taken_from_its_cause() -> None:
 
 LEVEL = {
     "level": "p95", "freed_gpus": 48, "saving_a_month": "241075.20", "delayed_requests": 42, "requests": 462,
-    "too_large_requests": 0,
+    "too_large_requests": 0, "longest_delay_seconds": 32_400.0,
 }  # fmt: skip
+LESS = LEVEL | {
+    "level": "p99", "freed_gpus": 8, "saving_a_month": "40179.20", "delayed_requests": 3, "longest_delay_seconds": 1500.0,
+}  # fmt: skip
+NOTHING = LEVEL | {"freed_gpus": 0, "saving_a_month": "0.00"}
+ANY = "H100-80GB: if any job could run on any of them,"
 
 
 @pytest.mark.parametrize(
-    ("gpus", "level", "expected"),
+    ("gpus", "levels", "expected"),
     [
-        pytest.param(82, {"freed_gpus": 0}, "", id="nothing is freed"),
+        pytest.param(82, [NOTHING], "", id="nothing is freed"),
         pytest.param(
-            82, {}, "H100-80GB: if any job could run on any of them, 34 of 82 GPUs would have been enough for 95 % of the time; "
-            "48 could go (241,075 USD a month), and 42 of 462 requests would have waited.", id="some",
+            82, [NOTHING | {"level": "peak"}, LESS, LEVEL], f"{ANY} 74 of 82 GPUs would have been enough for 99 % of the time; "
+            "8 could go (40,179 USD a month), and 3 of 462 requests would have waited, at most 25 min.",
+            id="the strictest level that frees some",
         ),
         pytest.param(
-            48, {}, "H100-80GB: none of the 48 GPUs was needed for 95 % of the time (241,075 USD a month).", id="all",
+            82, [NOTHING | {"level": "peak"}, NOTHING | {"level": "p99"}, LEVEL],
+            f"{ANY} 34 of 82 GPUs would have been enough for 95 % of the time; "
+            "48 could go (241,075 USD a month), and 42 of 462 requests would have waited, at most 9 h.", id="with waits",
         ),
         pytest.param(
-            82, {"saving_a_month": None, "delayed_requests": 0}, "H100-80GB: if any job could run on any of them, 34 of 82 GPUs "
-            "would have been enough for 95 % of the time; 48 could go, and no request would have waited.", id="no price, no wait",
+            48, [LEVEL | {"level": "peak"}],
+            "H100-80GB: none of the 48 GPUs was needed for the most that was held at once (241,075 USD a month).", id="all",
+        ),
+        pytest.param(
+            82, [LEVEL | {"level": "p99", "saving_a_month": None, "delayed_requests": 0}], f"{ANY} 34 of 82 GPUs "
+            "would have been enough for 99 % of the time; 48 could go, and no request would have waited.", id="no price, no wait",
         ),
     ],
 )  # fmt: skip
-def test_what_merged_pools_would_not_need(gpus: int, level: dict[str, Any], expected: str) -> None:
-    item = {"gpu_model": "NVIDIA H100 80GB HBM3", "gpus": gpus, "currency": "USD", "levels": [LEVEL | level]}
+def test_what_merged_pools_would_not_need(gpus: int, levels: list[dict[str, Any]], expected: str) -> None:
+    item = {"gpu_model": "NVIDIA H100 80GB HBM3", "gpus": gpus, "currency": "USD", "levels": levels}
 
     assert expected == sentence(item)
 

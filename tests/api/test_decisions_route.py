@@ -44,6 +44,16 @@ def test_a_price_that_is_none_is_refused(books: Api, value: str) -> None:
     assert (400, "cloud_price") == (answer.status_code, answer.json()["error"]["field"])
 
 
+def test_pools_may_be_given_one_by_one(books: Api) -> None:
+    """As the command sends them; what a route takes once is refused twice."""
+    route = "/api/v1/decisions/consolidation?cluster=c1&"
+    together = books.get(f"{route}pool=x,y&{WEEK}").json()
+
+    assert together == books.get(f"{route}pool=x&pool=y&{WEEK}").json()
+    twice = books.get(f"{route}cluster=c2&pool=x&{WEEK}")
+    assert (400, "cluster") == (twice.status_code, twice.json()["error"]["field"])
+
+
 def test_an_answer_tells_its_assumptions_in_numbers_and_words(books: Api) -> None:
     for question in ("own-vs-cloud?cloud_price=3.5&", "spot?", "right-sizing?"):
         answer = books.get(f"/api/v1/decisions/{question}{WEEK}").json()

@@ -79,6 +79,20 @@ def test_nothing_asked_loses_nothing_known() -> None:
         pytest.param(
             Node((1000,)), Task(1, 1, profile="1g.10gb"), "ML", id="a slice is asked for and the GPU is whole"
         ),
+        pytest.param(
+            Node((1000,), "NVIDIA A100-SXM4-80GB"),
+            Task(1, 1, profile="1g.10gb"),
+            "ML",
+            id="the GPU can be partitioned so",
+        ),
+        pytest.param(Node((1000,), "NVIDIA L40S"), Task(1, 1, profile="1g.10gb"), "NA", id="the model has no slices"),
+        pytest.param(Node((1000,), "NVIDIA A30"), Task(1, 1, profile="1g.10gb"), "NA", id="the model has other slices"),
+        pytest.param(
+            Node((1000,), "NVIDIA A100-SXM4-80GB"),
+            Task(1, 1, profile="1g.10gb", models=frozenset({"H100"})),
+            "NA",
+            id="a slice of another model is asked for",
+        ),
     ],
 )
 def test_cases(node: Node, task: Task, case: str) -> None:

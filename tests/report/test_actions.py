@@ -149,7 +149,7 @@ def test_lost_work_comes_first_with_its_own_money_and_is_not_a_saving() -> None:
     assert section is not None
     title = "What to do: two actions, worth up to $426 a month, $8.34 k of work lost with failed runs"
     assert title == section.title.replace("\u00a0", " ")
-    assert "Failed runs lost $8.34 k of work, most in llama-pretrain." in lead(known).replace("\u00a0", " ")
+    assert "Failed runs lost $8.34 k of work, the most llama-pretrain." in lead(known).replace("\u00a0", " ")
 
 
 def test_lost_work_needs_no_projection() -> None:
