@@ -253,7 +253,7 @@ def _words(cause: str, clusters: Sequence[Sequence[Task]]) -> str:
         return ""
     ranked = sorted(weights.items(), key=lambda one: (-one[1], one[0]))[:NAMED_MAX]
     parts = [f"{round(100 * Fraction(weight, whole))} % ask for {what}" for what, weight in ranked]
-    return f"Of the requests of the four weeks before, {', '.join(parts)}."
+    return f"Of the requests of up to four weeks before, {', '.join(parts)}."
 
 
 def _unused(rows: Iterable[BucketRow]) -> set[tuple[str, str]]:

@@ -225,7 +225,7 @@ def slices(facts: Facts) -> Section | None:
     costs = report_text.cells([line.amount for line in shown], facts.currency)
     rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
-    note = "A slice counts as its share of the GPU, in brackets. Idle and busy refer to the slice itself."
+    note = "A slice counts as its share of the GPU, in brackets, and in each row of those who held it. Idle and busy refer to the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = bucket_money(facts, "mig_remainder")
         worth = f"cost {cost}" if remainder.costs else "have no price"

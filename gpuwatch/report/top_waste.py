@@ -23,14 +23,15 @@ COST_MIN = Fraction(5, 1000)
 
 
 def wastes(facts: Facts) -> Section:
-    """The most expensive findings of the week, each with its owner and remedy. Exempt ones are only counted.
+    """The most expensive findings of the week, each with its owner and remedy; lost work, which is no waste, after them. Exempt
+    ones are only counted.
 
     Findings about missing measurements are in the data files; the section on data quality has the fix.
     """
     wasteful = [f for f in facts.findings if is_waste(f.bucket)]
     counted = [f for f in wasteful if f.state != "exempt"]
     exempt = len(wasteful) - len(counted)
-    listed = sorted((f for f in counted if _costs(f)), key=lambda f: -(_cost(f) or 0))
+    listed = sorted((f for f in counted if _costs(f)), key=lambda f: (lost_of(f) is not None, -(_cost(f) or 0)))
     notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by the owner's decision."] if exempt else []
     if not listed:
         text = _none_listed(facts, len(counted))
@@ -88,7 +89,7 @@ def waited(facts: Facts) -> Section:
     requests = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
     if facts.team is None:
         text = f"At least {hours} were held idle while requests of other teams waited that these GPUs could have "
-        text += f"served ({cost}). Only hours that were idle throughout count, so the true number is higher."
+        text += f"served ({cost}). Only hours that were idle throughout count, so the true number may be higher."
     else:
         text = f"At least {hours} that you held idle could have served {requests} of other teams that were waiting "
         text += f"({cost}). Only hours that were idle throughout count."

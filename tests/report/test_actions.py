@@ -178,7 +178,7 @@ def test_a_team_s_largest_waste_lists_its_lost_work_and_does_not_add_it_to_waste
 
     title = "Largest waste: 2 findings, $14.00 since they began, $8.34 k of lost work"
     assert title == section.title.replace("\u00a0", " ")
-    assert ["$8.34 k of lost work", "$14.00"] == [one.lost.replace("\u00a0", " ") for one in section.blocks[1:]]  # type: ignore[union-attr]
+    assert ["$14.00", "$8.34 k of lost work"] == [one.lost.replace("\u00a0", " ") for one in section.blocks[1:]]  # type: ignore[union-attr]
     assert LOST_NOTE in section.blocks[0].text  # type: ignore[union-attr]
 
 
