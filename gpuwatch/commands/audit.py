@@ -28,7 +28,6 @@ from gpuwatch.commands.queries import NO
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
-    WINDOW_HELP,
     ConfigOption,
     FormatOption,
     PaperOption,
@@ -36,8 +35,8 @@ from gpuwatch.commands.shared import (
     opened,
     print_stderr,
     show,
-    window_of,
 )
+from gpuwatch.commands.windows import WINDOW_HELP, window_of
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.output.progress import Step, progress

@@ -10,17 +10,8 @@ import typer
 
 from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.shared import (
-    DEFAULT_DATA,
-    ConfigOption,
-    DataOption,
-    FormatOption,
-    WindowOption,
-    now_us,
-    opened,
-    show,
-    window_of,
-)
+from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, now_us, opened, show
+from gpuwatch.commands.windows import WindowOption, window_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile

@@ -12,18 +12,8 @@ import typer
 
 from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import group
-from gpuwatch.commands.shared import (
-    DEFAULT_DATA,
-    WINDOW_HELP,
-    ConfigOption,
-    DataOption,
-    FormatOption,
-    names,
-    opened,
-    show,
-    window_at,
-    window_in,
-)
+from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, names, opened, show
+from gpuwatch.commands.windows import WindowOption, window_at, window_in
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
@@ -36,7 +26,6 @@ decide = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-WindowAsked = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 TeamOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only jobs of these teams.")]
 HeadroomOption = Annotated[
     str | None, typer.Option("--headroom", metavar="SHARE", help="Headroom on top of measured use; default 0.10.")
@@ -78,7 +67,7 @@ POOLS_SHOWN = (*POOLS, "utilisation_after", "saving_a_month", "currency", "missi
 def own_vs_cloud(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     cloud_price: Annotated[
         str | None,
         typer.Option(
@@ -101,7 +90,7 @@ def own_vs_cloud(
 def spot(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     team: TeamOption = None,
     discount: Annotated[
         str | None,
@@ -132,7 +121,7 @@ def spot(
 def right_sizing(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     team: TeamOption = None,
     headroom: HeadroomOption = None,
     config: ConfigOption = None,
@@ -155,7 +144,7 @@ def consolidate(
     cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="Cluster of the pools.")],
     pool: Annotated[list[str], typer.Option("--pool", metavar="P", help="Pool to merge (repeatable).")],
     data: DataOption = DEFAULT_DATA,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     headroom: HeadroomOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
-from gpuwatch.commands.decide import WindowAsked, decide
+from gpuwatch.commands.decide import decide
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -19,11 +19,9 @@ from gpuwatch.commands.shared import (
     now_us,
     opened,
     show,
-    window_at,
-    window_in,
-    window_of,
     with_state,
 )
+from gpuwatch.commands.windows import WindowOption, window_at, window_in, window_of
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
@@ -86,7 +84,7 @@ def checkpoint(
     gpu_price: Annotated[Number, _number("--gpu-price", "Price of a GPU-hour; default: from the rate card.")] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only GPUs of this model.")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -149,7 +147,7 @@ def place(
     ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
     data: DataOption = DEFAULT_DATA,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -221,7 +219,7 @@ def idle_limit(
     team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only GPUs that this team held.")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
     data: DataOption = DEFAULT_DATA,
-    window: WindowAsked = "30d",
+    window: WindowOption = "30d",
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:

@@ -16,23 +16,18 @@ from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
-    DEFAULT_WINDOW,
-    WINDOW_HELP,
     ConfigOption,
     DataOption,
     FormatOption,
-    WindowOption,
     in_folder,
     names,
     now_us,
     opened,
     program,
     show,
-    window_at,
-    window_in,
-    window_of,
     write,
 )
+from gpuwatch.commands.windows import DEFAULT_WINDOW, WINDOW_HELP, WindowOption, window_at, window_in, window_of
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import FORMATS, Listing, choose
 from gpuwatch.store import lockfile

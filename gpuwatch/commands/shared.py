@@ -25,7 +25,6 @@ from gpuwatch.store import lockfile
 from gpuwatch.store.private_files import users_umask
 
 if TYPE_CHECKING:
-    from gpuwatch.core.clock import Window
     from gpuwatch.settings import Settings
     from gpuwatch.state import State
     from gpuwatch.store.database import Store
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 MAX_NOTES = 1000
 """Most lines that one import prints on stderr."""
 DEFAULT_DATA = Path("gpuwatch-data")
-DEFAULT_WINDOW = "7d"
-ENDED_US = 24 * 3600 * 1_000_000
-"""Data that ended longer ago is finished: default windows end with it."""
 STATE_VARIABLE = "GPUWATCH_STATE_URL"
 
 DataOption = Annotated[Path, typer.Option("--data", envvar="GPUWATCH_DATA", metavar="DIR", help="The data directory.")]
@@ -71,8 +67,6 @@ NewStoreOption = Annotated[
         "--new-store", help="Go on with a new or another store (measurements, ledger) if the state's is lost."
     ),
 ]
-WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, hours, days or weeks back (24h, 7d, 2w), 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
-WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 
 
 def now_us(context: typer.Context) -> int:
@@ -198,47 +192,6 @@ def state_only(data: Path, config: Path | None = None) -> Iterator[State]:
 
     with private_umask(), open_state_only(data, Server.of(settings_of(config))) as state:
         yield state
-
-
-def window_of(text: str, context: typer.Context, known_end_us: int | None = None) -> Window:
-    """The window given by --window, relative to now.
-
-    Where none is given and the data ended more than ENDED_US ago (`known_end_us`: where it ends), the default ends with the data,
-    and a line on stderr says so.
-    """
-    from gpuwatch.core.clock import parse_window, rfc3339
-
-    at_us = now_us(context)
-    source = context.get_parameter_source("window")
-    default = source is not None and source.name == "DEFAULT"
-    if default and known_end_us is not None and known_end_us < at_us - ENDED_US:
-        print_stderr(
-            f"The data ends at {rfc3339(known_end_us)}: these are its last {text}. --window {text} counts back from now."
-        )
-        at_us = known_end_us
-    return parse_window(text, at_us)
-
-
-def window_in(text: str, context: typer.Context, store: Store) -> Window:
-    """The window given by --window; the default one ends with the data of a store whose data ended."""
-    from gpuwatch.ledger.totals import ledger_window
-
-    known = ledger_window(store)
-    return window_of(text, context, None if known is None else known.end_us)
-
-
-def window_at(text: str, context: typer.Context, note: lockfile.Note) -> Window:
-    """The same for the data of a server."""
-    import json
-
-    from gpuwatch.commands import remote
-    from gpuwatch.core.clock import parse_rfc3339
-
-    source = context.get_parameter_source("window")
-    if source is None or source.name != "DEFAULT":
-        return window_of(text, context)
-    as_of = json.loads(remote.get(note, "/api/v1/fleet", {}))["as_of"]
-    return window_of(text, context, None if as_of is None else parse_rfc3339(as_of))
 
 
 def moment_us(text: str | None, option: str) -> int | None:

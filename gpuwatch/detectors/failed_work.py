@@ -29,6 +29,7 @@ _REMEDIES = {
 def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes failed_span, what failed attempts held and lost, and failed_cost, its price by job chain."""
     store.run("views/session")
+    store.run("views/pod_state")
     store.run("detectors/support/failed_work_lost", **scope.sql_parameters())
     by_chain: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in store.rows("detectors/support/failed_work_price", cluster=scope.cluster):

@@ -19,8 +19,9 @@ _OVER = (
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
-    """Makes what names sessions."""
+    """Makes what names sessions, and pods that do not run."""
     store.run("views/session")
+    store.run("views/pod_state")
 
 
 def _summary(e: Evidence) -> str:

@@ -169,7 +169,7 @@ class _Evaluation:
 
 def _inputs(store: Store, scope: ClusterScope) -> frozenset[str]:
     """The inputs that a cluster has, by the names of Rule.needs."""
-    store.run("views/session")
+    store.run("views/pod_state")
     found = {row["name"] for row in store.rows("findings/inputs", cluster=scope.cluster) if row["present"]}
     return frozenset(found | {f"{rate.pricing}_rates" for rate in rates_in_force(scope.state)})
 

@@ -99,7 +99,8 @@ def attribute(
         nodes = _hold(work, cluster, times, nested, hints.indexes)
         with work.view("inner_rows", inner_table(inner_holds(work, nodes) if nested else [])):
             work.run("ledger/attribution/28_inner_hold")
-        if by_process or _rows(work, "select 1 from process_use"):
+        measured = by_process or _rows(work, "select 1 from process_use")
+        if measured:
             work.run("ledger/attribution/29_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
         seen_gpus = [row[0] for row in work.sql("select distinct gpu from seen order by 1")]
         parents = pa.Table.from_pydict(
@@ -114,7 +115,7 @@ def attribute(
             work.run("ledger/attribution/30_capacity", **times)
             work.run("ledger/attribution/35_new_device", **times)
             work.run("ledger/segments/placed_hold", **times)
-            processes = _rows(work, "select 1 from process_use where units is not null")
+            processes = measured and _rows(work, "select 1 from process_use where units is not null")
             # Of inner runs and process readings, no digest says what they change.
             unknown = nested or processes
             derived = {"derivation": _derivation(), "unknown": unknown, "everything": everywhere or unknown}

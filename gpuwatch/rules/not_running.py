@@ -13,5 +13,5 @@ _REASONS = {"ImagePullBackOff": IMAGE, "CrashLoopBackOff": LOOP}
 
 
 def remedy_of(state: str) -> str:
-    """The remedy for a pod with this state, as sql/views/session.sql knows it."""
+    """The remedy for a pod with this state, as sql/views/pod_state.sql knows it."""
     return REMEDIES[_REASONS.get(state, CREATION)]

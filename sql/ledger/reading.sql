@@ -102,7 +102,6 @@ select
     observed_us - lag(observed_us) over (partition by device_id order by observed_us) as spacing_us
 from sample
 where observed_us >= $read_from_us and observed_us < $read_until_us
-    and device_id in (select device_id from plain_device);
-
-insert into beat
+    and device_id in (select device_id from plain_device)
+union all
 select device_id, observed_us, spacing_us from reading;

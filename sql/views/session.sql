@@ -13,13 +13,3 @@ or regexp_matches(
     lower(coalesce(name, '')),
     '^(interactive|bash|sh|zsh|wrap|code-server|vscode.*|jupyter.*|.*notebook.*|sys/dashboard.*|ood[-_/].*)$'
 );
-
--- Whether a pod's state says that none of its containers with GPUs was ever started, for a reason that does not go away by itself.
-create or replace temp macro never_started(state) as
-coalesce(
-    state in ('ImagePullBackOff', 'CreateContainerConfigError', 'CreateContainerError', 'RunContainerError'), false
-);
-
--- Whether its containers with GPUs were started again and again after errors.
-create or replace temp macro failed_again(labels) as
-coalesce(contains(labels, '"gpuwatch.io/last-exit"'), false);

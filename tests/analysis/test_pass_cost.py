@@ -106,7 +106,7 @@ def test_what_has_no_input_is_not_looked_for(world: World, statements: list[str]
 
 
 def test_every_need_of_a_rule_is_an_input_that_is_looked_for(world: World) -> None:
-    world.store.run("views/session")
+    world.store.run("views/pod_state")
     known = {row["name"] for row in world.store.rows("findings/inputs", cluster="c1")} | {
         "on_demand_rates",
         "spot_rates",

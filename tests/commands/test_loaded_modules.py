@@ -51,6 +51,7 @@ def test_a_server_without_a_lake_loads_nothing_of_it() -> None:
 
 
 LISTS: dict[str, dict[str, Any]] = {
+    "/api/v1/coverage": {"start": "2026-11-20T00:00:00Z", "end": "2026-11-27T00:00:00Z", "ended": False},
     "/api/v1/findings": {"items": [], "next": None},
     "/api/v1/quality": {"checks": [{"id": "rates", "status": "ok", "what": "a rate covers every GPU-hour", "fix": ""}]},
     "/api/v1/chargeback": {

@@ -115,7 +115,7 @@ def test_an_operator_writes_a_bundle_imports_it_and_reads_who_pays(site: Site) -
 
 def test_a_scan_of_a_bundle_writes_a_page_and_one_of_no_server_says_so(site: Site) -> None:
     (block,) = blocks("scan.md")
-    printed = site.run(block.replace("http://prometheus:9090", "http://127.0.0.1:1"), "gpuwatch scan --prometheus")
+    printed = site.run(block.replace("http://prometheus:9090", "http://127.0.0.1:1"), "gpuwatch scan http")
 
     assert "http://127.0.0.1:1" in printed
     assert (site.folder / "gpuwatch-scan" / "scan.html").stat().st_size > 10_000

@@ -13,11 +13,9 @@ from gpuwatch.commands import hints, remote
 from gpuwatch.commands.registry import command, group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
-    DEFAULT_WINDOW,
     ConfigOption,
     DataOption,
     FormatOption,
-    WindowOption,
     actor,
     file_content,
     names,
@@ -25,8 +23,8 @@ from gpuwatch.commands.shared import (
     opened,
     print_stderr,
     show,
-    window_of,
 )
+from gpuwatch.commands.windows import DEFAULT_WINDOW, WindowOption, window_of
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 

@@ -12,19 +12,17 @@ from gpuwatch.commands import remote
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
-    DEFAULT_WINDOW,
     ConfigOption,
     DataOption,
     FormatOption,
-    WindowOption,
     actor,
     file_content,
     now_us,
     opened,
     print_stderr,
     show,
-    window_of,
 )
+from gpuwatch.commands.windows import DEFAULT_WINDOW, WindowOption, window_of
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 

@@ -17,7 +17,6 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     DataOption,
     FormatOption,
-    WindowOption,
     actor,
     file_content,
     names,
@@ -25,8 +24,8 @@ from gpuwatch.commands.shared import (
     opened,
     print_stderr,
     show,
-    window_of,
 )
+from gpuwatch.commands.windows import WindowOption, window_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.fix_hints import NO_RATES
 from gpuwatch.output.listing import Listing, choose

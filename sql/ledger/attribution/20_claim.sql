@@ -435,9 +435,10 @@ set end_us = u.last_us, ended = true
 from unlisted u
 where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = u.pod_uid and wanted.end_us > u.last_us;
 
--- A job of Slurm runs once at a time: a run whose end nobody recorded was over when the next run of its number began, if the job was
--- resized, and when the job was submitted again, if it was requeued.
-create or replace temp table followed_run as
+-- A row of ended_run is a run of Slurm whose end nobody recorded, and when it was over. A job runs once at a time: it was when the next
+-- run of its number began, if the job was resized, and when the job was submitted again, if it was requeued. `unlisted`: or by the
+-- last record of it, where a later list of the jobs of its user, account and partition does not have it.
+create or replace temp table ended_run as
 with several as (
     select job_id, split_part(run_key, '@', 1) as number
     from wanted
@@ -464,25 +465,19 @@ run_time as (
     ) c on c.job_id = w.job_id and c.run_key = w.run_key
     where w.scheduler = 'slurm'
     group by all
-)
-select
-    r.run_id,
-    greatest(
-        r.last_us, case when n.submit_us > r.start_us then least(n.submit_us, n.start_us) else n.start_us end
-    ) as end_us
-from run_time r
-join run_time n on n.job_id = r.job_id and n.number = r.number and n.start_us > r.start_us
-where not r.ended
-qualify row_number() over (partition by r.run_id order by n.start_us, n.run_id) = 1;
-
-update wanted
-set end_us = f.end_us, ended = true
-from followed_run f
-where wanted.run_id = f.run_id and wanted.end_us > f.end_us;
-
--- A row of unlisted_job is a run of Slurm, without an end, that a later list of the jobs of its user, account and partition does not have.
-create or replace temp table unlisted_job as
-with running as (
+),
+followed as (
+    select
+        r.run_id,
+        greatest(
+            r.last_us, case when n.submit_us > r.start_us then least(n.submit_us, n.start_us) else n.start_us end
+        ) as end_us
+    from run_time r
+    join run_time n on n.job_id = r.job_id and n.number = r.number and n.start_us > r.start_us
+    where not r.ended
+    qualify row_number() over (partition by r.run_id order by n.start_us, n.run_id) = 1
+),
+running as (
     select
         ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
         any_value(user_name) as user_name,
@@ -496,9 +491,12 @@ with running as (
     -- A live source sees each job end.
     having max(end_us) is null and bool_and(file_id is not null)
 )
-select run_id, last_us
+select run_id, end_us, false as unlisted
+from followed
+union all
+select run_id, last_us, true
 from running r
-where r.run_id not in (select run_id from followed_run) and exists (
+where r.run_id not in (select run_id from followed) and exists (
     select 1
     from job_list l
     where l.cluster = $cluster and l.at_us > r.last_us
@@ -507,9 +505,10 @@ where r.run_id not in (select run_id from followed_run) and exists (
 );
 
 update wanted
-set end_us = u.last_us, ended = true
-from unlisted_job u
-where wanted.scheduler = 'slurm' and not wanted.ended and wanted.run_id = u.run_id and wanted.end_us > u.last_us;
+set end_us = e.end_us, ended = true
+from ended_run e
+where wanted.scheduler = 'slurm' and not (e.unlisted and wanted.ended) and wanted.run_id = e.run_id
+    and wanted.end_us > e.end_us;
 
 -- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
 create or replace temp table owner_span as

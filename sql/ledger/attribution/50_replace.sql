@@ -150,7 +150,7 @@ declared as (
         max(w.end_us) as end_us,
         bool_and(w.ended) as ended,
         arg_max(w.pod_uid in (select pod_uid from guessed), w.end_us)
-        or w.run_id in (select run_id from unlisted_job) as end_estimated
+        or w.run_id in (select run_id from ended_run where unlisted) as end_estimated
     from wanted w
     where w.run_id not in (select run_id from lone_claim)
     group by w.run_id
@@ -163,7 +163,7 @@ declared as (
         start_us,
         end_us,
         ended,
-        pod_uid in (select pod_uid from guessed) or run_id in (select run_id from unlisted_job)
+        pod_uid in (select pod_uid from guessed) or run_id in (select run_id from ended_run where unlisted)
     from wanted
     where run_id in (select run_id from lone_claim)
 ),

@@ -1,0 +1,71 @@
+"""The option --window: what it takes, and where a default window ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuwatch.commands.shared import now_us, print_stderr
+from gpuwatch.store import lockfile
+
+if TYPE_CHECKING:
+    from gpuwatch.core.clock import Window
+    from gpuwatch.store.database import Store
+
+DEFAULT_WINDOW = "7d"
+ENDED_US = 24 * 3600 * 1_000_000
+"""Data that ended longer ago is finished: default windows end with it."""
+WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, hours, days or weeks back (24h, 7d, 2w), 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
+
+
+def _known(context: typer.Context, text: str | None) -> str | None:
+    """Refuses an unknown window before any data is opened. Raises UsageError."""
+    from gpuwatch.core.clock import parse_window
+
+    if text is not None:
+        parse_window(text, now_us(context))
+    return text
+
+
+WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP, callback=_known)]
+
+
+def window_of(text: str, context: typer.Context, known_end_us: int | None = None) -> Window:
+    """The window given by --window, relative to now.
+
+    Where none is given and the data ended more than ENDED_US ago (`known_end_us`: where it ends), the default ends with the data,
+    and a line on stderr says so.
+    """
+    from gpuwatch.core.clock import parse_window, rfc3339
+
+    at_us = now_us(context)
+    source = context.get_parameter_source("window")
+    default = source is not None and source.name == "DEFAULT"
+    if default and known_end_us is not None and known_end_us < at_us - ENDED_US:
+        print_stderr(
+            f"The data ends at {rfc3339(known_end_us)}: these are its last {text}. --window {text} counts back from now."
+        )
+        at_us = known_end_us
+    return parse_window(text, at_us)
+
+
+def window_in(text: str, context: typer.Context, store: Store) -> Window:
+    """The window given by --window; the default one ends with the data of a store whose data ended."""
+    from gpuwatch.ledger.totals import ledger_window
+
+    known = ledger_window(store)
+    return window_of(text, context, None if known is None else known.end_us)
+
+
+def window_at(text: str, context: typer.Context, note: lockfile.Note) -> Window:
+    """The same for the data of a server: its last hour counts as a whole one, as in a store."""
+    from gpuwatch.commands import remote
+    from gpuwatch.core.clock import HOUR_US, parse_rfc3339
+
+    source = context.get_parameter_source("window")
+    if source is None or source.name != "DEFAULT":
+        return window_of(text, context)
+    end = json.loads(remote.get(note, "/api/v1/coverage", {}))["end"]
+    return window_of(text, context, None if end is None else -(-parse_rfc3339(end) // HOUR_US) * HOUR_US)
