@@ -14,13 +14,10 @@ from gpuwatch.hardware.mig_profiles import GEOMETRIES, Geometry, Profile
 
 ShareMethod = Literal["dominant", "compute", "memory", "sm"]
 SHARE_METHODS: tuple[str, ...] = get_args(ShareMethod)
-
 SHARE_UNITS = 56
 """Units per whole GPU: sevenths (compute), eighths (memory) and quarters (A30) are all whole numbers of units."""
-
 NEAR_NAME = Fraction(1, 8)
 """A printed size this close to a profile's own (1g.11gb for 1g.12gb) is that profile misprinted, not another one."""
-
 MAX_NAMES = 4096
 """The number of distinct names whose result is cached."""
 
@@ -109,9 +106,8 @@ def misnamed(model: str | None, profile: str | None) -> str | None:
     """
     if not profile:
         return None
-    keys, _ = _candidates(model or "")
-    name = profile_name(profile)
-    if name is None:
+    keys = _candidates(model or "")[0]
+    if (name := profile_name(profile)) is None:
         return ""
     if len(keys) != 1 or name in GEOMETRIES[keys[0]].profiles:
         return None
@@ -120,15 +116,11 @@ def misnamed(model: str | None, profile: str | None) -> str | None:
 
 
 def has_profile(model: str | None, profile: str) -> bool:
-    """Whether GPUs of a model can have instances of a profile; of a model that is not named, whatever it is.
-
-    Models outside the known geometries have no MIG (L4, L40S, T4).
-    """
+    """Whether GPUs of a model, if it is named, can have instances of a profile. A model without a geometry has no MIG (L40S)."""
     name = profile_name(profile)
     if not model or name is None:
         return name is not None
-    found = (_nearest(GEOMETRIES[key], name) for key in _candidates(model)[0])
-    return any(one is not None and not one[1] for one in found)
+    return any((one := _nearest(GEOMETRIES[key], name)) and not one[1] for key in _candidates(model)[0])
 
 
 def layout_shares(
@@ -170,9 +162,8 @@ def legal_starts(model: str, profile: str, placed: Sequence[tuple[str, int]] = (
     geometry = _known(model)
     used, media = _occupied(geometry, placed)
     wanted = _placeable(geometry, profile)
-    if wanted.media and media:
-        return ()
-    return tuple(start for start in wanted.starts if not used & _mask(wanted, start))
+    fits = (start for start in wanted.starts if not used & _mask(wanted, start))
+    return () if wanted.media and media else tuple(fits)
 
 
 def maximal_layouts(model: str, double_memory: bool = True) -> frozenset[tuple[str, ...]]:
