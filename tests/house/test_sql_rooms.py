@@ -53,6 +53,7 @@ ONLY_DUCKDB_2 = re.compile(
     r"""
     ->>?\s*(?:'[^'\n]*'|[a-z_.]+)\s*(?:=|<|>|\|\||(?:is|in|not|like)\b)  # 1.5 compares first, then reads the field
     | (?:=|<|>|\|\|)\s*[a-z_.]+\s*->>?
+    | \s!?~\*?\s*'  # 1.5 matches the whole text: use regexp_matches
     | \),\s*(?:select|insert)\b  # 1.5 takes no comma behind the last table of a "with"
     """,
     re.VERBOSE,
@@ -70,6 +71,8 @@ ONLY_DUCKDB_2 = re.compile(
         ("else labels ->> e.key is null", True),
         ("where b = n.labels ->> '$.a'", True),
         ("with a as (\n select 1\n),\nselect", True),
+        ("where profile ~ '^[0-9]+g'", True),
+        ("where regexp_matches(profile, '^[0-9]+g')", False),
     ],
 )
 def test_what_only_duckdb_2_reads_right_is_found(text: str, found: bool) -> None:
@@ -78,7 +81,7 @@ def test_what_only_duckdb_2_reads_right_is_found(text: str, found: bool) -> None
 
 
 def test_no_query_is_read_otherwise_by_the_oldest_duckdb() -> None:
-    """Put parentheses around `labels ->> 'name'` before comparing it."""
+    """Put parentheses around `labels ->> 'name'` before comparing it; use regexp_matches instead of `~`."""
     texts = {name: (ROOT / "sql" / f"{name}.sql").read_text("utf-8") for name in sorted(sql_names())}
 
     assert {} == {name: match[0] for name, text in texts.items() if (match := ONLY_DUCKDB_2.search(text))}

@@ -66,11 +66,11 @@ with layout as (
     where scheduler = 'kubernetes' and devices is not null and mig_strategy is distinct from 'mixed'
 ),
 cut as (
-    select distinct node from layout where len(profiles) = 1 and profiles[1] ~ '^[0-9]+g\.'
+    select distinct node from layout where len(profiles) = 1 and regexp_matches(profiles[1], '^[0-9]+g\.')
 )
 select node, at_us as from_us, at_us as until_us, profiles[1] as profile
 from layout
-where len(profiles) = 1 and (mig_strategy = 'single' or profiles[1] ~ '^[0-9]+g\.') and node in (select node from cut)
+where len(profiles) = 1 and (mig_strategy = 'single' or regexp_matches(profiles[1], '^[0-9]+g\.')) and node in (select node from cut)
 union
 select n.node, c.first_us, c.last_us, c.profile
 from seen_context c
