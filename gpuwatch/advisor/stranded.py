@@ -15,6 +15,7 @@ from typing import Any
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.core.clock import Window
+from gpuwatch.core.words import joined
 from gpuwatch.hardware.fgd import REMEDIES, Case, Task, takes
 from gpuwatch.hardware.shares import has_profile, model_key
 from gpuwatch.ledger.measures import UNHELD
@@ -280,4 +281,4 @@ def _with_unused(one: Cause, unused: set[tuple[str, str]]) -> Cause:
 def _listed(names: Sequence[str]) -> str:
     if len(names) > NAMED_MAX:
         return f"{', '.join(names[:NAMED_MAX])} and {len(names) - NAMED_MAX} more"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return joined(names)

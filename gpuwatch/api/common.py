@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.etags import versioned
 from gpuwatch.api.schema.common import Error
-from gpuwatch.core.clock import MINUTE_US, Window, parse_rfc3339, parse_window, rfc3339
+from gpuwatch.core.clock import MINUTE_US, WINDOW_HELP, Window, parse_rfc3339, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ PREFIX = "/api/v1"
 NAME_MAX = 256
 """Characters of a name in a parameter: a team, a cluster, a job."""
 WINDOW_MAX = 100
-WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, hours, days or weeks back (24h, 7d, 2w), 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
 
 
 async def service_of(request: Request) -> Service:

@@ -10,6 +10,7 @@ from typing import Any
 from gpuwatch.advisor.give_back import with_give_back
 from gpuwatch.advisor.stranded import LAYERS, STRANDED, Cause, causes, unclaimed
 from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.findings.naming import PLATFORM
 from gpuwatch.findings.ranking import Order, order_of
 from gpuwatch.findings.texts import severity_of
 from gpuwatch.ledger.month import Basis
@@ -19,7 +20,6 @@ from gpuwatch.store.database import Store
 
 LOSS = "loss"
 """Kind of an action: waste that no finding names."""
-PLATFORM = "__platform__"
 COST_MIN, HOURS_MIN = Fraction(1), Fraction(1)
 """Less money, or fewer GPU-hours without a price, is no action."""
 

@@ -36,7 +36,8 @@ from gpuwatch.commands.shared import (
     print_stderr,
     show,
 )
-from gpuwatch.commands.windows import WINDOW_HELP, window_of
+from gpuwatch.commands.windows import window_of
+from gpuwatch.core.clock import WINDOW_HELP
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.output.progress import Step, progress

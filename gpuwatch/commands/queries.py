@@ -27,7 +27,8 @@ from gpuwatch.commands.shared import (
     show,
     write,
 )
-from gpuwatch.commands.windows import DEFAULT_WINDOW, WINDOW_HELP, WindowOption, window_at, window_in, window_of
+from gpuwatch.commands.windows import DEFAULT_WINDOW, WindowOption, window_at, window_in, window_of
+from gpuwatch.core.clock import WINDOW_HELP
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import FORMATS, Listing, choose
 from gpuwatch.store import lockfile

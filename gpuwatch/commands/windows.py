@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands.shared import now_us, print_stderr
+from gpuwatch.core.clock import ENDED_US, HOUR_US, WINDOW_HELP, Window, parse_rfc3339, parse_window, rfc3339
 from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.core.clock import Window
     from gpuwatch.store.database import Store
 
 DEFAULT_WINDOW = "7d"
-ENDED_US = 24 * 3600 * 1_000_000
-"""Data that ended longer ago is finished: default windows end with it."""
-WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, hours, days or weeks back (24h, 7d, 2w), 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
 
 
 def _known(text: str | None) -> str | None:
     """Refuses an unknown window before any data is opened. Raises UsageError."""
-    from gpuwatch.core.clock import parse_window
-
     if text is not None:
         parse_window(text, time.time_ns() // 1000)
     return text
@@ -39,8 +34,6 @@ def window_of(text: str, context: typer.Context, known_end_us: int | None = None
     Where none is given and the data ended more than ENDED_US ago (`known_end_us`: where it ends), the default ends with the data,
     and a line on stderr says so.
     """
-    from gpuwatch.core.clock import parse_window, rfc3339
-
     at_us = now_us(context)
     source = context.get_parameter_source("window")
     default = source is not None and source.name == "DEFAULT"
@@ -63,7 +56,6 @@ def window_in(text: str, context: typer.Context, store: Store) -> Window:
 def window_at(text: str, context: typer.Context, note: lockfile.Note) -> Window:
     """The same for the data of a server: its last hour counts as a whole one, as in a store."""
     from gpuwatch.commands import remote
-    from gpuwatch.core.clock import HOUR_US, parse_rfc3339
 
     source = context.get_parameter_source("window")
     if source is None or source.name != "DEFAULT":

@@ -96,6 +96,11 @@ def _month(first: date) -> Window:
     return _span(first, (first + timedelta(days=32)).replace(day=1))
 
 
+ENDED_US = DAY_US
+"""Data that stopped longer ago has ended: it is of files, or its sources are gone. Windows of it end with it."""
+WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, hours, days or weeks back (24h, 7d, 2w), 2026-W47, 2026-11, 2026-11-21 or START,END (RFC 3339)."
+
+
 def parse_window(text: str, now_us: int) -> Window:
     """A window in words: `today`, `lastweek`, `7d`, `2w`, `2026-W47`, `2026-11`, `2026-11-21` (a UTC day), `START,END`."""
     today = from_us(now_us).date()

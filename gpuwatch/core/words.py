@@ -1,6 +1,8 @@
-"""Amounts as a person says them: durations, bytes."""
+"""Amounts as a person says them: durations, bytes, lists of names."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 _UNITS = ((86400, "day", "days"), (3600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
 _BYTES = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
@@ -27,6 +29,11 @@ def duration(seconds: float) -> str:
 def _part(place: int, amount: int) -> str:
     _, one, many = _UNITS[place]
     return f"{amount} {one if amount == 1 else many}"
+
+
+def joined(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def size(count: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
 from gpuwatch.output.listing import BUCKET_WORDS
@@ -13,7 +14,7 @@ from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
 from gpuwatch.report.facts import PLATFORM, Facts
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.report.steps import COST_MIN, STRANDED, Step, lost_cost, lost_work, most, saving, steps
+from gpuwatch.report.steps import COST_MIN, Step, lost_cost, lost_work, most, saving, steps
 
 __all__ = [
     "LOST_NOTE",

@@ -123,8 +123,7 @@ def _of_loss(
     carrying = parts if unmeasured else _carrying(parts, rate)
 
     def words(size: Rate) -> str:
-        text = report_text.hours(size.hours) if size.cost is None else report_text.money(size.cost, currency)
-        return text.replace(report_text.GAP, " ")
+        return report_text.worth(size.cost, size.hours, currency).replace(report_text.GAP, " ")
 
     first = carrying[0].finding if carrying else None
     held = [(PLATFORM, rate)] if unmeasured else loss.teams  # it runs the exporters

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.advisor.stranded import Cause
+from gpuwatch.advisor.stranded import STRANDED, Cause
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.monthly import Claimed, together
 from gpuwatch.findings.priority import SAVING_DAYS, Rate, cost_a_day
@@ -19,7 +19,6 @@ from gpuwatch.ledger.measures import AVOIDABLE
 from gpuwatch.ledger.month import MONTH_DAYS, MONTH_FROM_US
 from gpuwatch.report.facts import Facts
 
-STRANDED = "stranded"
 COST_MIN = Fraction(1, 2)
 """A month's saving below this many units of money is not worth an action: it would show as zero."""
 

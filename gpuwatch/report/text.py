@@ -44,6 +44,11 @@ def amount_money(amount: Amount, currency: str | None = None) -> str:
     return " + ".join(parts) or money(0, currency)
 
 
+def worth(cost: Fraction | None, gpu_hours: Fraction, currency: str | None) -> str:
+    """The money of an amount, or its GPU-hours without a price."""
+    return hours(gpu_hours) if cost is None else money(cost, currency)
+
+
 def places_of(values: Sequence[Decimal | None]) -> int:
     """Decimals of a column of money: none, or cents where all are small."""
     return 0 if sum(abs(value) for value in values if value is not None) >= 1000 else 2

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.core.words import joined
 from gpuwatch.ledger.measures import WORDS
 from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report import text as report_text
@@ -77,12 +78,8 @@ def _most_of_it(card: Json) -> str:
         named.append(OWNERS.get(team) or owner_name(team))
         sum_of_named += part
         if sum_of_named >= MOST_SHARE * whole:
-            return f"{report_text.percent(sum_of_named / whole)} of it is with {_listed(named)}."
+            return f"{report_text.percent(sum_of_named / whole)} of it is with {joined(named)}."
     return ""
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _head(card: Json, source: Source) -> list[Block]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.core.words import joined
 from gpuwatch.report.facts import PLATFORM, UNOWNED
 from gpuwatch.report.text import GAP, percent
 
@@ -30,9 +31,7 @@ def action_lines(actions: Sequence[Json]) -> list[str]:
 
 
 def _ranked(ranks: Sequence[str]) -> str:
-    if len(ranks) == 1:
-        return f"Action {ranks[0]}"
-    return f"Actions {', '.join(ranks[:-1])} and {ranks[-1]}"
+    return f"Action{'s' if len(ranks) > 1 else ''} {joined(ranks)}"
 
 
 def no_team(teams: Sequence[Json]) -> list[dict[str, str]]:

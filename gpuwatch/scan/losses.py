@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.audit.losses import Loss
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.findings.priority import Rate
@@ -19,7 +20,6 @@ from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import REMEDIES
 from gpuwatch.report.data_quality import MEANINGS
-from gpuwatch.report.steps import STRANDED
 from gpuwatch.rules.layers import OTHER
 
 LEAST_SHARE = Fraction(1, 100)
@@ -88,7 +88,7 @@ def _loss(team: str, parts: Sequence[_Part], currency: str | None, kinds: Kinds)
     """One team's waste: named by its buckets, with the remedy of the largest, by the kinds of the team's work."""
     first = parts[0].bucket
     work = divided([(team, Rate(parts[0].cost, parts[0].hours))], kinds(first))
-    advice = remedy(first, work, lambda size: _size(size, currency)) or REMEDIES[first]
+    advice = remedy(first, work, lambda size: report_text.worth(size.cost, size.hours, currency)) or REMEDIES[first]
     meaning = MEANINGS[first]
     places = tuple({"name": BUCKET_WORDS[one.bucket], "cost": one.cost, "gpu_hours": one.hours} for one in parts)
     costs = [one.cost for one in parts]
@@ -96,7 +96,3 @@ def _loss(team: str, parts: Sequence[_Part], currency: str | None, kinds: Kinds)
     hours = sum((one.hours for one in parts), Fraction(0))
     summary = f"{BUCKET_WORDS[first]}: {meaning}. It is spread over the jobs, so no finding names it."
     return Loss(f"loss:{team}", OTHER, TITLE, advice, summary, team, first, hours, cost, currency, places)
-
-
-def _size(size: Rate, currency: str | None) -> str:
-    return report_text.hours(size.hours) if size.cost is None else report_text.money(size.cost, currency)

@@ -14,7 +14,6 @@ from gpuwatch.api.auth import Access, Reader
 from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import (
     PREFIX,
-    WINDOW_HELP,
     WINDOW_MAX,
     Name,
     Names,
@@ -29,7 +28,7 @@ from gpuwatch.api.common import (
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema.findings.findings import ActionBody, ActionRow, FindingDetail, Findings
-from gpuwatch.core.clock import parse_rfc3339, rfc3339
+from gpuwatch.core.clock import WINDOW_HELP, parse_rfc3339, rfc3339
 from gpuwatch.findings.repository import Action, Actions, Mark
 from gpuwatch.output.listing import Listing
 from gpuwatch.output.render import render

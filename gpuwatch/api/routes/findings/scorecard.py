@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
-from gpuwatch.api.common import PREFIX, WINDOW_HELP, WINDOW_MAX, Svc, answer, errors, window_of
+from gpuwatch.api.common import PREFIX, WINDOW_MAX, Svc, answer, errors, window_of
 from gpuwatch.api.schema.findings.scorecard import AuditCard
+from gpuwatch.core.clock import WINDOW_HELP
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 

@@ -11,14 +11,12 @@ from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Svc, errors, words
 from gpuwatch.api.schema.sources.coverage import Coverage
-from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.clock import ENDED_US, HOUR_US
 
 if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
 router = APIRouter(prefix=PREFIX, tags=["sources"])
-ENDED_US = DAY_US
-"""Data that stops this long ago has ended: it is of files, or its sources are gone."""
 
 
 @router.get("/coverage", response_model=Coverage, responses=errors(), summary="The time that there is data of")
