@@ -14,10 +14,10 @@ SCOPE = {"user_name": "UserId", "account": "Account", "queue": "Partition"}
 
 
 class JobList:
-    """Whose jobs a text lists: all, or those of a user, an account or a partition. Takes those without GPUs too.
+    """Whose jobs a text lists: all jobs, or those of one user, account or partition. Jobs without GPUs count too.
 
-    scontrol does not print what it was asked for, so that is seen from the jobs: where all are of one user, the jobs of others may
-    be hidden from the reader (`PrivateData=jobs`).
+    scontrol does not print its own options, so the jobs show them: if all belong to one user, those of others may be hidden
+    (`PrivateData=jobs`).
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class JobList:
 
 
 def _add(known_words: set[str | None], word: str | None) -> None:
-    """Adds a word to a set of which only matters whether it has several."""
+    """Adds a word; a second one is enough to know that there are several."""
     if len(known_words) < LEAST_JOBS:
         known_words.add(word)
 
