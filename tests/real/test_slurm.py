@@ -275,6 +275,7 @@ def test_a_restart_between_start_and_end_loses_nothing(slurm: Slurm) -> None:
 
     assert [{job}] * 2 == [running(sink) for sink in both.sinks]
 
+    slurm.until("it has run a second", lambda: ran(slurm, job) >= 1)  # Slurm counts whole seconds
     slurm.release("restarted")
     slurm.until("it ends", lambda: state_of(slurm, job) == "COMPLETED")
     slurm.until("accounting has its end", lambda: job in accounted(slurm) and not open_in_sacct(slurm))
