@@ -61,14 +61,23 @@ def sentence(item: Row) -> str:
     plan: Row = item.get("plan") or {}
     now, then = item.get("served_ratio"), plan.get("served_ratio")
     gpus = trials.count(int(item.get("gpus") or 0), "GPU")
+    left = int(item.get("not_counted") or 0)
+    others = (
+        f" {trials.count(left, 'request')} that may use several pools or models {'is' if left == 1 else 'are'} not part of it."
+        if left
+        else ""
+    )
     if now is None:
-        return f"{gpus}: nothing was held or asked for in the last week, so no layout is better than another."
+        return f"{gpus}: nothing was held or asked for in the last week, so no layout is better than another.{others}"
     if not plan.get("changes"):
-        return f"{gpus} serve {formats.percent(now)} of the demand of the last week that only this pool can serve. No other layout serves more of it."
+        return (
+            f"{gpus} serve {formats.percent(now)} of the demand of the last week that only this pool can serve. "
+            f"No other layout serves more of it.{others}"
+        )
     moved = trials.count(int(plan.get("move") or 0), "job")
     return (
         f"Another layout on {trials.count(int(plan.get('changed_gpus') or 0), 'GPU')} would serve {formats.percent(then)} of last week's "
-        f"demand instead of {formats.percent(now)}. {moved} would have to stop first."
+        f"demand that only this pool can serve, instead of {formats.percent(now)}. {moved} would have to stop first.{others}"
     )
 
 

@@ -25,7 +25,7 @@ def layouts(store: Store, cluster: Cluster) -> list[Row]:
     now, busy = current_layouts(store, cluster)
     if not now:
         return []
-    demand = week_demand(store, cluster.name, until_us - WEEK_US, until_us)
+    demand, _ = week_demand(store, cluster.name, until_us - WEEK_US, until_us)
     found = []
     for (pool, model), gpus in sorted(now.items(), key=lambda one: (one[0][0] or "", one[0][1])):
         key = model_key(model) or ""
@@ -63,19 +63,27 @@ def current_layouts(
 
 def week_demand(
     store: Store, cluster: str, from_us: int, until_us: int
-) -> dict[tuple[str | None, str | None], dict[int, dict[str, int]]]:
-    """(pool, model) -> hour -> profile -> microseconds of instances that were held or waited for."""
+) -> tuple[dict[tuple[str | None, str | None], dict[int, dict[str, int]]], dict[str | None, set[str]]]:
+    """(pool, model) -> hour -> profile -> microseconds of instances that were held or waited for; and by pool the jobs that
+    waited for an instance of it or of another pool or model: they count for none.
+    """
     found: dict[Any, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    shared: dict[str | None, set[str]] = defaultdict(set)
     for row in store.rows("capacity/mig_week", cluster=cluster, from_us=from_us, until_us=until_us):
         if row["profile"]:
             found[row["pool"], row["model"]][row["hour_us"]][row["profile"]] += row["held_us"]
     for wait in waits(store, cluster, from_us, until_us):
+        if wait.profile is None:
+            continue
         # Where a request may use several pools or models, it is unknown which it would have got: it counts for none.
-        if wait.profile is not None and wait.models is not None and len(wait.models) == len(wait.pools) == 1:
+        if wait.models is None or len(wait.models) > 1 or len(wait.pools) > 1:
+            for pool in wait.pools:
+                shared[pool].add(wait.job_id)
+        else:
             for hour_us in range(wait.start_us // HOUR_US * HOUR_US, wait.end_us, HOUR_US):
                 part = min(wait.end_us, hour_us + HOUR_US) - max(wait.start_us, hour_us)
                 found[wait.pools[0], wait.models[0]][hour_us][wait.profile] += part * wait.members
-    return found
+    return found, shared
 
 
 def own(key: str, profile: str) -> str:

@@ -35,7 +35,7 @@ def _items(store: Store, cluster: Cluster) -> list[Row]:
     now, _ = current_layouts(store, cluster)
     if not now:
         return []
-    demand = week_demand(store, cluster.name, until_us - WEEK_US, until_us)
+    demand, shared = week_demand(store, cluster.name, until_us - WEEK_US, until_us)
     holders: dict[tuple[str | None, str], list[Row]] = defaultdict(list)
     for row in store.rows("capacity/mig_holder", cluster=cluster.name, at_us=cluster.as_of_us):
         if row["model"] and row["profile"]:
@@ -47,7 +47,8 @@ def _items(store: Store, cluster: Cluster) -> list[Row]:
         known = {gpu: tuple(sorted(own(key, profile) for profile in layout)) for gpu, layout in gpus.items()}
         hours = [{own(key, name): us for name, us in hour.items()} for hour in demand.get((pool, model), {}).values()]
         held = [row | {"profile": own(key, row["profile"])} for row in holders[pool, model]]
-        found.append(head | {"pool": pool, "gpu_model": model} | _tried(key, known, held, hours))
+        named = {"pool": pool, "gpu_model": model, "not_counted": len(shared.get(pool, ()))}
+        found.append(head | named | _tried(key, known, held, hours))
     return found
 
 

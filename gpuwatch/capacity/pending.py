@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from gpuwatch.capacity.free_state import clusters, instants
+from gpuwatch.capacity import slice_wait
+from gpuwatch.capacity.free_state import clusters, instants, rows_at
 from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places, Request
 from gpuwatch.capacity.simulator import idle_gpus
@@ -58,6 +59,8 @@ def pending(
             continue
         at_gpus = {wait.job_id: wait for wait in waits(store, one.name, recorded_us(mine, one.as_of_us), one.as_of_us)}
         places, planned = Places(store, one, idle.get(one.name)), 0
+        sliced = rows_at(store, ends).get(one.name, {}) if any(wait.profile for wait in at_gpus.values()) else {}
+        devices = [device for gpu in sliced.values() for device in gpu]
         for row in mine:
             wait = at_gpus.get(row["job"])
             other = "/" in (row["profile"] or "")  # another vendor's devices, or shares of GPUs
@@ -67,7 +70,9 @@ def pending(
                 row["start"] = {"words": NO_POOL, "best": None} if short else None
                 continue
             row["shape"] = wait.shape
-            if wait.profile is None and planned < PLANNED_MAX:
+            if wait.profile is not None:
+                row["start"] = {"words": slice_wait.words(wait, devices), "best": None}
+            elif planned < PLANNED_MAX:
                 planned += 1
                 row["start"] = start(places, wait)
     return {"at": rfc3339(at_us), "items": found, "unknown": dict(sorted(unknown.items()))}

@@ -1,19 +1,19 @@
--- A row is a node or a GPU without one: its pool, its models, and what Kubernetes' last record says of labels and taints.
+-- A row is a node or a GPU without one: its pool, its models, and what Kubernetes' last record before $until_us says of labels and
+-- taints, or else its first: the first record reaches back.
 -- elsewhere: only other schedulers have a record of it, and Kubernetes has records of its own nodes: no pod can be placed there.
 with last_record as (
-    select
-        node,
-        arg_max_null(labels, coalesce(observed_us, 0)) as labels,
-        arg_max_null(taints, coalesce(observed_us, 0)) as taints,
-        count(*) as records
-    from node
-    where cluster = $cluster and scheduler = 'kubernetes' and coalesce(observed_us, 0) < $until_us
+    select node, arg_max_null(labels, nearness) as labels, arg_max_null(taints, nearness) as taints, count(*) as records
+    from (
+        select *, case when coalesce(observed_us, 0) < $until_us then coalesce(observed_us, 0) else -observed_us end as nearness
+        from node
+        where cluster = $cluster and scheduler = 'kubernetes'
+    )
     group by node
 ),
 other_record as (
     select distinct node
     from node
-    where cluster = $cluster and scheduler <> 'kubernetes' and coalesce(observed_us, 0) < $until_us
+    where cluster = $cluster and scheduler <> 'kubernetes'
 )
 select
     coalesce(d.node, d.gpu) as place,

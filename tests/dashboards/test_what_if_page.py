@@ -160,6 +160,7 @@ def tried(**more: Any) -> Row:
         "gpus": 3,
         "instances": {"1g.10gb": 21},
         "held": 2,
+        "not_counted": 0,
         "served_ratio": 0.5,
         "layouts": [{"layout": ["7g.80gb"], **outcome, "served_ratio": 0.0}, {"layout": ["1g.10gb"] * 7, **outcome}],
         "plan": {**outcome, "changes": [change]},
@@ -177,7 +178,11 @@ def test_a_better_layout_names_who_has_to_move() -> None:
 
     check_layout(layout)
     words = text(layout)
-    assert "would serve 90 % of last week's demand instead of 50 %. 1 job would have to stop first." in words
+    assert (
+        "would serve 90 % of last week's demand that only this pool can serve, instead of 50 %. 1 job would have to stop first."
+        in words
+    )
+    assert "not part of it" not in words
     assert "7 × 1g.10gb 4g.40gb, 3g.40gb" in words
     assert "does not fit" in words
 
@@ -189,5 +194,8 @@ def test_no_demand_and_no_gain_have_their_words() -> None:
     assert (
         "3 GPUs serve 50 % of the demand of the last week that only this pool can serve. No other layout serves more of it."
         in text(mig(tried(plan=plan)))
+    )
+    assert "1 request that may use several pools or models is not part of it." in text(
+        mig(tried(plan=plan, not_counted=1))
     )
     assert "No partitioned GPUs" in text(mig())

@@ -254,14 +254,17 @@ def test_a_wait_ends_when_its_job_starts(findings: dict[str, Verdict]) -> None:
 KUBERNETES = {"scheduler": "kubernetes", "job_id": "lab/big", "namespace": "lab", "queue": "team-queue"}
 
 
-def test_a_pod_does_not_wait_for_nodes_of_another_scheduler(tmp_path: Path) -> None:
-    """Pool b is Slurm's. The pod's own pool is full."""
+@pytest.mark.parametrize(
+    "seen", [pytest.param(1, id="seen from the start"), pytest.param(185, id="first seen after it waited")]
+)
+def test_a_pod_does_not_wait_for_nodes_of_another_scheduler(tmp_path: Path, seen: int) -> None:
+    """Pool b is Slurm's. The pod's own pool is full. The first record of a node reaches back."""
     message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
     def two_schedulers(w: World) -> None:
         for name, held, scheduler in (("a1", 4, "kubernetes"), ("b1", 1, "slurm"), ("b2", 1, "slurm")):
             node(w, name, 4, held)
-            tell(w, "node", scheduler=scheduler, node=name, observed_us=1, state="up", pool=name[0])
+            tell(w, "node", scheduler=scheduler, node=name, observed_us=seen, state="up", pool=name[0])
 
     rule = {"terms": [[["nodepool", "In", ["a", "c"]]]]}
     assert [] == evaluated(

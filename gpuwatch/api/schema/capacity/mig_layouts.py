@@ -49,6 +49,9 @@ class TriedPlace(Strict):
     gpus: int
     instances: dict[str, int]
     held: int
+    not_counted: int = Field(
+        description="Requests of the last week for instances of this pool or of others: they are not part of the demand."
+    )
     served_ratio: Ratio | None
     layouts: list[TriedLayout]
     plan: Plan
