@@ -33,7 +33,7 @@ async def run(
     """Shows the effect of a change, or makes it."""
     if action == PREVIEW and previewed:
         found = await lists.whole(api, read or path)
-        return Outcome(below=await preview.ask(api, path, {"items": change(found.items)}))
+        return Outcome(below=await preview.ask(api, path, {"items": change(found.items)}, values))
     if action != SAVE:
         raise PreventUpdate  # no button of ours
     done = await lists.replace(api, path, values.get(VERSION, ""), change, read=read)

@@ -11,7 +11,6 @@ from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Values
 
 MAX_TEAMS = 30
-WINDOW = "lastmonth"
 MOVED = "Nothing is stored yet."
 NO_REASON = "No charge of this time depends on it."
 PERIOD = Field(
@@ -37,9 +36,10 @@ def holds_throughout(values: Values) -> bool:
     return (values.get(HOLDS.name) or ALL) == ALL
 
 
-async def ask(api: Api, path: str, body: Row) -> Component:
-    """What each team would have paid last month."""
-    return drawn(await api.change("POST", f"{path}/what-if", body, window=WINDOW, patient=True))
+async def ask(api: Api, path: str, body: Row | str, values: Values, reason: str = NO_REASON) -> Component:
+    """What each team would have paid in the time that a form asks about. `reason`: why nothing changes where nothing does."""
+    found = await api.change("POST", f"{path}/what-if", body, window=period(values), patient=True)
+    return drawn(found, reason=reason)
 
 
 def drawn(found: Row, note: str = "", reason: str = NO_REASON) -> Component:

@@ -25,10 +25,11 @@ PAGE_SIZE = 50
 MAX_WORDS = 300
 
 
-def listing(rows: Sequence[Row], query: Query) -> Component:
-    """What waits, the longest first, then what runs; each links to its job."""
+def listing(rows: Sequence[Row], query: Query, jobs: bool = False) -> Component:
+    """What waits, the longest first, then what runs; each links to its job. `jobs`: only what waits is listed, of any queue."""
+    of_queue = bool(query.get("queue")) and not jobs
     if not rows:
-        words_of = "Nothing waits or runs in this queue" if query.get("queue") else "No request is waiting"
+        words_of = "Nothing waits or runs in this queue" if of_queue else "No request is waiting"
         return parts.card(words_of)
     heads = [
         parts.Column("Request", "wide"),
@@ -40,7 +41,7 @@ def listing(rows: Sequence[Row], query: Query) -> Component:
         parts.Column("Why", "grow narrow-hide"),
     ]
     shown, links = parts.numbered(rows, PAGE_SIZE, query)
-    name = "What waits and runs in it" if query.get("queue") else "Requests that wait"
+    name = "What waits and runs in it" if of_queue else "Requests that wait"
     listed = parts.table(heads, [request(row, query) for row in shown], label=name)
     return parts.card(name, listed, links, note="The longest wait first")
 

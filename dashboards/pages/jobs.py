@@ -1,4 +1,4 @@
-"""Jobs: what ran, its cost and its effective share."""
+"""Jobs: what ran, its cost and its effective share; and what waits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
 from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
+from gpuwatch.dashboards.fleet import queue_requests
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
@@ -18,15 +19,33 @@ PAGE_SIZE = 50
 BY_BUCKET = ("hoarded", "gap", "communication", "stalled")
 """Buckets by which the list may be sorted: their time is then a column."""
 STATES = ("running", "completed", "failed")
+WAITING = "waiting"
+"""The choice of the requests that wait now, whatever the window: they are no jobs that ran."""
 FILTERS = ("window", "cluster", "pool", "team", "q")
 
 
 async def load(api: Api, query: Query) -> Row:
-    """One page of jobs in the window, most expensive first."""
+    """One page of jobs in the window, most expensive first; or the requests that wait now."""
+    if query.get("state") == WAITING:
+        return {WAITING: await waiting(api, query)}
     filters = {name: query.get(name) for name in ("user", "queue", "state", "q", "cursor") if query.get(name)}
     return await api.jobs(
         query.window, PAGE_SIZE, sort=query.get("sort", "cost"), pool=query.get("pool"), **filters, **query.scope
     )
+
+
+async def waiting(api: Api, query: Query) -> list[Row]:
+    """What waits, of the thousand workloads that wait longest, with the filters of the page."""
+    found = await api.get("workloads", limit=MAX_LIMIT, **query.scope)
+    words, user, queues = query.get("q").lower(), query.get("user"), query.get("queue").split(",")
+    return [
+        row
+        for row in found.get("items") or []
+        if row.get("state") in queue_requests.WAITING
+        and (not words or any(words in str(row.get(part) or "").lower() for part in ("job", "name")))
+        and (not user or row.get("user") == user)
+        and (queues == [""] or {row.get("queue"), row.get("cluster_queue")} & set(queues))
+    ]
 
 
 @page("/jobs", "Jobs", load, icon="jobs", order=5, filters=FILTERS)
@@ -34,8 +53,21 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     """One row per job; its name links to its page."""
     items: list[Row] = data.get("items") or []
     state = query.get("state")
-    choices = [("All", query.link(state=None, cursor=None), not state)]
-    choices += [(name.capitalize(), query.link(state=name, cursor=None), state == name) for name in STATES]
+    choices = [("All", query.link(state=None, cursor=None, page=None), not state)]
+    choices += [
+        (name.capitalize(), query.link(state=name, cursor=None, page=None), state == name)
+        for name in (*STATES, WAITING)
+    ]
+    if state == WAITING:
+        rows: list[Row] = data.get(WAITING) or []
+        filtered = any(query.get(name) for name in ("team", "user", "queue", "q", "cluster"))
+        listed = (
+            states.empty("No waiting job matches these filters", "Others may wait.")
+            if filtered and not rows
+            else queue_requests.listing(rows, query, jobs=True)
+        )
+        note = "As last reported by the schedulers; whatever the window is"
+        return html.Div([parts.heading("Jobs", note), parts.picks(choices, "State"), listed])
     note = f"{len(items)}{'+' if data.get('next') else ''} {query.window_words}"
     if query.get("user"):
         note += f", user {formats.clip(query.get('user'), 40)}"

@@ -97,7 +97,8 @@ def about(item: Row) -> str:
     """What tells two of the same name apart."""
     if item["kind"] == "finding":
         return str(item.get("cluster") or "")
-    return ", ".join(str(item[name]) for name in ("name", "cluster") if item.get(name))
+    known = [str(item[name]) for name in ("name", "cluster") if item.get(name)]
+    return ", ".join(["waits", *known] if item.get("waits") else known)
 
 
 def target(item: Row, query: Query) -> str:

@@ -189,6 +189,36 @@ def test_a_preview_asks_as_if_a_price_held_all_of_the_time() -> None:
     assert "Show the effect on" in str(shown("/rates?edit=change&row=1"))
 
 
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("/owners?edit=add", {"match_kind": "user", "match": "ann", "team": "a", "place": "1"}),
+        ("/policies?edit=change", {"document": ""}),
+    ],
+    ids=["team map", "policies"],
+)
+def test_a_preview_is_of_a_time_of_choice(path: str, values: dict[str, str]) -> None:
+    asked_for: list[tuple[str, str]] = []
+
+    class Recorder:
+        """Answers every request with no charges."""
+
+        async def change(self, method: str, at: str, body: object, *, window: str, patient: bool) -> dict[str, Any]:
+            asked_for.append((at, window))
+            return {"items": [], "window": {"start": fake_setup.BEGAN, "end": fake_setup.ENDED}, "closed": []}
+
+        async def get(self, at: str, **_: object) -> dict[str, Any]:
+            return {"items": fake_setup.LISTS[at], "version": 3, "next": None}
+
+    api: Any = Recorder()
+    what = f"{path.partition('?')[0].replace('owners', 'teams').strip('/')}/what-if"
+    for effect in ({"effect": "month"}, {}):
+        asyncio.run(forms.outcome(api, asked(path), "preview", {"version": "3"} | values | effect))
+
+    assert [(what, "month"), (what, "30d")] == asked_for
+    assert "Show the effect on" in str(shown(path))
+
+
 def test_a_preview_from_a_date_on_says_why_nothing_changes() -> None:
     path = "/rates?edit=change&row=1"
     items, words = asked_of(path, usd_per_gpu_hour="3", valid_from="2026-12-01", holds="dated", effect="month")

@@ -74,6 +74,13 @@ def test_a_finding_begins_with_what_it_is_about(name: str | None, expected: str)
     assert expected == link.children[1].children
 
 
+def test_a_job_that_waits_says_so() -> None:
+    (link,) = found("zzz", item("job", "lab/train", "train") | {"waits": True})
+
+    assert "/ui/jobs/lab/train?window=24h&in=c1" == link.href
+    assert "waits, train, c1" == link.children[2].children
+
+
 def test_nothing_is_asked_without_words() -> None:
     assert [] == found("   ", AssertionError())
 

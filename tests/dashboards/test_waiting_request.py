@@ -11,6 +11,7 @@ from gpuwatch.dashboards.shell import states
 from tests.dashboards import fake_map
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, asked, check_layout, links, shown, text
+from tests.dashboards.test_queues_page import gang
 
 MOVED = "It could start if 1 job with 4 GPUs moved to other nodes."
 
@@ -76,3 +77,27 @@ def test_what_is_said_of_other_waits(row: Any, expected: str) -> None:
 
     check_layout(layout)
     assert [] == [words for words in expected.split("|") if words not in text(layout)]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param("", ["alpha", "beta"], id="all that wait, none that runs"),
+        pytest.param("&q=ALP", ["alpha"], id="by name"),
+        pytest.param("&user=erin", ["beta"], id="by user"),
+        pytest.param("&queue=other,vq", ["alpha"], id="by queue"),
+        pytest.param("&q=gamma", [], id="what runs does not wait"),
+    ],
+)
+def test_jobs_that_wait_have_a_tab_of_the_jobs_page(more: str, expected: list[str]) -> None:
+    rows = [
+        gang("alpha", job="lab/alpha"),
+        gang("beta", job="lab/beta", user="erin", queue="q2"),
+        gang("gamma", "running", job="lab/gamma"),
+    ]
+    layout = shown(f"/jobs?state=waiting{more}", source=answering({"workloads": {"items": rows, "next": None}}))
+
+    check_layout(layout)
+    assert expected == [name for name in ("alpha", "beta", "gamma") if f"/ui/jobs/lab/{name}" in str(links(layout))]
+    assert ("No waiting job matches" in text(layout)) == (not expected)
+    assert "/ui/jobs?state=waiting" in [href for href in links(shown("/jobs"))]

@@ -36,6 +36,7 @@ SETTINGS = (
     ),
     Field(DAYS, "Oldest rate in days", hint="A rate that is older is not used."),
 )
+LATER = "A rate counts from its date on: give a date before the end of this time to see its effect."
 PRICED = "All charges are priced again, those of the past too; closed periods keep their bill and get corrections."
 
 
@@ -158,25 +159,27 @@ def form(data: Data, query: Query) -> Component | None:
     """The form in the address."""
     action, held = (
         query.get("edit"),
-        {list_actions.VERSION: data.listed.version, "now": data.now, list_actions.PAST: "no"},
+        {list_actions.VERSION: data.listed.version, "now": data.now, list_actions.PAST: "no"} | preview.DEFAULTS,
     )
     buttons = [
-        fields.button(list_actions.PREVIEW, "Show the effect on last month"),
+        fields.button(list_actions.PREVIEW, "Show the effect"),
         fields.button(list_actions.SAVE, "Save", "primary"),
         fields.cancel(query),
     ]
     if action == "add":
-        shown = [*NEW, dated.PAST, *dated.HELD]
+        shown = [*NEW, dated.PAST, preview.PERIOD, *dated.HELD]
         return fields.form("Add a rate", shown, held | {dates.FROM: lists.tomorrow(data.now)}, buttons)
     if action == "set":
         known = {name: lists.text(data.settings.get(name)) for name in (CURRENCY, DAYS)}
-        return fields.form("Reporting currency", [*SETTINGS, *dated.HELD], held | known, buttons, PRICED)
+        return fields.form(
+            "Reporting currency", [*SETTINGS, preview.PERIOD, *dated.HELD], held | known, buttons, PRICED
+        )
     if action != "remove":
         return None
     row = lists.at(data.listed.items, query.get("row"))
     buttons[1] = fields.button(list_actions.SAVE, "Remove it", "danger")
     title = f"Remove: {pair(row)}, {lists.amount(row.get('rate'), 4)} from {dates.date(row.get(dates.FROM))}"
-    return fields.form(title, dated.HELD, held, buttons, PRICED)
+    return fields.form(title, [preview.PERIOD, *dated.HELD], held, buttons, PRICED)
 
 
 @acts_on("/fx")
@@ -191,7 +194,7 @@ async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
     listed, settings = await read(api)
     body = changed(listed.items, settings, query, values)
     if action == list_actions.PREVIEW:
-        return Outcome(below=await preview.ask(api, "fx", body))
+        return Outcome(below=await preview.ask(api, "fx", body, values, LATER))
     done = await api.change("PUT", "fx", body, version=values.get(list_actions.VERSION, ""))
     warnings = "; ".join(str(one) for one in done.get("warnings") or [])
     message = (

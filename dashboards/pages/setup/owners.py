@@ -11,7 +11,7 @@ from dash.exceptions import PreventUpdate
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Row, administers
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.editing import fields, history, list_actions, lists
+from gpuwatch.dashboards.editing import fields, history, list_actions, lists, preview
 from gpuwatch.dashboards.editing.fields import Field
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
 from gpuwatch.dashboards.shell import states
@@ -20,7 +20,7 @@ from gpuwatch.dashboards.shell.query import Query
 
 PAGE_SIZE = 100
 KINDS = (("namespace", "Namespace"), ("account", "Account"), ("user", "User"), ("queue", "Queue"), ("label", "Label"))
-HELD = (Field(list_actions.VERSION, "", "held"),)
+HELD = (preview.PERIOD, Field(list_actions.VERSION, "", "held"))
 ORDER = "Rules of one kind are tried from top to bottom; labels decide first, then queue, namespace, account and user."
 RULE = (
     Field("match_kind", "Look at", "choice", options=KINDS),
@@ -128,7 +128,7 @@ def tester() -> Component:
 
 def form(data: Data, query: Query) -> Component | None:
     """The form in the address."""
-    action, held = query.get("edit"), {list_actions.VERSION: data.listed.version}
+    action, held = query.get("edit"), {list_actions.VERSION: data.listed.version} | preview.DEFAULTS
     buttons = [
         fields.button(list_actions.PREVIEW, "Show what moves"),
         fields.button(

@@ -1,4 +1,4 @@
-"""Policies: who pays for what nobody uses. Edited as one document, checked by line, with the effect on last month."""
+"""Policies: who pays for what nobody uses. Edited as one document, checked by line, with the effect on a time of choice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 
 HINT = "TOML. Every mistake is named with its line, and nothing is stored then. The documentation on policies lists the fields."
-FIELDS = (Field("document", "Document", "area", hint=HINT), Field(list_actions.VERSION, "", "held"))
+FIELDS = (Field("document", "Document", "area", hint=HINT), preview.PERIOD, Field(list_actions.VERSION, "", "held"))
+LATER = "A policy counts from its valid_from on: give a date before this time to see its effect."
 FIRST = """[[policies]]
 name = "standard"
 valid_from = "{day}"
@@ -102,11 +103,11 @@ def form(data: Data, query: Query) -> Component | None:
     items: list[Row] = data.policies.get("items") or []
     document = toml_text.written({"policies": items}) if items else FIRST.format(day=lists.tomorrow(data.now))
     buttons = [
-        fields.button(list_actions.PREVIEW, "Check it and show the effect on last month"),
+        fields.button(list_actions.PREVIEW, "Check it and show the effect"),
         fields.button(list_actions.SAVE, "Save", "primary"),
         fields.cancel(query),
     ]
-    values = {"document": document, list_actions.VERSION: str(data.policies.get("version"))}
+    values = {"document": document, list_actions.VERSION: str(data.policies.get("version"))} | preview.DEFAULTS
     return fields.form("Edit the policies", FIELDS, values, buttons)
 
 
@@ -115,8 +116,7 @@ async def act(api: Api, query: Query, action: str, values: Values) -> Outcome:
     """Checks or saves the document."""
     document = values.get("document", "") + "\n"
     if action == list_actions.PREVIEW:
-        found = await api.change("POST", "policies/what-if", document, window=preview.WINDOW, patient=True)
-        return Outcome(below=preview.drawn(found))
+        return Outcome(below=await preview.ask(api, "policies", document, values, LATER))
     if action != list_actions.SAVE:
         raise PreventUpdate
     done = await api.change("PUT", "policies", document, version=values.get(list_actions.VERSION, ""))

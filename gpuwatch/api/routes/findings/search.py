@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.common import PREFIX, Svc, errors, minute_of
 from gpuwatch.api.schema.findings.search import Matches
 from gpuwatch.findings.repository import Actions
 
@@ -25,16 +25,17 @@ def search(
     q: Annotated[str, Query(min_length=1, max_length=100, description="A part of a name or id, ignoring case.")],
     each: Annotated[int, Query(ge=1, le=EACH_MAX, description="Most results of one kind.")] = EACH,
 ) -> Response:
-    """By name or id, jobs also by the name of their work; findings also by their texts. Team-scoped tokens find their own
+    """By name or id, jobs also by the name of their work, those that wait first; findings also by their texts. Team-scoped tokens find their own
     runs, the devices that these held, and their findings.
     """
     from gpuwatch.jobs.search import search as look
 
-    actions = Actions(service.state).current(service.now_us())
+    now_us, actions = minute_of(service.now_us()), Actions(service.state).current(service.now_us())
     return kept(
         request,
         access,
         service,
-        lambda store: {"items": look(store, q, access.teams, actions, each)},
+        lambda store: {"items": look(store, service.state, q, access.teams, actions, now_us, each)},
+        now_us,
         *actions.values(),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from gpuwatch.api.schema.common import Shape
 
 
@@ -12,6 +14,7 @@ class Match(Shape):
     id: str
     cluster: str | None
     name: str | None
+    waits: bool = Field(description="Whether it is a job that waits now.")
 
 
 class Matches(Shape):
