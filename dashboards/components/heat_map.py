@@ -47,6 +47,8 @@ SCALES: dict[Scheme, dict[str, list[list[Any]]]] = {
     },
 }  # fmt: skip
 UNREAD, FREE = 0, 1
+ESTIMATED = "≈"
+"""Marks a GPU of which it is estimated that its jobs held it and not another one of the node."""
 
 
 def height(items: list[Row]) -> int:
@@ -55,10 +57,11 @@ def height(items: list[Row]) -> int:
 
 
 def label(item: Row) -> str:
-    """`gpu-h100-01 · 3`."""
+    """`gpu-h100-01 · 3`, with a mark where its jobs are estimated to have held this GPU of the node."""
     index = item.get("gpu_index")
     name = formats.clip(item.get("node") or formats.device(str(item.get("gpu"))), 28)
-    return f"{figures.literal(name)} · {'?' if index is None else index}"
+    mark = f" {ESTIMATED}" if item.get("estimated") else ""
+    return f"{figures.literal(name)} · {'?' if index is None else index}{mark}"
 
 
 def figure(found: Row, scheme: Scheme) -> Figure | None:

@@ -53,6 +53,8 @@ def title(items: list[Row], bound: bool) -> str:
     if bound:
         return words
     gpus = sum(1 for item in items if item.get("waits_for") == "gpus")
+    if count == gpus == 1:
+        return f"{words} for GPUs or MIG slices"
     return f"{words}, {f'{gpus:,}' if gpus else 'none'} of them for GPUs or MIG slices"
 
 

@@ -57,7 +57,7 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     window: Row = data.get("window") or {}
     note = f"{formats.span(window.get('start'), window.get('end'))}; {hint(chosen)}"
     cards = [
-        parts.card(heat_map.MEASURES[chosen].title, drawn, note=note),
+        parts.card(heat_map.MEASURES[chosen].title, guessed(items), drawn, note=note),
         html.Div(listed(items, query), className="opens"),
     ]
     return html.Div(
@@ -93,6 +93,16 @@ def listed(items: list[Row], query: Query) -> Component:
         more = html.Details([html.Summary(f"{rest} more GPUs"), folded])
     title = f"{count} GPU{'s have' if count != 1 else ' has'} a fault" if count else "GPUs"
     return parts.card(title, first, more, note="Those with faults first; a row opens the GPU")
+
+
+def guessed(items: list[Row]) -> Component | None:
+    """Of which rows it is estimated who held them."""
+    count = sum(bool(item.get("estimated")) for item in items)
+    if not count:
+        return None
+    rows = "row" if count == 1 else "rows"
+    words = f"{heat_map.ESTIMATED} {count} {rows}: no source says which GPU of the node a job held, so its time is on one that was free."
+    return html.P(words, className="soft small")
 
 
 def hint(measure: str) -> str:

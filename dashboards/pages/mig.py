@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, ledger_math, mig_drawing, parts, slice_use
+from gpuwatch.dashboards.components import formats, ledger_math, mig_drawing, parts, proposals, slice_use
 from gpuwatch.dashboards.components.slice_use import Slice
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
@@ -65,7 +65,10 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         [
             parts.heading(
                 "How MIG GPUs are used",
-                [f"{len(data.gpus)} GPUs, {count} slices {query.window_words}", *counted(held)],
+                [
+                    f"{proposals.counted(len(data.gpus), 'GPU')}, {proposals.counted(count, 'slice')} {query.window_words}",
+                    *counted(held),
+                ],
             ),
             numbers(data, [part for of in held.values() for part in of]),
             mig_drawing.key(owners),

@@ -59,7 +59,10 @@ def place_of(fact: Row) -> Place:
 
 
 def heat(store: Store, window: Window, facts: Sequence[Row], measures: Sequence[str]) -> Row:
-    """For each GPU of `facts`, in their order, its values by step. None: no reading; `held_ratio` tells free from unmeasured."""
+    """For each GPU of `facts`, in their order, its values by step. None: no reading; `held_ratio` tells free from unmeasured.
+
+    `estimated`: for each GPU, whether which GPU of its node a job held is estimated in a step.
+    """
     step_us = step_of(window)
     start_us, end_us = window.start_us // HOUR_US * HOUR_US, -(-window.end_us // HOUR_US) * HOUR_US
     times = list(range(start_us, end_us, step_us))
@@ -68,11 +71,13 @@ def heat(store: Store, window: Window, facts: Sequence[Row], measures: Sequence[
     for fact in facts:
         by_cluster[fact["cluster"]].append(fact["gpu"])
     cells: dict[tuple[str, str], dict[str, list[float | None]]] = {}
+    guessed: set[tuple[str, str]] = set()
     for cluster, listed in by_cluster.items():
         table = store.table(
             "capacity/heat", cluster=cluster, gpus=listed, start_us=start_us, end_us=end_us, step_us=step_us
         )
-        columns = {name: table.column(name).to_pylist() for name in ("gpu", "at_us", *names)}
+        columns = {name: table.column(name).to_pylist() for name in ("gpu", "at_us", "estimated", *names)}
+        guessed |= {(cluster, gpu) for gpu, one in zip(columns["gpu"], columns["estimated"], strict=True) if one}
         for row, (gpu, at_us) in enumerate(zip(columns["gpu"], columns["at_us"], strict=True)):
             cell = cells.setdefault((cluster, gpu), {name: [None] * len(times) for name in names})
             for name in names:
@@ -83,6 +88,7 @@ def heat(store: Store, window: Window, facts: Sequence[Row], measures: Sequence[
         "step_s": step_us // SECOND_US,
         "times": [rfc3339(at_us) for at_us in times],
         "values": [cells.get((fact["cluster"], fact["gpu"]), empty) for fact in facts],
+        "estimated": [(fact["cluster"], fact["gpu"]) in guessed for fact in facts],
     }
 
 

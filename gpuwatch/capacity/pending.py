@@ -94,10 +94,13 @@ def start(places: Places, wait: Wait) -> Row:
 
 
 def words(row: Row) -> str:
-    """What would let it start, in one sentence."""
+    """What would let it start, in one sentence or two. Numbers of GPUs are those of the best pool that it may use."""
     if row["fits"]:
         nodes = [place["node"] for place in row["places"]]
         return f"It fits now on {listed(nodes, NAMED_MAX)}; the scheduler has not started it yet."
+    why = (
+        f"Where it may run ({row['pool']}): {row['why'][0].lower()}{row['why'][1:]}" if row.get("pool") else row["why"]
+    )
     options = []
     if row["plan"] is not None:
         moves = row["plan"]["moves"]
@@ -110,5 +113,5 @@ def words(row: Row) -> str:
             f"{count(gpus, 'idle GPU')} of {listed(sorted({one['team'] for one in row['reclaim']}), NAMED_MAX)} {'was' if gpus == 1 else 'were'} released"
         )
     if options:
-        return f"{row['why']} It could start if {' or if '.join(options)}."
-    return f"{row['why']} No moves help, and too few held GPUs are idle."
+        return f"{why} It could start if {' or if '.join(options)}."
+    return f"{why} No moves help, and too few held GPUs are idle."

@@ -1,5 +1,6 @@
 -- A row is a GPU and a step of whole hours: means while it was held, weighted by what was sampled, peaks whether held or not,
--- signs of faults, and which part of the step it was held. Slices count for their GPU. NULL without a reading.
+-- signs of faults, which part of the step it was held, and whether that it was this GPU of its node is estimated. Slices count
+-- for their GPU. NULL without a reading.
 with gpu as (
     select device_id, gpu, cluster
     from device
@@ -49,7 +50,8 @@ held as (
         sum(
             l.unobserved_us + l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us
                 + l.compute_us
-        )::double / $step_us as held_ratio
+        )::double / $step_us as held_ratio,
+        bool_or(l.estimated and l.run_id is not null) as estimated
     from ledger_hour l
     join part p on p.device_id = l.device_id
     where l.cluster = $cluster and l.hour_us >= $start_us and l.hour_us < $end_us
@@ -64,7 +66,8 @@ select
     fb_used_gib,
     gpu_temp_celsius,
     health,
-    least(held_ratio, 1.0) as held_ratio
+    least(held_ratio, 1.0) as held_ratio,
+    coalesce(estimated, false) as estimated
 from held
 full join used using (gpu, at_us)
 full join state using (gpu, at_us)

@@ -44,6 +44,7 @@ def test_free_and_unread_steps_are_not_zero(filled: Api) -> None:
     assert item["values"][-1] is None
     assert any(value is not None and 0 <= value <= 1 for value in item["values"])
     assert 1.0 == max(part for part in item["held"] if part is not None)
+    assert item["estimated"] is False, "its job names its GPU"
 
 
 @pytest.mark.parametrize("measure", ["sm_active_ratio", "fb_used_gib", "power_watts", "gpu_temp_celsius", "health"])

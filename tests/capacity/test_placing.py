@@ -172,7 +172,7 @@ def test_idle_gpus_are_named_with_their_holder(fleet: World) -> None:
     assert [{"node": "n1", "team": "red", "job": "n1-0", "finding": "k", "gpus": ["GPU-n1-0"]}] == found["reclaim"]
     assert ["GPU-n1-0"] == list(idle_gpus([idle])[CLUSTER])
     assert words(found) == (
-        "12 GPUs are free, but at most 3 on one node. It could start if 1 job with 1 GPU moved to other nodes or if 1 idle "
+        f"Where it may run ({found['pool']}): 12 GPUs are free, but at most 3 on one node. It could start if 1 job with 1 GPU moved to other nodes or if 1 idle "
         "GPU of red was released."
     )
 

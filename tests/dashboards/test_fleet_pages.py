@@ -21,7 +21,7 @@ def gpu(place: int, **more: Any) -> dict[str, Any]:
         "gpu_index": place, "driver": "550.90", "first_at": TIMES[0], "last_at": TIMES[2], "slices": 0, "xids": [],
         "ecc_dbe_count": None, "row_remap_pending": None, "row_remap_failed": None,
         "remapped_uncorrectable_rows": None, "gpu_temp_max_celsius": None, "pcie_lanes": 16, "pcie_lanes_max": 16,
-        "values": [0.9, None, None], "held": [1.0, 0.0, 1.0], **more,
+        "values": [0.9, None, None], "held": [1.0, 0.0, 1.0], "estimated": False, **more,
     }  # fmt: skip
 
 
@@ -43,6 +43,16 @@ def test_rows_with_one_name_stay_apart() -> None:
 
     assert figure is not None
     assert ["n1 · 0", "n1 · 0 (2)"] == figure["data"][1]["y"]
+
+
+def test_rows_whose_holder_is_estimated_are_marked() -> None:
+    known = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0))})))
+    found = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0), gpu(1, estimated=True))})))
+    figure = heat_map.figure(fleet(gpu(0), gpu(1, estimated=True)), "light")
+
+    assert figure is not None and ["n1 · 0", "n1 · 1 ≈"] == figure["data"][1]["y"]
+    assert "≈" not in known
+    assert "≈ 1 row: no source says which GPU of the node a job held, so its time is on one that was free." in found
 
 
 def test_a_name_is_no_markup_of_a_figure() -> None:

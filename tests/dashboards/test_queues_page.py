@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.dashboards.components.parts import Node
+from gpuwatch.dashboards.fleet import capacity_queue
 from gpuwatch.dashboards.pages.work import queues
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, asked, check_layout, links, shown, text
@@ -141,3 +142,11 @@ def test_a_queue_leads_to_its_jobs_and_to_those_of_the_queues_below_it() -> None
 
     assert "/ui/jobs?queue=lab%2Ctrain" in links(drawn(queued, [], "/queues?queue=train"))
     assert [] == [href for href in links(drawn(queued, [])) if href.startswith("/ui/jobs?queue")]
+
+
+def test_one_request_that_waits_for_gpus_is_counted_once() -> None:
+    row = {"waits_for": "gpus"}
+
+    assert "1 request waits for GPUs or MIG slices" == capacity_queue.title([row], False)
+    assert "2 requests wait, 1 of them for GPUs or MIG slices" == capacity_queue.title([row, {}], False)
+    assert "1 request waits" == capacity_queue.title([row], True)

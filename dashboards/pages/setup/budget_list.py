@@ -61,7 +61,7 @@ def cards(data: Data, query: Query) -> list[Component | None]:
             html.Div([html.B(formats.clip(label(row), 60)), dated.below(row, data.now)]),
             html.Span(formats.clip(f"{lists.amount(row.get('amount'), 0)} {row.get('currency')}", 40), className="num"),
             parts.num(str(row.get("gpu_hours") or formats.MISSING), "No quota"),
-            html.Span(f"{row.get('alert_at')} %", className="num"),
+            html.Span(alerts(row), className="num"),
             dates.validity(row),
             dated.tag(row, data.now),
             dated.controls(KIND, number, row, data.now, query),
@@ -70,6 +70,11 @@ def cards(data: Data, query: Query) -> list[Component | None]:
     ]
     table = parts.table(columns, rows, label="Budgets as set")
     return [parts.card("All budgets", table), history.card(data.changes, query, "budgets")]
+
+
+def alerts(row: Row) -> str:
+    """`80 %, 100 %`: the parts of the amount at which it alerts."""
+    return ", ".join(f"{part} %" for part in str(row.get("alert_at") or "").split()) or formats.MISSING
 
 
 def label(row: Row) -> str:

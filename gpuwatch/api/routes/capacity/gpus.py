@@ -56,9 +56,10 @@ def gpus(
         following = None
         if len(facts) > limit:
             following = encode(Cursor(json.dumps(heat.place_of(shown[-1])), 0, span), asked)
-        values = cells.pop("values")
+        values, estimated = cells.pop("values"), cells.pop("estimated")
         items = [
-            {**fact, "values": cell[measure], "held": cell[heat.HELD]} for fact, cell in zip(shown, values, strict=True)
+            {**fact, "values": cell[measure], "held": cell[heat.HELD], "estimated": guessed}
+            for fact, cell, guessed in zip(shown, values, estimated, strict=True)
         ]
         return {"items": items, "measure": measure, **cells, "window": words(span), "next": following}
 
@@ -88,8 +89,18 @@ def gpu(
         keys: list[str] = history.pop("findings")
         found = page(store, keys=keys, sort="started", actions=Actions(service.state).current(now_us)).items
     findings: list[dict[str, Any]] = [one.as_dict() for one in found]
-    values = cells.pop("values")[0]
-    return answer({"gpu": facts[0], **cells, "values": values, **history, "findings": findings, "window": words(span)})
+    values, estimated = cells.pop("values")[0], cells.pop("estimated")[0]
+    return answer(
+        {
+            "gpu": facts[0],
+            **cells,
+            "values": values,
+            "estimated": estimated,
+            **history,
+            "findings": findings,
+            "window": words(span),
+        }
+    )
 
 
 def _bounded(span: Window) -> Window:

@@ -7,6 +7,8 @@ from pydantic import Field
 from gpuwatch.api.schema.common import Shape, Span, Time
 from gpuwatch.api.schema.findings.findings import Finding
 
+ESTIMATED = "Whether it is estimated in the window that a job held this GPU and not another one of its node."
+
 
 class GpuFacts(Shape):
     cluster: str
@@ -32,6 +34,7 @@ class GpuFacts(Shape):
 class HeatGpu(GpuFacts):
     values: list[float | None] = Field(description="By step; null: no reading.")
     held: list[float | None] = Field(description="By step, the part of it that somebody held the GPU.")
+    estimated: bool = Field(description=ESTIMATED)
 
 
 class Heat(Shape):
@@ -59,6 +62,7 @@ class Gpu(Shape):
     step_s: int
     times: list[Time]
     values: dict[str, list[float | None]] = Field(description="By measure and step.")
+    estimated: bool = Field(description=ESTIMATED)
     owners: list[GpuOwner] = Field(description="The newest 200 of the window.")
     findings: list[Finding] = Field(description="The newest 50, from any time.")
     window: Span
