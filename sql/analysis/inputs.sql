@@ -28,9 +28,10 @@ select 'context', count(*) || ',' || coalesce(sum(hash(context_id)::hugeint), 0)
 from context
 where cluster = $cluster
 union all
--- GPUs that moved to other clusters end here.
+-- GPUs that moved to other clusters end here: once for each hour in which they are there.
 select 'elsewhere', count(*) || ',' || coalesce(sum(hash(o.context_id)::hugeint), 0)
 from context o
+join context_span using (context_id)
 where o.cluster <> $cluster and o.gpu in (select gpu from context where cluster = $cluster)
 union all
 select 'sealed_day', count(*) || ',' || coalesce(sum(hash(day_us)::hugeint), 0)

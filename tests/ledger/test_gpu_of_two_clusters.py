@@ -8,7 +8,7 @@ from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.model import device_key
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from tests.worlds.world import BUSY, CLUSTER, HOUR, Gpu, Sample, Seconds, World, claim, minutes, samples
+from tests.worlds.world import BUSY, CLUSTER, HOUR, Gpu, Sample, Seconds, World, claim, minutes, samples, seconds
 
 OTHER = "c2"
 
@@ -49,7 +49,7 @@ STAYS = Gpu("GPU-b", "n1", 1)
 def moved() -> World:
     """For one hour in the first cluster, then from 1:30 on in the other; a job of the first claims it for three hours."""
     return World().add(
-        samples(GPU, minutes(0, HOUR), BUSY, hpc_job="1"),
+        samples(GPU, minutes(0, HOUR), BUSY, job="1"),
         samples(STAYS, minutes(0, 3 * HOUR)),
         claim("1", 0, 3 * HOUR),
     )
@@ -84,3 +84,184 @@ def test_one_fleet_under_two_names_did_not_move() -> None:
     world = World().add(samples(GPU, minutes(0, 2 * HOUR)), samples(STAYS, minutes(0, 3 * HOUR)))
 
     assert {"free": 2 * HOUR, "out": HOUR} == hours(world.add(there(GPU, HOUR, 3 * HOUR)))[CLUSTER, "GPU-a"]
+
+
+# A GPU that comes back.
+
+
+def here(start: Seconds, end: Seconds) -> list[Sample]:
+    return samples(GPU, minutes(start, end), BUSY)
+
+
+def came_back() -> World:
+    """Three hours here with one hour in the other cluster in their middle."""
+    return World().add(
+        here(0, HOUR), here(2.5 * HOUR, 4 * HOUR), samples(STAYS, minutes(0, 4 * HOUR)), there(GPU, 1.5 * HOUR, 2 * HOUR)
+    )  # fmt: skip
+
+
+def spans_of(world: World, gpu: str = "GPU-a") -> dict[str, list[tuple[Seconds, Seconds]]]:
+    """When each cluster owned a GPU: its segments, joined where they meet."""
+    found: dict[str, list[tuple[Seconds, Seconds]]] = {}
+    rows = world.store.sql(
+        """select distinct d.cluster, s.start_us, s.end_us from segment s join device d using (device_id)
+        where d.gpu = $gpu order by all""",
+        gpu=gpu,
+    )
+    for cluster, start_us, end_us in rows:
+        own = found.setdefault(cluster, [])
+        start, end = seconds(start_us), seconds(end_us)
+        if own and own[-1][1] == start:
+            own[-1] = (own[-1][0], end)
+        else:
+            own.append((start, end))
+    return found
+
+
+def test_a_gpu_that_comes_back_has_one_owner_at_every_instant() -> None:
+    world = came_back()
+    found = hours(world)
+
+    assert {"free": 2.5 * HOUR} == found[CLUSTER, "GPU-a"]
+    assert {"free": HOUR / 2} == found[OTHER, "GPU-a"]
+    assert {"free": 4 * HOUR} == found[CLUSTER, "GPU-b"]
+    assert {CLUSTER: [(0, HOUR), (2.5 * HOUR, 4 * HOUR)], OTHER: [(1.5 * HOUR, 2 * HOUR)]} == spans_of(world)
+
+
+def test_a_gpu_that_goes_and_comes_back_twice_is_where_its_samples_are() -> None:
+    world = World().add(
+        here(0, HOUR), here(2 * HOUR, 3 * HOUR), here(5 * HOUR, 6 * HOUR), samples(STAYS, minutes(0, 9 * HOUR)),
+        there(GPU, HOUR, 2 * HOUR), there(GPU, 3.25 * HOUR, 4 * HOUR), there(GPU, 7 * HOUR, 8 * HOUR),
+        there(Gpu("GPU-o", "m1"), 0, 9 * HOUR),
+    )  # fmt: skip
+    hours(world)
+
+    assert {
+        CLUSTER: [(0, HOUR), (2 * HOUR, 3 * HOUR), (5 * HOUR, 6 * HOUR)],
+        OTHER: [(HOUR, 2 * HOUR), (3.25 * HOUR, 4 * HOUR), (7 * HOUR, 9 * HOUR)],
+    } == spans_of(world)
+
+
+def test_it_does_not_matter_in_which_order_the_clusters_are_read() -> None:
+    """The first cluster is read in full before the other is known, and again when the GPU is back."""
+    world = World().add(here(0, HOUR), samples(STAYS, minutes(0, 4 * HOUR)))
+    hours(world)
+    world.add(there(GPU, 1.5 * HOUR, 2 * HOUR))
+    hours(world)
+    world.add(here(2.5 * HOUR, 4 * HOUR))
+    hours(world)
+
+    assert spans_of(came_back_booked()) == spans_of(world)
+
+
+def came_back_booked() -> World:
+    world = came_back()
+    hours(world)
+    return world
+
+
+def test_a_cluster_without_new_records_is_analyzed_again_when_its_gpu_is_elsewhere_once_more() -> None:
+    """The labels in the other cluster are those of the first time."""
+    world = came_back().add(there(Gpu("GPU-o", "m1"), 0, 4 * HOUR))
+    hours(world)
+    world.add(there(GPU, 4.5 * HOUR, 5 * HOUR))
+    hours(world)
+
+    assert {
+        CLUSTER: [(0, HOUR), (2.5 * HOUR, 4 * HOUR)],
+        OTHER: [(1.5 * HOUR, 2 * HOUR), (4.5 * HOUR, 5 * HOUR)],
+    } == spans_of(world)
+
+
+def test_a_job_that_had_the_gpu_before_and_after_did_not_have_it_meanwhile() -> None:
+    world = World().add(
+        samples(GPU, minutes(0, HOUR), BUSY, job="1"),
+        samples(GPU, minutes(2.5 * HOUR, 4 * HOUR), BUSY, job="1"),
+        samples(STAYS, minutes(0, 4 * HOUR)),
+        claim("1", 0, 4 * HOUR),
+        there(GPU, 1.5 * HOUR, 2 * HOUR),
+    )
+    found = hours(world)
+
+    assert {"held": 2.5 * HOUR} == found[CLUSTER, "GPU-a"]
+    assert {"free": HOUR / 2} == found[OTHER, "GPU-a"]
+    assert {"free": 4 * HOUR} == found[CLUSTER, "GPU-b"]
+
+
+def test_a_job_that_is_placed_by_count_takes_the_gpu_that_is_there() -> None:
+    world = came_back().add(claim("1", 1.5 * HOUR, 2 * HOUR))
+    found = hours(world)
+
+    assert {"free": 2.5 * HOUR} == found[CLUSTER, "GPU-a"]
+    assert {"held": HOUR / 2, "free": 3.5 * HOUR} == found[CLUSTER, "GPU-b"]
+
+
+def test_a_job_that_begins_before_the_first_sample_owns_nothing_while_the_gpu_is_elsewhere() -> None:
+    """The job's record begins long before the GPU arrives in its cluster."""
+    world = World().add(
+        there(GPU, 0, HOUR),
+        samples(GPU, minutes(1.5 * HOUR, 3 * HOUR), BUSY, job="1"),
+        samples(STAYS, minutes(0, 3 * HOUR)),
+        claim("1", 0, 3 * HOUR),
+    )
+    hours(world)
+
+    found = spans_of(world)
+    assert [(0, HOUR)] == found[OTHER]
+    assert [(1.5 * HOUR, 3 * HOUR)] == found[CLUSTER]
+
+
+def test_a_gpu_that_both_read_all_the_time_has_two_names_also_where_one_pauses() -> None:
+    """The first is silent from 1:00 to 3:00, the other reads on."""
+    world = World().add(
+        here(0, HOUR), here(3 * HOUR, 4 * HOUR), samples(STAYS, minutes(0, 4 * HOUR)), there(GPU, 0, 4 * HOUR)
+    )  # fmt: skip
+    hours(world)
+
+    assert {CLUSTER: [(0, 4 * HOUR)], OTHER: [(0, 4 * HOUR)]} == spans_of(world)
+
+
+def test_stays_that_follow_within_one_interval_meet_in_the_middle() -> None:
+    """The last sample here is at 0:59:30, the first there 40 s later."""
+    late = HOUR + 10
+    world = World().add(
+        here(0, HOUR),
+        samples(OfOther("GPU-a", "n1"), [late + 60 * n for n in range(60)], BUSY, cluster=OTHER),
+        samples(STAYS, minutes(0, 2 * HOUR)),
+    )
+    hours(world)
+
+    found = spans_of(world)
+    assert [(0, HOUR - 10)] == found[CLUSTER]
+    assert HOUR - 10 == found[OTHER][0][0]
+
+
+def test_a_partitioned_gpu_that_comes_back_is_not_here_meanwhile() -> None:
+    one = Gpu("GPU-a", "n1", 0, 1, "3g.40gb")
+    rest = Gpu("GPU-a", "n1", 0, 2, "4g.40gb")
+    world = World().add(
+        *(samples(part, minutes(*span), BUSY) for part in (one, rest) for span in ((0, HOUR), (3 * HOUR, 4 * HOUR))),
+        samples(STAYS, minutes(0, 4 * HOUR)),
+        there(GPU, 1.5 * HOUR, 2 * HOUR),
+    )
+    hours(world)
+
+    assert {CLUSTER: [(0, HOUR), (3 * HOUR, 4 * HOUR)], OTHER: [(1.5 * HOUR, 2 * HOUR)]} == spans_of(world)
+
+
+def test_a_gpu_that_is_back_within_the_hour_has_one_owner_at_every_instant() -> None:
+    world = World().add(
+        here(0, 1200), here(2400, HOUR), samples(STAYS, minutes(0, HOUR)), there(GPU, 1200, 2400),
+        there(Gpu("GPU-o", "m1"), 0, HOUR),
+    )  # fmt: skip
+    found = hours(world)
+
+    assert {CLUSTER: [(0, 1200), (2400, HOUR)], OTHER: [(1200, 2400)]} == spans_of(world)
+    assert ({"free": 2400}, {"free": 1200}) == (found[CLUSTER, "GPU-a"], found[OTHER, "GPU-a"])
+
+
+def test_a_gpu_that_the_other_reads_for_minutes_while_it_is_read_here_did_not_move() -> None:
+    world = World().add(here(0, HOUR), samples(STAYS, minutes(0, HOUR)), there(GPU, 1200, 2400))
+    hours(world)
+
+    assert [(0, HOUR)] == spans_of(world)[CLUSTER]

@@ -1,7 +1,7 @@
 -- A row is a device in a slot of a node: the newest one that was there, without those that were only replaced. One that was moved
 -- has a row for each of its slots that nobody took after it. `former`: it is on another node now; from here_us until away_us the slot
 -- had a GPU, NULL is always. A GPU that was cut otherwise has a row for each slice of each layout, and one for the time in which it was
--- whole: away_from and away_until bound the spans in which that was not so.
+-- whole: away_from and away_until bound the spans in which that was not so, and those in which another cluster had it.
 with sliced as (
     select gpu from seen where gi >= 0
 ),
@@ -56,6 +56,12 @@ place as (
     from seen n
     where n.gi = -1 and n.gpu not in (select gpu from sliced)
 ),
+other_cluster as (
+    select gpu, list(from_us order by from_us) as away_from, list(to_us order by from_us) as away_until
+    from elsewhere
+    where from_us < to_us
+    group by gpu
+),
 slot_from as (
     select node, slot, arg_min(case when not initial then from_us end, coalesce(from_us, 0)) as here_us
     from slot_turn
@@ -73,10 +79,11 @@ select
     false as former,
     null::bigint as here_us,
     null::bigint as away_us,
-    p.away_from,
-    p.away_until
+    list_concat(p.away_from, o.away_from) as away_from,
+    list_concat(p.away_until, o.away_until) as away_until
 from seen n
 join place p using (device_id)
+left join other_cluster o using (gpu)
 where n.node is not null
     and n.gpu not in (select gpu from slot_turn where moved or to_us is not null)
 union all
@@ -92,12 +99,13 @@ select
     not t.final,
     f.here_us,
     t.to_us,
-    [],
-    []
+    coalesce(o.away_from, []),
+    coalesce(o.away_until, [])
 from slot_turn t
 join stay s on s.gpu = t.gpu and s.number = t.number
 join seen n on n.gpu = t.gpu and n.first_us <= s.last_us and n.last_us >= s.first_us
 join slot_from f on f.node = t.node and f.slot = t.slot
+left join other_cluster o on o.gpu = t.gpu
 where t.moved and t.newest
     and not (n.gi = -1 and n.gpu in (select gpu from sliced))
 order by node, gpu_index, gpu, gi, stay, profile;

@@ -2,26 +2,7 @@
 -- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot, its cloud node was
 -- powered down, or another cluster has it since: it leaves with its last sample here, and what a job held of it later was not here.
 create or replace temp table owned_gpu as
-with last as (
-    select gpu, max(last_us) as at_us from seen group by gpu
-),
-other as (
-    select l.gpu, l.at_us, c.context_id
-    from context c
-    join last l on l.gpu = c.gpu
-    where c.cluster <> $cluster
-),
--- A row of elsewhere is a GPU that another cluster has samples of too; `gone`: it moved there after its last sample here. A GPU that
--- both clusters see at that time has two names and did not move.
-elsewhere as materialized (
-    select
-        o.gpu,
-        coalesce(bool_or(s.first_us > o.at_us) and not bool_or(s.first_us <= o.at_us and s.last_us >= o.at_us), false) as gone
-    from other o
-    join context_span s using (context_id)
-    group by o.gpu
-),
-cluster_end as (
+with cluster_end as (
     select max(last_us + last_interval_us // 2) as end_us from seen
 ),
 sampled as (
@@ -77,8 +58,7 @@ select
     o.gpu,
     least(coalesce(t.from_us, y.start_us, o.start_us), h.start_us) as start_us,
     case
-        when o.gpu in (select gpu from elsewhere where gone)
-            then o.last_us
+        when o.gpu in (select gpu from elsewhere where gone) then o.last_us
         else greatest(coalesce(t.to_us, case when f.off_us >= o.last_us then o.last_us end, e.end_us), h.end_us)
     end as end_us,
     o.first_sample_us,
@@ -90,17 +70,21 @@ left join early y using (gpu)
 left join held h using (gpu)
 left join site f on f.node = o.node;
 
--- A row of absent is a span in which another GPU was in the slot of one that came back to it: the fleet did not have it then.
-create or replace temp table absent as
-select o.gpu, o.to_us as from_us, b.from_us as to_us
-from slot_turn b
-join stay s on s.gpu = b.gpu and s.number = b.number and s.returns
-join slot_turn o on o.gpu = b.gpu and o.number = (select max(number) from stay where gpu = b.gpu and number < b.number)
-where b.from_us > o.to_us;
-
--- A row of owned_part is a GPU and a span in which the fleet owned it without a break.
+-- A row of owned_part is a GPU and a span in which the fleet owned it without a break. It is absent while another cluster has it, and
+-- while another GPU is in the slot of one that comes back to it.
 create or replace temp table owned_part as
-with edge as (
+with absent as materialized (
+    select distinct gpu, from_us, to_us
+    from elsewhere
+    where from_us < to_us
+    union
+    select o.gpu, o.to_us as from_us, b.from_us as to_us
+    from slot_turn b
+    join stay s on s.gpu = b.gpu and s.number = b.number and s.returns
+    join slot_turn o on o.gpu = b.gpu and o.number = (select max(number) from stay where gpu = b.gpu and number < b.number)
+    where b.from_us > o.to_us
+),
+edge as (
     select gpu, start_us as at_us from owned_gpu where gpu in (select gpu from absent)
     union
     select gpu, end_us from owned_gpu where gpu in (select gpu from absent)
