@@ -1,8 +1,9 @@
-"""What a text of `scontrol show job` says of the jobs that are not in it. Pure."""
+"""What a list of Slurm's jobs (`scontrol show job`, `squeue --json`) says of the jobs that are not in it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gpuwatch.collectors.shared.records import Columns, Row
 from gpuwatch.collectors.slurm.scontrol_records import first_word
@@ -11,6 +12,31 @@ from gpuwatch.collectors.slurm.text import known
 LEAST_JOBS = 2
 """A text of one job was probably asked for by its number."""
 SCOPE = {"user_name": "UserId", "account": "Account", "queue": "Partition"}
+IN_JSON = {"user_name": "user_name", "account": "account", "queue": "partition"}
+LISTS_ALL = frozenset(
+    {
+        "--json",
+        "-a",
+        "--all",
+        "--me",
+        "-r",
+        "--array",
+        "-h",
+        "--noheader",
+        "-l",
+        "--long",
+        "-d",
+        "--details",
+        "show",
+        "job",
+        "jobs",
+    }
+)
+"""Words of `squeue` and `scontrol` after which the output has every job, or every job of one user."""
+OF_ONE = frozenset({"-u", "--user", "--users", "-A", "--account", "--accounts", "-p", "--partition", "--partitions"})
+"""Options of which one value is seen in the jobs themselves."""
+OF_STATES = frozenset({"-t", "--state", "--states"})
+RUNNING = frozenset({"all", "running", "r"})
 
 
 class JobList:
@@ -28,19 +54,68 @@ class JobList:
     def take(self, fields: dict[str, str]) -> None:
         """Takes a job. The tasks of an array and the components of a job are one: scontrol prints all for one number."""
         ids = (first_word(fields, key) for key in ("ArrayJobId", "HetJobId", "PackJobId", "JobId"))
-        _add(self._jobs, next((job for job in ids if job), None))
-        for name, key in SCOPE.items():
-            _add(self._words[name], known((first_word(fields, key) or "").partition("(")[0]))
+        words = {name: known((first_word(fields, key) or "").partition("(")[0]) for name, key in SCOPE.items()}
+        self._take(next((job for job in ids if job), None), words)
+
+    def take_json(self, job: Mapping[str, Any]) -> None:
+        """Takes a job of `squeue --json`, in the form of any version."""
+        numbers = (number_of(job.get(key)) for key in ("array_job_id", "het_job_id", "job_id"))
+        words = {name: known(str(job.get(key) or "")) for name, key in IN_JSON.items()}
+        self._take(next((number for number in numbers if number), None), words)
+
+    def _take(self, job: str | None, words: Mapping[str, str | None]) -> None:
+        _add(self._jobs, job)
+        for name, word in words.items():
+            _add(self._words[name], word)
 
     def lacks(self, first_line: str) -> None:
         """Notes that a record could not be read: a job that is missing may be that one."""
-        self._complete = self._complete and not first_line.startswith("JobId=")
+        if first_line.startswith("JobId="):
+            self.incomplete()
+
+    def incomplete(self) -> None:
+        """Notes that jobs may be missing."""
+        self._complete = False
 
     def scope(self) -> Columns | None:
         """The user, account and partition whose jobs are all listed (None: any); no scope where that is not certain."""
         if len(self._jobs) < LEAST_JOBS or not self._complete:
             return None
         return {name: next(iter(words)) if len(words) == 1 else None for name, words in self._words.items()}
+
+
+def number_of(value: Any) -> str | None:
+    """A job number, plain or as `{"set": true, "number": 5}`; None for none."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) else None
+    return str(value) if value else None
+
+
+def lists_all(command: Any) -> bool:
+    """Whether the output of a command has every job, or every job of a user, an account or a partition.
+
+    `command` is what Slurm's JSON has of it: nothing before 23.02, when `squeue --json` ignored its filters, and for slurmrestd.
+    """
+    words: Sequence[Any] = command if isinstance(command, list) else ()
+    before = None
+    for word in map(str, words[1:]):
+        if before is None and word in OF_ONE | OF_STATES:
+            before = word
+            continue
+        name, _, value = (before, "", word) if before else _option(word)
+        before = None
+        if name in OF_STATES:
+            fits = not RUNNING.isdisjoint(value.lower().split(","))
+        else:
+            fits = "," not in value if name in OF_ONE else name in LISTS_ALL
+        if not fits:
+            return False
+    return before is None
+
+
+def _option(word: str) -> tuple[str, str, str]:
+    """`--states=all` and `-tall` in two parts."""
+    return word.partition("=") if word.startswith("--") or len(word) < 3 or word[0] != "-" else (word[:2], "", word[2:])
 
 
 def _add(known_words: set[str | None], word: str | None) -> None:

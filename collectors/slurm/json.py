@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.collectors.shared.json_fields import mapping
 from gpuwatch.collectors.shared.json_stream import Element, elements
 from gpuwatch.collectors.shared.records import Row, batches, fitting
+from gpuwatch.collectors.slurm.job_list import JobList, lists_all
 from gpuwatch.collectors.slurm.json_accounting import accounting_rows
 from gpuwatch.collectors.slurm.json_rows import controller_rows, node_from_json, workload_from_json
 from gpuwatch.collectors.slurm.json_values import moment_us
@@ -91,6 +92,12 @@ class _Document:
     """Rows that get the document's time as `observed_us`."""
     running: list[Row] = field(default_factory=list)
     """Allocations of running jobs, which get the document's time as evidence."""
+    jobs: JobList = field(default_factory=JobList)
+    refused: int = field(init=False)
+    """What was refused before this document."""
+
+    def __post_init__(self) -> None:
+        self.refused = self.rejects.total
 
     def add(self, piece: Element) -> Iterator[Row]:
         """Yields the rows of a member or item, except for those that need the document's time."""
@@ -98,6 +105,9 @@ class _Document:
         try:
             if key == "last_update":
                 self.written_us = moment_us({key: value}, key)
+            elif key == "meta":
+                if not (isinstance(value, dict) and lists_all(value.get("command"))):
+                    self.jobs.incomplete()
             elif key == "errors":
                 self._report_error(mapping({key: value}, key))
             elif key in SUPPORTED_MEMBERS:
@@ -118,6 +128,10 @@ class _Document:
         alive_us = max(written_us or 0, self.latest_job_us)
         for table, row in self.running:
             yield table, row | {"evidence_us": max(row["evidence_us"], alive_us)}
+        # A live source sees each job end. A job that is missing may be one that could not be read.
+        whole = self.requested_us is None and self.rejects.total == self.refused and len(self.running) < MAX_DEFERRED
+        if whole and self.running and (scope := self.jobs.scope()) is not None:
+            yield "job_list", {"cluster": self.source.cluster, "at_us": alive_us} | scope
 
     def _job(self, job: dict[str, Any]) -> Iterator[Row]:
         if isinstance(job.get("tres"), dict) and isinstance(job.get("time"), dict):
@@ -125,6 +139,7 @@ class _Document:
             return
         if "job_state" not in job:
             raise ValueError("not a job of the controller or of the accounting database")
+        self.jobs.take_json(job)
         now_us = self.requested_us or self.source.observed_us
         rows = fitting(controller_rows(job, self.source.cluster, now_us))
         workloads = fitting(workload_from_json(job, rows, self.source.cluster, now_us))

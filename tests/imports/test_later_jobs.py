@@ -1,9 +1,11 @@
-"""Two texts of `scontrol show job`: a job that the later one does not list is gone, and was there up to the earlier one."""
+"""Two texts of `scontrol show job` or `squeue --json`: a job that the later one does not list is gone, and was there up to the earlier."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,20 @@ def job(
     )
 
 
+def epoch(hour: float) -> int:
+    return 1_764_028_800 + int(hour * 3600)
+
+
+def queued(number: int, start: int = 0, user: str = "ann", gpus: int = 2, **more: Any) -> dict[str, Any]:
+    """A job of `squeue --json`."""
+    tres = f"cpu=1,gres/gpu={gpus}" if gpus else "cpu=1"
+    return {
+        "job_id": number, "job_state": ["RUNNING"], "nodes": "n1", "user_name": user, "account": f"lab-{user}", "partition": "gpu",
+        "submit_time": epoch(start), "start_time": epoch(start), "end_time": epoch(start + 24), "tres_alloc_str": tres,
+        "tres_req_str": tres, "node_count": 1, **more,
+    }  # fmt: skip
+
+
 NODE = "NodeName=n1\n   Gres=gpu:8\n   State=IDLE\n\n"
 FIRST = (NODE, job(1), job(2), job(3, user="bob", gpus=0))
 """Two jobs of two GPUs each, two hours after they started, and one without GPUs of another user."""
@@ -64,6 +80,24 @@ class Desk:
         path = self.folder / f"text{self.texts}.txt"
         path.write_text("".join(records))
         import_paths(self.store, self.state, kind, [path], cluster="c1", now_us=NOW_US)
+
+    def squeue(self, hour: int, *jobs: dict[str, Any], command: Sequence[str] | None = ()) -> None:
+        """`squeue --json` of some hour; `command` as newer versions print it, None: as 22.05 prints none."""
+        self.texts += 1
+        meta = {"Slurm": {"release": "25.05.1"}} | ({} if command is None else {"command": list(command)})
+        text = json.dumps({"meta": meta, "jobs": list(jobs), "last_update": {"set": True, "number": epoch(hour)}})
+        path = self.folder / f"text{self.texts}.json"
+        path.write_text(text)
+        import_paths(self.store, self.state, "slurm-json", [path], cluster="c1", now_us=NOW_US)
+
+    def label(self, job_id: str, first_hour: float, last_hour: float) -> None:
+        """Samples of a GPU of the node that name a job."""
+        self.texts += 1
+        path = self.folder / f"text{self.texts}.prom"
+        labels = f'gpu="0",UUID="GPU-1",Hostname="n1",modelName="NVIDIA H100 80GB HBM3",hpc_job="{job_id}"'
+        times = range(int(epoch(first_hour)) + 30, int(epoch(last_hour)), 60)
+        path.write_text("".join(f"DCGM_FI_PROF_SM_ACTIVE{{{labels}}} 0.8 {at}000\n" for at in times))
+        import_paths(self.store, self.state, "openmetrics", [path], cluster="c1", now_us=NOW_US)
 
     def account(self, *rows: str) -> None:
         self.load(f"{HEADER}\n", *(f"{row}\n" for row in rows), kind="sacct")
@@ -174,6 +208,85 @@ def test_a_list_of_one_user_ends_that_users_jobs(desk: Desk) -> None:
     desk.load(STAYS, job(5, start=9, hours=1))
 
     assert {"1": 4.0, "2": 20.0, "4": 20.0, "5": 2.0} == desk.hours()
+
+
+# The same of `squeue --json`.
+
+TWO = (queued(1), queued(2), queued(3, user="bob", gpus=0))
+
+
+@pytest.mark.parametrize(
+    ("later", "command"),
+    [
+        pytest.param(TWO[1:2], None, id="one job"),
+        pytest.param(TWO[1:], ["squeue", "--json", "-w", "n1"], id="those of a node"),
+        pytest.param(TWO[1:], ["squeue", "--json", "-j", "2,3"], id="those of some numbers"),
+        pytest.param(TWO[1:], ["squeue", "--json", "--name=train"], id="those of a name"),
+        pytest.param(TWO[1:], ["squeue", "--json", "-u", "bob,cat"], id="those of two users"),
+        pytest.param(TWO[1:], ["squeue", "--json", "-t", "COMPLETING"], id="those of a state"),
+        pytest.param([*TWO[1:], {"job_id": "x", "job_state": ["RUNNING"]}], None, id="a job that cannot be read"),
+        pytest.param([queued(8, user="bob"), queued(9, user="bob")], None, id="those of another user"),
+        pytest.param([queued(3, user="bob", gpus=0), queued(4, gpus=0)], None, id="jobs without GPUs"),
+    ],
+)  # fmt: skip
+def test_a_queue_that_may_lack_jobs_ends_none(
+    desk: Desk, later: Sequence[dict[str, Any]], command: Sequence[str] | None
+) -> None:
+    desk.squeue(1, *TWO)
+    desk.squeue(9, *later, command=command)
+
+    desk.hours()
+    assert desk.store.sql("select count(*) from run where job_id in ('1', '2') and ended") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [None, (), ("squeue", "--json"), ("/usr/bin/squeue", "-a", "--json=v0.0.43"), ("squeue", "--json", "--states", "all"),
+     ("squeue", "--json", "-tR,PD"), ("scontrol", "show", "jobs", "--json")],
+    ids=lambda command: " ".join(command or ["unknown"]),
+)  # fmt: skip
+def test_a_job_that_a_later_queue_does_not_list_ended_with_the_earlier_one(
+    desk: Desk, command: Sequence[str] | None
+) -> None:
+    desk.squeue(1, *TWO, command=command)
+    desk.squeue(9, *TWO[1:], command=command)
+
+    assert {"1": 2.0, "2": 18.0} == desk.hours()
+    assert [("1", True, True), ("2", False, False)] == desk.store.sql(
+        "select job_id, ended, end_estimated from run order by job_id"
+    )
+
+
+def test_a_queue_of_one_user_ends_that_users_jobs(desk: Desk) -> None:
+    desk.squeue(1, queued(1), queued(2), queued(4, user="bob"))
+    desk.squeue(9, queued(2), queued(5, start=8), command=("squeue", "--me", "--json"))
+
+    assert {"1": 2.0, "2": 18.0, "4": 18.0, "5": 2.0} == desk.hours()
+
+
+def test_a_text_of_scontrol_ends_the_jobs_of_an_earlier_queue(desk: Desk) -> None:
+    desk.squeue(1, *TWO)
+    desk.load(STAYS, OTHER)
+
+    assert {"1": 2.0, "2": 20.0} == desk.hours()
+
+
+def test_a_job_whose_end_the_later_queue_has_ended_then(desk: Desk) -> None:
+    desk.squeue(1, *TWO)
+    desk.squeue(9, queued(1, job_state=["COMPLETED"], end_time=epoch(5)), *TWO[1:])
+
+    assert {"1": 10.0, "2": 18.0} == desk.hours()
+
+
+# What samples say of a job that is missing from a list.
+
+
+def test_a_missing_job_is_there_while_samples_name_it(desk: Desk) -> None:
+    desk.squeue(1, *TWO)
+    desk.squeue(9, *TWO[1:])
+    desk.label("1", 0, 4)
+
+    assert {"1": 8.0, "2": 18.0} == desk.hours()
 
 
 # One run, whatever its key.

@@ -435,9 +435,25 @@ set end_us = u.last_us, ended = true
 from unlisted u
 where wanted.scheduler = 'kubernetes' and not wanted.ended and wanted.pod_uid = u.pod_uid and wanted.end_us > u.last_us;
 
+-- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
+create or replace temp table owner_span as
+select
+    s.device_id,
+    c.job,
+    c.namespace,
+    c.pod,
+    c.pod_uid,
+    s.first_us,
+    s.last_us,
+    s.shared
+from context_span s
+join context c using (context_id)
+where c.cluster = $cluster and (c.job is not null or c.pod is not null);
+
 -- A row of ended_run is a run of Slurm whose end nobody recorded, and when it was over. A job runs once at a time: it was when the next
 -- run of its number began, if the job was resized, and when the job was submitted again, if it was requeued. `unlisted`: or by the
--- last record of it, where a later list of the jobs of its user, account and partition does not have it.
+-- last record of it, where a later list of the jobs of its user, account and partition does not have it; it is held while samples
+-- name it, at most until that list.
 create or replace temp table ended_run as
 with several as (
     select job_id, split_part(run_key, '@', 1) as number
@@ -480,6 +496,8 @@ followed as (
 running as (
     select
         ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
+        any_value(job_id) as job_id,
+        any_value(split_part(run_key, '@', 1)) as number,
         any_value(user_name) as user_name,
         any_value(account) as account,
         any_value(queue) as queue,
@@ -490,40 +508,36 @@ running as (
     group by 1
     -- A live source sees each job end.
     having max(end_us) is null and bool_and(file_id is not null)
+),
+unlisted as (
+    select r.run_id, r.job_id, r.number, r.last_us, min(l.at_us) as gone_us
+    from running r
+    join job_list l
+        on l.cluster = $cluster and l.at_us > r.last_us
+        and coalesce(l.user_name = r.user_name, true) and coalesce(l.account = r.account, true)
+        and coalesce(l.queue = r.queue, true)
+    where r.run_id not in (select run_id from followed)
+    group by all
+),
+named as (
+    select u.run_id, max(o.last_us + n.last_interval_us // 2) as last_us
+    from unlisted u
+    join owner_span o on o.job in (u.job_id, u.number) and o.first_us < u.gone_us and o.last_us > u.last_us
+    join seen n using (device_id)
+    group by u.run_id
 )
 select run_id, end_us, false as unlisted
 from followed
 union all
-select run_id, last_us, true
-from running r
-where r.run_id not in (select run_id from followed) and exists (
-    select 1
-    from job_list l
-    where l.cluster = $cluster and l.at_us > r.last_us
-        and coalesce(l.user_name = r.user_name, true) and coalesce(l.account = r.account, true)
-        and coalesce(l.queue = r.queue, true)
-);
+select u.run_id, case when n.last_us is null then u.last_us else least(n.last_us, u.gone_us) end, true
+from unlisted u
+left join named n using (run_id);
 
 update wanted
 set end_us = e.end_us, ended = true
 from ended_run e
 where wanted.scheduler = 'slurm' and not (e.unlisted and wanted.ended) and wanted.run_id = e.run_id
-    and wanted.end_us > e.end_us;
-
--- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
-create or replace temp table owner_span as
-select
-    s.device_id,
-    c.job,
-    c.namespace,
-    c.pod,
-    c.pod_uid,
-    s.first_us,
-    s.last_us,
-    s.shared
-from context_span s
-join context c using (context_id)
-where c.cluster = $cluster and (c.job is not null or c.pod is not null);
+    and wanted.end_us >= e.end_us;
 
 -- A row of guessed is a pod whose end is estimated, as marked in its last record.
 create or replace temp table guessed as
