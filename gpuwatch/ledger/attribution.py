@@ -91,7 +91,7 @@ def attribute(
         work.run("ledger/attribution/08_edge", cluster=cluster, everywhere=everywhere)
         first, last = work.sql("select coalesce(min(hour), 0), coalesce(max(hour) + 1, 0) from edge_hour")[0]
         work.run("ledger/attribution/10_device", edge_from_us=first * HOUR_US, edge_until_us=last * HOUR_US, **times)
-        work.run("ledger/attribution/11_elsewhere", **times)
+        work.run("ledger/segments/elsewhere", **times)
         work.run("ledger/attribution/20_claim", **times)
         nested, hints = False, read_hints(work)
         if hints.may_nest:
