@@ -290,8 +290,8 @@ def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
 
 
 def graph(figure: Figure, style: Mapping[str, str], label: str = "") -> Component:
-    """A Plotly figure that fills its container. Its height is reserved while the library loads. `label`: for screen readers."""
+    """A Plotly figure that fills its container. Its height is reserved until assets/charts.js loads the library. `label`: for screen readers."""
     config: Any = CONFIG
     drawn = dcc.Graph(figure=in_zone(figure), config=config, style=dict(style), responsive=True)
     role: dict[str, Any] = {"role": "img", **aria(label)} if label else {}
-    return html.Div(drawn, style={"minHeight": style["height"]}, **role)
+    return html.Div(drawn, className="chart", style={"minHeight": style["height"]}, **role)
