@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 
+from gpuwatch.core.errors import ChangedMeanwhile
 from gpuwatch.rates import fx, owned
 from gpuwatch.rates import spot as rates_spot
 from gpuwatch.rates.card import Rate, check_rates
@@ -16,6 +17,8 @@ from gpuwatch.state.versioned_lists import VersionedLists
 
 CARDS = (RATES, owned.CARD, rates_spot.CARD)
 """Versioned lists that rates come from. Where two price the same GPUs equally specifically, the first wins."""
+ADDED_TRIES_MAX = 5
+"""Tries to add to a list that others change meanwhile."""
 
 
 def by_card(state: State) -> dict[str, tuple[Rate, ...]]:
@@ -86,10 +89,38 @@ def set_owned(
     return VersionedLists(state).replace(owned.CARD, rows, actor, source, at_us, expected)
 
 
-def add_spot(state: State, new: Iterable[SpotPrice], actor: str, source: str, at_us: int) -> bool:
-    """Adds spot prices to the imported ones. True if that changes them. Raises UsageError as spot.merged does."""
+def add_spot(
+    state: State,
+    new: Sequence[SpotPrice],
+    actor: str,
+    source: str,
+    at_us: int,
+    expected: Collection[str] | None = None,
+) -> bool:
+    """Adds spot prices to the imported ones. True if that changes them. Raises UsageError as spot.merged does.
+
+    `expected` as for VersionedLists.replace; without it, prices that others add at the same time are kept.
+    """
+    for _ in range(ADDED_TRIES_MAX - 1):
+        try:
+            return _added(state, new, actor, source, at_us, expected)
+        except ChangedMeanwhile:
+            if expected is not None:
+                raise
+    return _added(state, new, actor, source, at_us, expected)
+
+
+def _added(
+    state: State,
+    new: Sequence[SpotPrice],
+    actor: str,
+    source: str,
+    at_us: int,
+    expected: Collection[str] | None,
+) -> bool:
+    """One try: ChangedMeanwhile if the list is another one than that which was read."""
+    read = {str(state.card_version(rates_spot.CARD))} if expected is None else expected
     every = rates_spot.merged(spot_prices(state), new)
     check_rates(chain(rates_spot.spot_rates(every), (rate for rate in load_rates(state) if rate.pricing == "spot")))
-    return VersionedLists(state).replace(
-        rates_spot.CARD, [rates_spot.as_row(one) for one in every], actor, source, at_us
-    )
+    rows = [rates_spot.as_row(one) for one in every]
+    return VersionedLists(state).replace(rates_spot.CARD, rows, actor, source, at_us, read)

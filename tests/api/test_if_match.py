@@ -145,3 +145,33 @@ def test_the_description_names_the_header(api: Api) -> None:
         for path, route in found.items()
         if "412" not in route["responses"] or "if-match" not in {one["name"] for one in route["parameters"]}
     ]
+
+
+SPOT = {
+    "InstanceType": "p5.48xlarge",
+    "AvailabilityZone": "us-east-1a",
+    "ProductDescription": "Linux/UNIX",
+    "SpotPrice": "16",
+    "Timestamp": "2026-11-01T00:00:00Z",
+}
+
+
+def add_spot(api: Api, *prices: dict[str, str], tag: str | None = None) -> Any:
+    """Adds spot prices."""
+    headers = {} if tag is None else {"If-Match": tag}
+    path = "/api/v1/spot?instance=p5.48xlarge%3DH100%3A8"
+    return api.request("POST", path, json={"SpotPriceHistory": list(prices)}, headers=headers)
+
+
+def test_spot_prices_are_added_only_to_those_that_were_read(api: Api) -> None:
+    unset = api.get("/api/v1/spot").headers["etag"]
+    later = SPOT | {"Timestamp": "2026-11-02T00:00:00Z"}
+    made = add_spot(api, SPOT, tag=unset)
+    refused = add_spot(api, later, tag=unset)
+
+    assert (200, 412) == (made.status_code, refused.status_code)
+    assert "changed_meanwhile" == refused.json()["error"]["code"]
+    assert 1 == len(api.get("/api/v1/spot").json()["items"])
+    assert 200 == add_spot(api, later, tag=made.headers["etag"]).status_code
+    assert 200 == add_spot(api, SPOT | {"Timestamp": "2026-11-03T00:00:00Z"}).status_code
+    assert 3 == len(api.get("/api/v1/spot").json()["items"])

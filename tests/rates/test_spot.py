@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.core.money import fraction_to_decimal
 from gpuwatch.output.fix_hints import Advice
@@ -137,6 +139,19 @@ def test_repeating_an_import_changes_nothing_and_more_of_a_series_continues_it(s
     assert [(DAYS[0], DAYS[1], 2), (DAYS[1], DAYS[2], 3), (DAYS[2], None, 1)] == [
         (rate.valid_from_us, rate.valid_to_us, rate.usd_per_gpu_hour) for rate in in_force.in_force(state)
     ]
+
+
+def test_what_others_add_at_the_same_time_stays(tmp_path: Path) -> None:
+    """Each adds to what it has read: without a check, the last one would drop the prices of the others."""
+    days = range(1, 5)
+    each = [parse_spot(as_json(price("16", day)), "spot.json", P5) for day in days]
+    with State.open(tmp_path) as shared:
+        with ThreadPoolExecutor(len(each)) as threads:
+            added = list(threads.map(lambda prices: in_force.add_spot(shared, prices, "ann", "spot.json", 1), each))
+        stored = [rfc3339(one.at_us) for one in in_force.spot_prices(shared)]
+
+    assert [True] * len(each) == added
+    assert [f"2026-11-{day:02}T00:00:00Z" for day in days] == stored
 
 
 def test_a_refused_import_leaves_what_there_was(state: State) -> None:

@@ -13,6 +13,7 @@ from gpuwatch.api.bodies import expect, plain
 from gpuwatch.api.card_bodies import KINDS, SOURCE, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Name, Svc, errors
 from gpuwatch.api.errors import ApiError
+from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema.billing.spot import SpotPrices
 from gpuwatch.api.schema.common import Replaced
@@ -37,7 +38,7 @@ def spot_prices(access: Reader, service: Svc, limit: Limit = 1000, cursor: Curso
 @router.post(
     "/spot",
     response_model=Replaced,
-    responses=errors(415),
+    responses=errors(412, 415),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -50,6 +51,7 @@ async def add_spot(
     request: Request,
     access: Admin,
     service: Svc,
+    expected: Expected,
     instance: Instances = None,
     zone: Name = None,
     product: Name = None,
@@ -59,18 +61,26 @@ async def add_spot(
     assume_spot: bool = False,
 ) -> Response:
     """The output of `aws ec2 describe-spot-price-history`, or CSV with its columns; `zone` and `product` choose one
-    series. All or nothing; known prices change nothing. Charges are priced again.
+    series. All or nothing; known prices change nothing. Charges are priced again. What others add at the same time stays;
+    with `If-Match`, it is refused instead.
     """
     expect(request, KINDS)
     words: dict[str, Any] = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
     words["assume_spot"] = assume_spot
-    return await to_thread.run_sync(_add, service, await plain(request), instance or [], words, access.name)
+    return await to_thread.run_sync(_add, service, await plain(request), instance or [], words, access.name, expected)
 
 
-def _add(service: Any, content: bytes, instances: list[str], words: dict[str, Any], actor: str) -> Response:
+def _add(
+    service: Any,
+    content: bytes,
+    instances: list[str],
+    words: dict[str, Any],
+    actor: str,
+    expected: frozenset[str] | None,
+) -> Response:
     try:
         new = rates_spot.parse_spot(content, "body", rates_spot.instances_of(instances), **words)
-        changed = in_force.add_spot(service.state, new, actor, SOURCE, service.now_us())
+        changed = in_force.add_spot(service.state, new, actor, SOURCE, service.now_us(), expected)
     except UnreadableInput as error:
         raise ApiError(400, str(error), "send what describe-spot-price-history prints", "body") from error
     except UsageError as error:
