@@ -21,7 +21,7 @@ PAGE_SIZE = 100
 PASSED = ("detector", "severity", "q")
 FILTERS = ("cluster", "pool", "team")
 ORDER = "priority"
-ORDER_WORDS = "Most urgent first: severity × cost a day × certainty. Lost work counts by the days since it began; less than a day counts as one."
+ORDER_WORDS = "Most urgent first: severity × cost a day × certainty. A high or critical one without a cost counts by the GPUs at risk. Lost work counts by the days since it began; less than a day counts as one."
 
 
 @dataclass(frozen=True)

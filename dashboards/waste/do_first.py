@@ -30,13 +30,18 @@ OWNERS_SHOWN = 3
 """Teams of a loss that are named with their part of it."""
 
 
+ORDER_WORDS = "By cost a day and certainty; what has no cost follows."
+
+
 def card(actions: Sequence[Row], query: Query, title: str = "Do first") -> Component:
     """The first actions, the largest loss always among them."""
     more = parts.link("All findings", query.link("/findings"), "more")
     if not actions:
         return parts.card(title, states.advice("No open findings, and nothing was avoidable."), note=more)
     lines = [html.Li(line(action, query)) for action in chosen(actions)]
-    return parts.card(title, html.Ol(lines, className="do-first"), note=more)
+    return parts.card(
+        title, html.P(ORDER_WORDS, className="soft small"), html.Ol(lines, className="do-first"), note=more
+    )
 
 
 def chosen(actions: Sequence[Row]) -> list[Row]:
