@@ -10,7 +10,7 @@
 #   make docs    writes the tables of docs/ that come from the code, and the documentation as a site into build/site
 #   make screenshots  takes the pictures of docs/get-started/tour.md from a demo; needs chromium
 #   make wheel   wheel and sdist into dist/
-#   make lock    writes requirements.lock (run), -dev.lock (tests) and -image.lock (the container) from pyproject.toml, with hashes
+#   make lock    writes requirements.lock (run), -dev.lock (tests), -image.lock (the container) and -lake.lock (a lake) from pyproject.toml, with hashes
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--size small", PORT=9000, TEST_ARGS="-k mig",
 # TEST_WORKERS=8 (test files that run at a time), GPUWATCH_TEST_PATIENCE=4 (waits in tests last up to that many times
 # as long: for a machine that is slow or busy).
@@ -28,7 +28,6 @@ TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [
 OLDEST_DUCKDB ?= 1.5.5
 OLDEST_TESTS ?= tests
 LAKE_DUCKDB := 1.5.5
-LAKE_EXTENSIONS := ducklake httpfs postgres-scanner sqlite-scanner
 S3_SERVER := s3rver@3.7.1
 ACCURACY_SEEDS ?= 1003-1022
 
@@ -70,9 +69,11 @@ test-oldest-duckdb: $(VENV)/.has-dev
 test-lake: $(VENV)/.has-dev build/lake-$(LAKE_DUCKDB)/.installed build/s3rver/.installed
 	PYTHONPATH="$(CURDIR)/build/lake-$(LAKE_DUCKDB)" $(PYTEST) tests/lake $(TEST_ARGS)
 
-build/lake-$(LAKE_DUCKDB)/.installed: $(VENV)/.has-dev
+build/lake-$(LAKE_DUCKDB)/.installed: $(VENV)/.has-dev requirements-lake.lock
+	@mkdir -p $(@D)
+	awk '/^[a-z]/ { ours = /^duckdb/ } ours' requirements-lake.lock > build/lake.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(@D) \
-	  duckdb==$(LAKE_DUCKDB) $(LAKE_EXTENSIONS:%=duckdb-extension-%==$(LAKE_DUCKDB))
+	  --require-hashes --requirement build/lake.lock
 	@touch $@
 
 build/s3rver/.installed:
@@ -119,6 +120,8 @@ lock: $(VENV)/.has-dev
 	$(LOCK) --extra dev --output-file requirements-dev.lock
 	$(LOCK) --constraint requirements-dev.lock --output-file requirements.lock
 	$(LOCK) --extra postgres --extra sso --constraint requirements-dev.lock --output-file requirements-image.lock
+	grep -E '^[a-z0-9._-]+==' requirements-dev.lock | grep -v '^duckdb==' | sed 's/ \\$$//' > build/lock/known.in
+	$(LOCK) --extra lake --extra postgres --extra sso --constraint build/lock/known.in --output-file requirements-lake.lock
 	@rm -rf build/lock
 
 clean:

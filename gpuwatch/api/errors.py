@@ -20,6 +20,7 @@ from gpuwatch.core.errors import (
     ChangedMeanwhile,
     GpuwatchError,
     Misdirected,
+    NotHolder,
     SourceUnreachable,
     StoreBusy,
     StoreError,
@@ -31,6 +32,8 @@ from gpuwatch.store.connection import OutOfMemory
 
 BUSY_RETRY_S = 2
 """Retry-After when the queue is full."""
+HOLDER = "Gpuwatch-Holder"
+"""The header with the address of the process that has the lease."""
 STORE_RETRY_S = 30
 """Retry-After when the disk is full or a database does not respond."""
 MAX_SHOWN = 200
@@ -89,6 +92,9 @@ def response(error: ApiError, path: str = "") -> JSONResponse:
 def translated(error: GpuwatchError) -> ApiError:
     """Our own errors by what the sender can do about them: 400 never send again, 503 send again later."""
     message = " ".join(str(error).split()).removeprefix("--")
+    if isinstance(error, NotHolder):
+        known = {HOLDER: error.address} if error.address else {}
+        return ApiError(503, message, headers={"Retry-After": str(BUSY_RETRY_S)} | known, code="not_holder")
     if isinstance(error, StoreBusy):
         return ApiError(503, message, headers={"Retry-After": str(BUSY_RETRY_S)}, code="busy")
     if isinstance(error, Misdirected):

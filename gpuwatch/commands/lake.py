@@ -23,7 +23,7 @@ from gpuwatch.commands.shared import (
     settings_of,
     show,
 )
-from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.errors import StoreError, UnreadableInput
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.output.progress import progress
 from gpuwatch.store import lockfile
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gpuwatch.lake.connection import Lake
     from gpuwatch.lake.settings import LakeSettings
     from gpuwatch.lake.verify import TableReport
+    from gpuwatch.settings import Settings
     from gpuwatch.store.database import Store
 
 DIFFERS = 1
@@ -65,7 +66,8 @@ def publish(
     settings = _settings(config)
     from gpuwatch.lake.publish import publish_once
 
-    with opened(data, config, instead=PUBLISHES_ITSELF) as (store, _, _):
+    with opened(data, config, instead=PUBLISHES_ITSELF) as (store, _, own):
+        _check_lease(settings, own)
         done = publish_once(settings, store, lambda: now_us(context), take_over=take_over, whole=whole)
     row = {"cell": settings.cell, "lake": settings.shown(), **asdict(done)}
     show(Listing(tuple(row), [row], foot=[] if done.tables else ["Nothing has changed since the last publish."]), form)
@@ -205,6 +207,25 @@ def _settings(config: Path | None, cell: bool = True) -> LakeSettings:
     from gpuwatch.settings import read_file
 
     return needed(read_file(config), environment(), cell)
+
+
+def _check_lease(settings: LakeSettings, own: Settings) -> None:
+    """Raises StoreError while a server holds the cell with another directory: it publishes by itself."""
+    from gpuwatch.state.lease import Leases, cell_lease
+    from gpuwatch.state.server import Server
+
+    server = Server.of(own)
+    if server is None:
+        return
+    leases = Leases(server, cell_lease(settings.cell), "", settings.lease_s)
+    try:
+        found = leases.read()
+    finally:
+        leases.close()
+    if found is not None and found.left_us > 0:
+        raise StoreError(
+            f"cell {settings.cell} is held by {found.holder} at {found.address}, which publishes it; stop that one first"
+        )
 
 
 @contextmanager

@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import queue
 import shlex
 import signal
 import socket
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands.registry import command
+from gpuwatch.commands.reloading import Again
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -78,25 +77,38 @@ def serve(
         if check:
             write(described(plan))
             return
+        from gpuwatch.service.holding import ALWAYS, Always
         from gpuwatch.service.service import Service
+        from gpuwatch.service.standby import Standby, address_of, leases_of
         from gpuwatch.service.uptime import machine_uptime
         from gpuwatch.store.private_files import private_umask
 
         # Before the store is opened, which takes seconds: a port in use is named at once.
         with closing(bind(host, port)) as bound, private_umask():
             clock = context.find_root().obj
-            service = Service.open(
-                data,
-                plan.settings,
-                plan,
-                now_us=clock,
-                new_state=new_state,
-                new_store=new_store,
-                uptime=machine_uptime(),
-                role=part,
-            )
-            again.call = lambda: service.reload(lambda: read_again(config, environment()))
-            run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), bound, reloader=again)
+
+            def serve_with(holding: Always, listening: socket.socket) -> None:
+                service = Service.open(
+                    data,
+                    plan.settings,
+                    plan,
+                    now_us=clock,
+                    new_state=new_state,
+                    new_store=new_store,
+                    uptime=machine_uptime(),
+                    role=part,
+                    holding=holding,
+                )
+                again.call = lambda: service.reload(lambda: read_again(config, environment()))
+                run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), listening, reloader=again)
+
+            leases = leases_of(part, plan, address_of(host, bound.getsockname()[1]))
+            if leases is None:
+                serve_with(ALWAYS, bound)
+                return
+            from gpuwatch.commands.leased import take_turns
+
+            take_turns(Standby(leases, plan, data, clock, new_store), serve_with, bound, host, port)
     finally:
         # While shutting down, ignore SIGHUP: there is nothing to reload.
         signal.signal(signal.SIGHUP, signal.SIG_IGN if before == signal.SIG_DFL else before)
@@ -187,7 +199,13 @@ def run(
         broken.append(why)
         server.should_exit = True
 
+    def lease_lost() -> None:
+        server.should_exit = True
+
     service.on_fatal = give_up
+    service.holding.on_lost = lease_lost
+    if service.holding.lost:
+        lease_lost()
 
     def stop_requested(*_: object) -> None:
         server.should_exit = True
@@ -215,42 +233,6 @@ def run(
             signal.signal(number, handler)
     if broken:
         raise StoreError(f"{broken[0]}; acknowledged data is safe. Restart the service")
-
-
-class Again:
-    """Calls a function in a thread on each request. Requests during a call, or before the start, cause one more call."""
-
-    def __init__(self) -> None:
-        self.call: Callable[[], object] = lambda: None
-        # SimpleQueue.put is reentrant, so a signal handler may interrupt it; a lock would deadlock.
-        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._ended = False
-        self._thread = threading.Thread(target=self._work, name="reload", daemon=True)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def ask(self) -> None:
-        """Requests one call; safe in a signal handler."""
-        if self._requests.empty():
-            self._requests.put(None)
-
-    def stop(self) -> None:
-        """Stops after the current call."""
-        self._ended = True
-        self._requests.put(None)
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _work(self) -> None:
-        while True:
-            self._requests.get()
-            while not self._requests.empty():
-                self._requests.get()
-            if self._ended:
-                return
-            self.call()
 
 
 def _need_token(service: Service, host: str) -> None:

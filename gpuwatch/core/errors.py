@@ -35,6 +35,14 @@ class StoreBusy(StoreError):
     """The queue of the store is full: the sender keeps its data and tries again."""
 
 
+class NotHolder(StoreBusy):
+    """Another process has the lease of this work, or nobody: the sender goes to `address` ("": unknown), or tries again."""
+
+    def __init__(self, words: str, address: str) -> None:
+        super().__init__(words)
+        self.address = address
+
+
 class TimeNotConfirmed(StoreError):
     """The time of the data cannot be checked now: the sender keeps its data and tries again."""
 

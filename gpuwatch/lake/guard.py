@@ -18,12 +18,18 @@ from gpuwatch.lake.tables import columns_of
 from gpuwatch.lake.units import Content, Key, Units, place
 
 GUARD, NOTES = "_guard", "_published"
+TRIES = 5
+"""How often a take-over is begun again that a publish has overtaken."""
 _GUARD_COLUMNS = "epoch bigint, n bigint, store_id varchar, holder varchar, schema_version integer, at_us bigint"
 _NOTE_COLUMNS = 'table_name varchar, cluster varchar, "day" date, "rows" bigint, digest varchar, stamp varchar'
 
 
 class Fenced(LakeError):
-    """Another process has taken over the cell: this one never publishes it again."""
+    """Another process has taken over the cell: this one never publishes it again. `epoch` is that of the other one."""
+
+    def __init__(self, words: str, epoch: int) -> None:
+        super().__init__(words)
+        self.epoch = epoch
 
 
 @dataclass(frozen=True)
@@ -90,20 +96,29 @@ def notes(lake: Lake) -> dict[str, Units]:
     return found
 
 
-def check(found: Guard, settings: LakeSettings, store_id: str, epoch: int | None, take_over: bool) -> None:
+def check(
+    found: Guard, settings: LakeSettings, store_id: str, epoch: int | None, take_over: bool, holder: str | None = None
+) -> None:
     """Raises Fenced if the cell was taken from this process, UsageError if it belongs to another store or a newer gpuwatch.
 
-    `epoch` is that of this process; None: it has not published yet.
+    `epoch` is that of this process; None: it has not published yet. With the name of the `holder` of a lease it is the lease's: it
+    takes over every lower one.
     """
-    if epoch is not None and found.epoch != epoch:
-        raise Fenced(taken(found, settings))
     check_version(found, settings)
-    if epoch is None and found.store_id != store_id and not take_over:
+    if epoch is not None and _taken(found, epoch, holder):
+        raise Fenced(taken(found, settings), found.epoch)
+    if (epoch is None or holder is not None) and found.store_id != store_id and not take_over:
         raise UsageError(
             f"the lake {settings.shown()}: cell {settings.cell} belongs to another data directory, which published it last at "
             f"{rfc3339(found.at_us)} ({found.holder}). Set another [lake] cell; or, if that directory is lost or given up, "
             "replace its tables with this one's: gpuwatch lake publish --take-over"
         )
+
+
+def _taken(found: Guard, epoch: int, holder: str | None) -> bool:
+    if holder is None:
+        return found.epoch != epoch
+    return found.epoch > epoch or (found.epoch == epoch and found.holder != holder)
 
 
 def check_version(found: Guard, settings: LakeSettings) -> None:
@@ -121,6 +136,23 @@ def taken(found: Guard, settings: LakeSettings) -> str:
         f"the lake {settings.shown()}: {found.holder} took over cell {settings.cell} at {rfc3339(found.at_us)}; this process "
         "does not publish it any more. If it should, stop the other one and restart this one"
     )
+
+
+def fence(lake: Lake, epoch: int, holder: str, at_us: int) -> None:
+    """Takes the cell over with the epoch of a lease, before it is read: what another process has not committed by now is refused.
+
+    Raises Fenced if a later lease has it, UsageError for a newer gpuwatch's cell.
+    """
+    for attempt in range(TRIES, 0, -1):
+        try:
+            with lake.transaction():
+                found = read(lake)
+                check(found, lake.settings, found.store_id, epoch, False, holder)
+                step(lake, found, epoch, found.store_id, holder, at_us)
+            return
+        except LakeConflict:
+            if attempt == 1:
+                raise
 
 
 def step(lake: Lake, found: Guard, epoch: int, store_id: str, holder: str, at_us: int) -> None:

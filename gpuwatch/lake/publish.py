@@ -72,14 +72,20 @@ class Publisher:
     take_over: bool = False
     whole: bool = False
     """Compares with what the lake has, read in full, instead of with what was noted; repairs what is not the same."""
-    _epoch: int | None = None
-    """The epoch in which this process publishes; None before its first publish."""
+    epoch: int | None = None
+    """The epoch in which this process publishes: that of its lease; without one None before its first publish."""
+    holder: str | None = None
+    """This process, as the guard names it."""
     _found: Guard | None = None
     """The guard's row as it must still be; None: to be read."""
     _known: dict[str, Units] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
     _counts: Counter[str] | None = None
     """How often the store's tables had changed at the last publish."""
+
+    @property
+    def _name(self) -> str:
+        return self.holder or _holder()
 
     def publish(self, lake: Lake, store: Connection) -> Published:
         """Writes what has changed since the last publish; nothing if nothing has.
@@ -105,10 +111,10 @@ class Publisher:
     def _read(self, lake: Lake, store_id: str) -> None:
         """Reads what the lake has: after the start, an error, or a commit of another process."""
         if not guard.exists(lake):
-            guard.create(lake, store_id, _holder(), self.now_us())
+            guard.create(lake, store_id, self._name, self.now_us())
         with lake.transaction():
             found = guard.read(lake)
-            guard.check(found, self.settings, store_id, self._epoch, self.take_over)
+            guard.check(found, self.settings, store_id, self.epoch, self.take_over, self.holder)
             self._known, self._columns = guard.notes(lake), _columns(lake)
             if self.whole:
                 self._reread(lake)
@@ -168,10 +174,10 @@ class Publisher:
         found = self._found
         if not changes or found is None:
             return Published()
-        epoch = found.epoch + 1 if self._epoch is None else self._epoch
+        epoch = found.epoch + 1 if self.epoch is None else self.epoch
         rows = 0
         with lake.transaction():
-            guard.step(lake, found, epoch, store_id, _holder(), self.now_us())
+            guard.step(lake, found, epoch, store_id, self._name, self.now_us())
             for change in changes:
                 if change.make:
                     _make(lake, change.table)
@@ -181,7 +187,7 @@ class Publisher:
                     )
                 rows += _copy(lake, store, change) if change.write else 0
             _note(lake, changes)
-        self._epoch = epoch
+        self.epoch = epoch
         self._found = replace(found, epoch=epoch, n=found.n + 1, store_id=store_id)
         removed = sum(len(set(each.delete) - set(each.write)) for each in changes)
         return Published(len(changes), sum(len(each.write) for each in changes), rows, removed)

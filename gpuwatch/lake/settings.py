@@ -16,8 +16,12 @@ NAME = "lake"
 TABLE = f"[{NAME}]"
 ENV_PREFIX = "GPUWATCH_LAKE_"
 SECRET_BYTES_MAX = 10_000
-SECONDS = {"every_s": (10, 86_400), "pull_s": (1, 86_400)}
+SECONDS = {"every_s": (10, 86_400), "pull_s": (1, 86_400), "lease_s": (2, 3600)}
 """Bounds of the settings that are a time."""
+_URLS = {
+    "s3_endpoint": "the URL of an S3 server such as https://s3.example.com",
+    "address": "the URL of this process such as http://cell-east:8765",
+}
 SCHEMA_PREFIX = "cell_"
 CELL = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_.=-]+)*/?")
@@ -42,6 +46,9 @@ class LakeSettings:
     every_s: int = 300
     pull_s: int = 10
     samples: bool = True
+    lease_s: int = 30
+    address: str = ""
+    """Where others reach this process; "" means the address that it listens on."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Where passwords are looked for that are in no file."""
 
@@ -147,10 +154,10 @@ def _wrong(name: str, value: object) -> str:
         if not text or "://" not in text:
             return "" if text else "a directory or s3://BUCKET/PREFIX"
         return "" if _BUCKET.fullmatch(text) else "a directory or s3://BUCKET/PREFIX"
-    if name == "s3_endpoint":
+    if name in _URLS:
         parts = urlsplit(text)
         plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in text and not parts.path.strip("/")
-        return "" if plain else "the URL of an S3 server such as https://s3.example.com"
+        return "" if plain else _URLS[name]
     if name in SECONDS:
         least, most = SECONDS[name]
         whole = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -68,10 +68,12 @@ class GroupCommit:
         on_fatal: Callable[[str], None] | None = None,
         span: Callable[[], Span] | None = None,
         proof: Proof | None = None,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         """`span` is when readings are taken; by default as long as raw samples are kept, by the clock.
 
-        With `proof`, no record is stored with a time later than the proven one.
+        With `proof`, no record is stored with a time later than the proven one. `confirm` is called between a commit and its
+        acknowledgement: if it raises StoreError, the senders keep their data.
         """
         self._store = store
         self._now_us = now_us
@@ -79,6 +81,7 @@ class GroupCommit:
         self._proof = proof or Proof(lambda: None, lambda source, ahead: None)
         self._limit = SeriesLimit()
         self._contexts = StoredContexts(store.changes)
+        self._confirm = confirm
         self._on_commit = on_commit
         self._on_fatal = on_fatal
         self._queue: deque[_Request] = deque()
@@ -191,6 +194,7 @@ class GroupCommit:
         begun = time.monotonic()
         try:
             self._append(group)
+            self._confirm()
         except Exception as error:  # noqa: BLE001 - reported to the senders, who keep their data
             if len(group) > 1 and not isinstance(error, StoreError):
                 for request in group:

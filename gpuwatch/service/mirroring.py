@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.errors import GpuwatchError, StoreBusy
 from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.service.lake_metrics import PULL, Step, clusters_of
 from gpuwatch.service.priority import yield_to_others
 from gpuwatch.store.database import Store
 
@@ -34,6 +35,8 @@ class MirrorStatus:
     as_of_us: int | None = None
     """Everything that was published up to then is here."""
     error: str | None = None
+    clusters: tuple[str, ...] = ()
+    """Those of the copy."""
     published_us: dict[str, int] = field(default_factory=dict)
     """The last publish of each cell that is here."""
 
@@ -57,6 +60,10 @@ class Mirroring:
     def status(self) -> MirrorStatus:
         """State of the copy."""
         return self._status
+
+    def step(self) -> Step:
+        """The last success, for Prometheus."""
+        return Step(PULL, self._status.as_of_us, self._status.clusters)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -135,7 +142,8 @@ class Mirroring:
         if self._failures or units:
             log.info("copied from the lake", extra={"units": units})
         self._failures, self._mixed = 0, False
-        self._status = replace(self._status, as_of_us=began_us, error=None)
+        known = clusters_of(self._store) if units or self._status.as_of_us is None else self._status.clusters
+        self._status = replace(self._status, as_of_us=began_us, error=None, clusters=known)
 
     def _failed(self, error: BaseException) -> None:
         if self._stopping.is_set():

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.service.holding import ALWAYS, Always
+from gpuwatch.service.lake_metrics import PUBLISH, Step, clusters_of
 from gpuwatch.service.priority import yield_to_others
 from gpuwatch.store.database import Store
 
 if TYPE_CHECKING:
     from gpuwatch.lake.connection import Lake
+    from gpuwatch.lake.publish import Published, Publisher
 
 RETRY_S_MAX = 900.0
 """The longest wait after a failure; it doubles from [lake] every_s."""
@@ -31,6 +34,8 @@ class PublishStatus:
     """Times in microseconds; None: never since the start."""
 
     success_us: int | None = None
+    clusters: tuple[str, ...] = ()
+    """Those of the store at the last success."""
     error: str | None = None
     fenced: bool = False
     """Another process publishes the cell now: this one never tries again."""
@@ -39,8 +44,11 @@ class PublishStatus:
 class Publishing:
     """Publishes at most every `every_s` seconds, if a pass was made since."""
 
-    def __init__(self, store: Store, settings: LakeSettings | None, now_us: Callable[[], int]) -> None:
-        """Without settings it does nothing, and imports nothing of the lake's engine."""
+    def __init__(
+        self, store: Store, settings: LakeSettings | None, now_us: Callable[[], int], holding: Always = ALWAYS
+    ) -> None:
+        """Without settings it does nothing, and imports nothing of the lake's engine. It publishes only with the lease."""
+        self._holding = holding
         self._store = store
         self._settings = settings
         self._now_us = now_us
@@ -55,6 +63,10 @@ class Publishing:
     def status(self) -> PublishStatus:
         """State of the publishing."""
         return self._status
+
+    def step(self) -> Step:
+        """The last success, for Prometheus."""
+        return Step(PUBLISH, self._status.success_us, self._status.clusters)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -92,7 +104,8 @@ class Publishing:
 
         settings = self._settings
         assert settings is not None
-        publisher = Publisher(settings, self._now_us)
+        held = self._holding
+        publisher = Publisher(settings, self._now_us, epoch=held.epoch, holder=held.holder)
         lake: Lake | None = None
         maintained = time.monotonic()
         while not self._stopping.is_set() and not self._status.fenced:
@@ -102,9 +115,10 @@ class Publishing:
             if self._stopping.is_set():
                 break
             try:
+                held.check()
                 lake = lake or Lake.open(settings, create=True)
                 self._interrupt = lake.interrupt
-                done = publisher.publish(lake, self._store)
+                done = self._published(publisher, lake)
                 self._succeeded(done.units + done.removed)
                 if time.monotonic() - maintained >= MAINTAIN_S:
                     maintained = time.monotonic()
@@ -118,6 +132,18 @@ class Publishing:
         if lake is not None:
             lake.close()
 
+    def _published(self, publisher: Publisher, lake: Lake) -> Published:
+        """Publishes; one without a lease that was published meanwhile is overtaken, if this process has the lease."""
+        from gpuwatch.lake.guard import Fenced
+
+        try:
+            return publisher.publish(lake, self._store)
+        except Fenced as error:
+            if not self._holding.higher(error.epoch + 1):
+                raise
+            publisher.epoch = self._holding.epoch
+            return publisher.publish(lake, self._store)
+
     def _rest_s(self, every_s: float) -> float:
         return float(min(every_s * 2 ** min(self._failures, 10), max(RETRY_S_MAX, every_s)))
 
@@ -125,7 +151,7 @@ class Publishing:
         if self._failures or units:
             log.info("published to the lake", extra={"units": units})
         self._failures = 0
-        self._status = PublishStatus(success_us=self._now_us())
+        self._status = PublishStatus(success_us=self._now_us(), clusters=clusters_of(self._store))
 
     def _failed(self, error: Exception, fenced: bool) -> None:
         if self._stopping.is_set():

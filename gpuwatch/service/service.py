@@ -30,7 +30,9 @@ from gpuwatch.service.backup import Backup, backup
 from gpuwatch.service.collect import Collectors, unchanged
 from gpuwatch.service.config import Plan, made
 from gpuwatch.service.group_commit import Batches, GroupCommit, Proof
+from gpuwatch.service.holding import ALWAYS, Always
 from gpuwatch.service.imports import Imports
+from gpuwatch.service.lake_metrics import LakeMetrics
 from gpuwatch.service.metrics import Telemetry
 from gpuwatch.service.mirroring import Mirroring
 from gpuwatch.service.opening import opened
@@ -65,8 +67,9 @@ class Service:
         scratch: str | None = None,
         uptime: Uptime | None = None,
         role: Role = ALL,
+        holding: Always = ALWAYS,
     ) -> None:
-        self.role = role
+        self.role, self.holding = role, holding
         self._scratch = scratch
         self.store = store
         self.state = state
@@ -90,8 +93,9 @@ class Service:
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
         proof = Proof(self.times.proven_us, self._clocks.record_ahead)
+        counted, failed, span = self._committed, self._fatal, self.times.span
         self._writer = GroupCommit(
-            store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal, self.times.span, proof
+            store.cursor(), now_us, settings.raw_retention_days, counted, failed, span, proof, holding.check
         )
         self._alerting = Alerting(
             state,
@@ -108,7 +112,9 @@ class Service:
         parts = (self.times, self._after_pass, self._analysed, lambda: self._commits, role.analyses)
         self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
         self.mirror = Mirroring(store.cursor(), plan.lake, now_us) if plan.lake and is_replica(role, plan) else None
-        self.publishing = Publishing(store.cursor(), None if self.mirror else plan.lake, now_us)
+        self.publishing = Publishing(store.cursor(), None if self.mirror else plan.lake, now_us, holding)
+        if plan.lake is not None:
+            self.metrics.register(LakeMetrics((self.mirror or self.publishing).step, now_us))
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
@@ -142,15 +148,16 @@ class Service:
         new_store: bool = False,
         uptime: Uptime | None = None,
         role: Role = ALL,
+        holding: Always = ALWAYS,
     ) -> Service:
         """Opens store and state of a directory (None: in memory). `config` is a parsed configuration, or the other tables
         of gpuwatch.toml. Steps of the clock are noticed by `uptime`. Raises UsageError with every problem, StoreError for a directory in use, or without its store or state.
-        A `role` other than ALL does its part alone.
+        A `role` other than ALL does its part alone. With a lease (`holding`), only while this process has it.
         """
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         both = opened(directory, replace(plan, settings=settings), role, new_state, new_store)
         try:
-            service = cls(both.store, both.state, plan, now_us, directory, live, both.scratch, uptime, role)
+            service = cls(both.store, both.state, plan, now_us, directory, live, both.scratch, uptime, role, holding)
             check_work(role, both.state, settings)
             return service
         except BaseException:
@@ -276,7 +283,7 @@ class Service:
         if self._live and self.role != API and not self._analyzer.alive:
             found.append("the analyzer has stopped; restart the service")
         copied = self.mirror.problems() if self._live and self.mirror is not None else []
-        return found + copied + self._probe.problems() + self.state.problems()
+        return found + self.holding.problems() + copied + self._probe.problems() + self.state.problems()
 
     def concerns(self) -> list[str]:
         """Why the service works, but its results are not to be relied on; empty if they are."""
@@ -351,6 +358,7 @@ class Service:
             set_ownership_default(self.state, settings.ownership_default, CONFIGURATION, self._now_us())
 
     def _check_receives(self) -> None:
+        self.holding.check()
         if self.mirror is not None:
             raise Misdirected(
                 f"this process stores no data, because its role is {self.role.name} and its data come from a lake: send it to the cell "
@@ -372,7 +380,7 @@ class Service:
     def _after_pass(self, store: Store) -> None:
         self._telemetry.fleet.refresh(store, self.state, self._analyzer.passes)
         self.publishing.wake()
-        if self.role.leads:
+        if self.role.leads and self.holding.valid:
             self._alerting.after_pass(store)
 
     def _analysed(self, status: AnalysisStatus) -> None:

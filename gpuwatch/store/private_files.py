@@ -11,7 +11,7 @@ from pathlib import Path
 DIRECTORY_MODE = 0o700
 PRIVATE_UMASK = 0o077
 _OTHERS = 0o077
-PREFIXES = ("gpuwatch.duckdb", "state.sqlite", "serve.json", "restoring-")
+PREFIXES = ("gpuwatch.duckdb", "state.sqlite", "serve.json", "cell.json", "restoring-")
 FOLDERS = ("tmp", "arriving", "reports", "bundle", "live")
 REPLACED = "replaced-"
 """How the folder begins that keeps what `gpuwatch restore` replaced."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.commands.serve import Again
+from gpuwatch.commands.reloading import Again
 from gpuwatch.service.service import CONFIGURATION
 from tests.e2e.load import Load, Sample, stored
 from tests.e2e.process import Server

@@ -78,7 +78,12 @@ def test_every_dependency_has_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("file", "extras"),
-    [("requirements.lock", []), ("requirements-image.lock", ["postgres", "sso"]), ("requirements-dev.lock", ["dev"])],
+    [
+        ("requirements.lock", []),
+        ("requirements-image.lock", ["postgres", "sso"]),
+        ("requirements-lake.lock", ["lake", "postgres", "sso"]),
+        ("requirements-dev.lock", ["dev"]),
+    ],
 )
 def test_every_dependency_is_pinned_with_hashes(file: str, extras: list[str]) -> None:
     """The lock files have one exact version of each library that a run or the suite needs, and its files' hashes."""

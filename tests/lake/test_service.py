@@ -107,3 +107,33 @@ def test_a_service_without_the_extensions_does_not_start(tmp_path: Path, monkeyp
         UsageError, match=r"the lake needs DuckDB's extension ducklake, which is not installed: pip install"
     ):
         config.load(file, {})
+
+
+def lag(service: Service) -> dict[tuple[str, str], float]:
+    """The gauge by step and cluster."""
+    return {
+        (sample.labels["step"], sample.labels["cluster"]): sample.value
+        for metric in service.metrics.collect()
+        for sample in metric.samples
+        if sample.name == "gpuwatch_lake_lag_seconds"
+    }
+
+
+def test_how_late_the_lake_is(few: None, make_lake: Make, fleet: Fleet) -> None:
+    moment = [NOW_US]
+    settings = make_lake("postgresql", every_s=10)
+    plan = Plan(Settings(), {}, (), config.after_pass.configured({}), lake=settings)
+    service = Service.open(fleet.directory, Settings(), plan, now_us=lambda: moment[0])
+    moment[0] += 7_000_000
+    assert {("publish", ""): 7.0} == lag(service), "since the start, of clusters that are not known yet"
+    service.start()
+    try:
+        wait_until(lambda: service.publishing.status.success_us, "the ledger is in the lake")
+        moment[0] += 90_000_000
+        (found,) = lag(service).items()
+        assert (("publish", "sim"), 90.0) == found
+    finally:
+        service.stop()
+    service = Service.open(None, Settings(), {}, now_us=lambda: NOW_US)
+    assert {} == lag(service), "nothing without a lake"
+    service.stop()

@@ -28,6 +28,7 @@ QUIET = {
     "absent(gpuwatch_books_until_timestamp_seconds)",
     "gpuwatch_analysis_failed == 1",
     "gpuwatch_clock_doubted == 1",
+    "gpuwatch_lake_lag_seconds > 1800",
 }
 """Alerts that a healthy server must not raise."""
 

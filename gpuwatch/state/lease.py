@@ -1,0 +1,142 @@
+"""Leases on the state's server: one process has a name until a time of the server's clock, unless it renews it.
+
+`epoch` rises with every process that takes a lease. Each method is one statement that commits itself, on connections of their own:
+a process that is paused in the middle of it holds no lock, and neither the writers of the state nor a full pool delay it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch.core.errors import StoreError
+from gpuwatch.state.causes import cause
+from gpuwatch.state.server import Server
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+CONNECT_S_MIN = 2
+"""libpq waits no shorter for a connection."""
+_NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_READ = f"select holder, address, volume, epoch, until_us - {_NOW} as left_us from lease where name = :name"
+_TAKE = (
+    "insert into lease (name, holder, address, epoch, until_us)"
+    f" values (:name, :holder, :address, 1, {_NOW} + :length_us)"
+    " on conflict (name) do update set holder = excluded.holder, address = excluded.address, epoch = lease.epoch + 1,"
+    f" until_us = {_NOW} + :length_us where lease.until_us <= {_NOW} returning epoch, volume"
+)
+_OWN = "where name = :name and holder = :holder and epoch = :epoch"
+_RENEW = f"update lease set until_us = {_NOW} + :length_us {_OWN}"
+_RAISE = f"update lease set epoch = :higher {_OWN} and epoch < :higher and until_us > {_NOW}"
+_NOTE = f"update lease set volume = :volume {_OWN}"
+_RELEASE = f"update lease set until_us = 0 {_OWN}"
+
+
+def cell_lease(cell: str) -> str:
+    """The name of the lease of a cell."""
+    return f"cell {cell}"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A lease as the server has it now."""
+
+    holder: str
+    address: str
+    volume: str | None
+    """The data directory with which it was last held and ready."""
+    epoch: int
+    left_us: int
+    """Until it ends; 0 or less: it has ended."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A lease that this process has taken. `volume` is that of the holder before."""
+
+    epoch: int
+    volume: str | None
+
+
+class Leases:
+    """One name that this process has, or waits for. Every method raises StoreError if the server does not respond."""
+
+    def __init__(self, server: Server, name: str, address: str, length_s: float) -> None:
+        import sqlalchemy as sa
+
+        self.name = name
+        self.length_s = length_s
+        self.holder = f"process {os.getpid()} on {socket.gethostname()} ({secrets.token_hex(4)})"
+        self.address = address
+        self._server = server
+        url = sa.engine.make_url(server.url)
+        given = {
+            "connect_timeout": str(max(CONNECT_S_MIN, int(length_s / 3))),
+            "tcp_user_timeout": str(max(1000, int(length_s * 1000 / 3))),
+        }
+        more = {name: value for name, value in given.items() if name not in url.query}
+        addressed = url.update_query_dict(more).render_as_string(hide_password=False)
+        self._engine = Server(addressed, server.password_file).engine()
+
+    def read(self) -> Lease | None:
+        """Who has it, or had it last; None if nobody ever had it."""
+        rows = self._run(_READ)
+        return Lease(*rows[0]) if rows else None
+
+    def take(self) -> Taken | None:
+        """Takes the lease if nobody has it; None if somebody has."""
+        rows = self._run(_TAKE, holder=self.holder, address=self.address, length_us=self._length_us)
+        return Taken(*rows[0]) if rows else None
+
+    def renew(self, epoch: int) -> bool:
+        """Has it for another length from now on; False if somebody else has taken it."""
+        return self._change(_RENEW, epoch, length_us=self._length_us)
+
+    def higher(self, epoch: int, least: int) -> bool:
+        """Gives the lease that this process has the epoch `least`; False if it has it no longer."""
+        return self._change(_RAISE, epoch, higher=least)
+
+    def note_volume(self, epoch: int, volume: str) -> bool:
+        """Notes with which data directory it is held; False if this process has it no longer."""
+        return self._change(_NOTE, epoch, volume=volume)
+
+    def release(self, epoch: int) -> None:
+        """Ends it now, so that a waiting process need not wait for its end."""
+        self._change(_RELEASE, epoch)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._engine.dispose()
+
+    @property
+    def _length_us(self) -> int:
+        return int(self.length_s * 1_000_000)
+
+    def _change(self, statement: str, epoch: int, **more: object) -> bool:
+        with self._connected() as connection:
+            return bool(self._execute(connection, statement, holder=self.holder, epoch=epoch, **more).rowcount)
+
+    def _run(self, statement: str, **more: object) -> list[tuple[Any, ...]]:
+        with self._connected() as connection:
+            return [tuple(row) for row in self._execute(connection, statement, **more)]
+
+    def _execute(self, connection: Connection, statement: str, **more: object) -> Any:
+        import sqlalchemy as sa
+
+        return connection.execute(sa.text(statement), {"name": self.name, **more})
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        from sqlalchemy import exc as errors
+
+        try:
+            with self._engine.connect() as connection:
+                yield connection.execution_options(isolation_level="AUTOCOMMIT")
+        except (errors.SQLAlchemyError, ImportError) as error:
+            raise StoreError(f"lease {self.name} on {self._server.name}: {cause(error)}") from error
