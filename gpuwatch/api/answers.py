@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gpuwatch.service.answering import ANSWER
 from gpuwatch.store import answer_cache
 
 if TYPE_CHECKING:
@@ -60,10 +61,12 @@ class Answers:
         Those who ask the same at the same time wait for the first.
         """
         with self._turn(key):
-            state = service.state.version()
+            state, as_of_us = service.state.version(), _as_of_us(service)
             counts = service.store.changes.counts()
             kept = self._kept.find(key)
             if kept is not None and state is not None and kept.holds(state, counts):
+                if as_of_us is not None and (answer := ANSWER.get()) is not None:
+                    answer.as_of_us = as_of_us  # nothing has changed until then
                 return kept.body
             with service.reader() as store, store.reading() as tables:
                 content = make(store)
@@ -93,6 +96,11 @@ class Answers:
                 turn.users -= 1
                 if not turn.users:
                     del self._turns[key]
+
+
+def _as_of_us(service: Service) -> int | None:
+    """Until when everything that was published is in a replica's copy; None for a process with data of its own."""
+    return None if service.mirror is None else service.mirror.status.as_of_us
 
 
 def kept(request: Request, access: Access, service: Service, make: Callable[[Store], Any], *also: Hashable) -> Response:

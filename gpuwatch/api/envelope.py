@@ -9,7 +9,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuwatch.api.errors import encoded
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.service.answering import ANSWER, Answered
 
+AS_OF = b"gpuwatch-as-of"
+"""Of an answer from a copy of a lake: everything that was published until then is in it."""
 ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -44,6 +48,8 @@ class Envelope:
             return
         path: str = scope["path"]
         head = scope["method"] == "HEAD"
+        answer = Answered()
+        ANSWER.set(answer)
         started = False
         method, status = scope["method"], 0
         if head and not path.startswith("/ui/"):
@@ -55,6 +61,8 @@ class Envelope:
                 started, status = True, message["status"]
                 present = {name.lower() for name, _ in message["headers"]}
                 added = [pair for pair in _added(path) if pair[0] not in present]
+                if answer.as_of_us is not None:
+                    added.append((AS_OF, rfc3339(answer.as_of_us).encode()))
                 message = {**message, "headers": [*message["headers"], *added]}
             elif head and message["type"] == "http.response.body":
                 message = {**message, "body": b""}

@@ -75,6 +75,7 @@ class Puller:
         Raises UsageError for a directory with data of its own, a cell that is not there, a cluster that two cells publish or
         a newer gpuwatch's cell; LakeError if the lake does not respond.
         """
+        began_us = self.now_us()
         with lake.transaction():
             snapshot = int(lake.sql("from ducklake_current_snapshot('lake')")[0][0])
             if self._seen == (lake, snapshot):
@@ -83,7 +84,7 @@ class Puller:
             self._columns = cells_of(lake)
             found = self._guards(lake)
             known = mirror.cells(store)
-            done = self._copy(lake, store, snapshot, found, known, progress)
+            done = self._copy(lake, store, PullNote(snapshot, began_us, True), found, known, progress)
         self._seen = (lake, snapshot)
         return done
 
@@ -105,7 +106,7 @@ class Puller:
         self,
         lake: Lake,
         store: Store,
-        snapshot: int,
+        pull: PullNote,
         found: dict[str, Guard],
         known: dict[str, CellNote],
         progress: Progress | None,
@@ -119,7 +120,7 @@ class Puller:
                 "directory"
             )
         if not changed and last is not None and last.whole:
-            return Pulled(snapshot, len(found))
+            return Pulled(pull.snapshot, len(found))
         self._tables = published_tables(store, lake.settings.samples)
         want = {cell: self._wanted(lake.cell(cell)) if cell in changed else have.get(cell, {}) for cell in found}
         _check_owners(lake, want)
@@ -132,11 +133,11 @@ class Puller:
         notes = [
             CellNote(cell, numbers[cell], one.epoch, one.n, one.at_us, one.store_id) for cell, one in found.items()
         ]
-        self._write(lake, store, pieces, numbers, PullNote(snapshot, self.now_us(), True), notes, progress)
+        self._write(lake, store, pieces, numbers, pull, notes, progress)
         copied = [key for piece in pieces for units in piece.now.values() for key in units]
         kept = [{key for units in piece.now.values() for key in units} for piece in pieces]
         return Pulled(
-            snapshot,
+            pull.snapshot,
             len(found),
             len({piece.table.name for piece in pieces}),
             len(copied),

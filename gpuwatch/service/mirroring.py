@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.errors import GpuwatchError, StoreBusy
 from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.service import answering
 from gpuwatch.service.lake_metrics import PULL, Step, clusters_of
 from gpuwatch.service.priority import yield_to_others
 from gpuwatch.store.database import Store
@@ -60,6 +62,10 @@ class Mirroring:
     def status(self) -> MirrorStatus:
         """State of the copy."""
         return self._status
+
+    def snapshot(self, store: Store) -> AbstractContextManager[Store]:
+        """A connection for one answer."""
+        return answering.snapshot(store, lambda: self._status.as_of_us)
 
     def step(self) -> Step:
         """The last success, for Prometheus."""

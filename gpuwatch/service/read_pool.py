@@ -5,8 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from gpuwatch.core.errors import StoreBusy
@@ -19,6 +19,10 @@ QUESTION_S_MAX = 300.0
 WATCH_S = 1.0
 PROBE_WAIT_S = 1.0
 """How long one probe waits for another."""
+
+
+SnapshotOf = Callable[[Store], AbstractContextManager[Store]]
+"""Makes a connection that sees one state of a store."""
 
 
 @dataclass
@@ -67,8 +71,13 @@ class Readers:
         self._watcher = threading.Thread(target=self._watch, name="readers", daemon=True)
 
     @contextmanager
-    def lend(self, wait_s: float = WAIT_S, question_s: float | None = QUESTION_S_MAX) -> Iterator[Store]:
-        """A cursor for the block. Raises StoreBusy if none is free within `wait_s`, or the block exceeds `question_s`."""
+    def lend(
+        self, wait_s: float = WAIT_S, question_s: float | None = QUESTION_S_MAX, snapshot: SnapshotOf | None = None
+    ) -> Iterator[Store]:
+        """A cursor for the block, or what `snapshot` makes of the store.
+
+        Raises StoreBusy if none is free within `wait_s`, or the block exceeds `question_s`.
+        """
         try:
             cursor = self._free.get(timeout=wait_s)
         except queue.Empty:
@@ -76,8 +85,14 @@ class Readers:
         loan: _Loan | None = None
         try:
             cursor = cursor or self._store.cursor()
-            loan = self._begin(cursor, question_s)
-            yield cursor
+            if snapshot is None:
+                loan = self._begin(cursor, question_s)
+                yield cursor
+            else:
+                with snapshot(self._store) as own:
+                    loan = self._begin(own, question_s)
+                    yield own
+                    self._end(loan)
         except BaseException as error:
             # After an error a cursor may hold a transaction or a result, so it is not reused.
             self._end(loan)

@@ -88,7 +88,6 @@ class Service:
         self._telemetry = Telemetry(self._sources.all, now_us)
         self.metrics, self.fleet_metrics = self._telemetry.registry, self._telemetry.fleet_registry
         self.telemetry = self._telemetry
-        self._readers = Readers(store)
         self._probe = Probe(store.cursor())
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
@@ -112,6 +111,7 @@ class Service:
         parts = (self.times, self._after_pass, self._analysed, lambda: self._commits, role.analyses)
         self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
         self.mirror = Mirroring(store.cursor(), plan.lake, now_us) if plan.lake and is_replica(role, plan) else None
+        self._readers = Readers(store)
         self.publishing = Publishing(store.cursor(), None if self.mirror else plan.lake, now_us, holding)
         if plan.lake is not None:
             self.metrics.register(LakeMetrics((self.mirror or self.publishing).step, now_us))
@@ -261,7 +261,8 @@ class Service:
         """
         if self.mirror is not None:
             self.mirror.check()
-        return self._readers.lend(question_s=None) if unhurried else self._readers.lend()
+        state = None if self.mirror is None else self.mirror.snapshot
+        return self._readers.lend(question_s=None) if unhurried else self._readers.lend(snapshot=state)
 
     def sources(self) -> list[SourceStatus]:
         """All live sources and senders."""

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from gpuwatch.api.app import create_app
-from gpuwatch.core.errors import StoreBusy, StoreError, UsageError
+from gpuwatch.core.errors import Misdirected, StoreBusy, StoreError, UsageError
 from gpuwatch.lake import pull
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.publish import Publisher
@@ -17,6 +18,7 @@ from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.policy.inferred import INFER, NONE
 from gpuwatch.policy.repository import ownership_default
 from gpuwatch.service import after_pass, mirroring
+from gpuwatch.service.answering import ANSWER, Answered
 from gpuwatch.service.config import Plan
 from gpuwatch.service.roles import API
 from gpuwatch.service.service import Service
@@ -215,3 +217,67 @@ def test_what_a_replica_cannot_work_with_is_named(
         Service.open(
             None, Settings(), Plan(Settings(), {}, (), after_pass.configured({}), lake=made), now_us=lambda: NOW_US
         )
+
+
+def test_an_answer_is_of_one_snapshot(make_lake: Make, fleet: Fleet, shared: str, tmp_path: Path) -> None:
+    """A pull that ends between two statements of an answer changes nothing in it, and the answer says as of when it is."""
+    made, settings, moment = make_lake("postgresql"), Settings(state_url=shared), [NOW_US]
+    publish(made, fleet.directory)
+    with serving(tmp_path / "replica", settings, replica_of(made, 0.05), moment) as api:
+        api.service.start()
+        wait_until(lambda: not api.service.problems(), "the copy is whole")
+        first = api.get(f"/api/v1/{QUESTIONS[4]}")
+        assert "2026-11-04T00:00:00Z" == first.headers["gpuwatch-as-of"]
+        assert "gpuwatch-as-of" not in api.get("/healthz").headers
+
+        severities, runs = "select distinct severity from finding", "select count(*) from run_team"
+        inside: list[object] = []
+
+        def between(store: Store) -> dict[str, object]:
+            inside.append((store.sql(severities), store.sql(runs)))
+            with store.workspace() as work, work.view("one", pa.table({"n": [1]})):
+                work.sql("create temp table mine as from one")
+            publish(made, fleet.directory, "update finding set severity = 'high'", "delete from run_team")
+            moment[0] += MINUTE_US
+            as_of = api.service.mirror and api.service.mirror.status.as_of_us
+            wait_until(lambda: api.service.mirror.status.as_of_us > as_of, "it is copied")  # type: ignore[union-attr,operator]
+            with Store.cursor(api.service.store) as other:
+                assert [("high",)] == other.sql(severities), "others see it already"
+            inside.append((store.sql(severities), store.sql(runs)))
+            with store.workspace() as work:
+                assert [(1,)] == work.sql("from mine")
+            return {}
+
+        answer = Answered()
+        ANSWER.set(answer)
+        try:
+            api.app.state.answers.body(api.service, "a question", between)
+            assert inside[0] == inside[1] and [("high",)] != inside[0][0]  # type: ignore[index]
+            assert NOW_US == answer.as_of_us, "that of the snapshot, not of the pull meanwhile"
+            with pytest.raises(StoreBusy, match="renewed in the middle of the answer"), api.service.reader():
+                pass
+        finally:
+            ANSWER.set(None)
+        later = api.get(f"/api/v1/{QUESTIONS[4]}")
+        assert "2026-11-04T00:01:00Z" == later.headers["gpuwatch-as-of"]
+        with api.service.reader() as store:
+            assert [("high",)] == store.sql(severities) and [(0,)] == store.sql(runs)
+            assert store.rows("service/cluster"), "temporary tables of the answer before are gone"
+            store.sql("create temp table mine as select 2")
+            with pytest.raises(Misdirected, match="changes no data"), store.transaction():
+                pass
+
+
+def test_half_a_copy_answers_nothing(
+    make_lake: Make, fleet: Fleet, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull of several transactions that begins after the question was let in."""
+    made, settings = make_lake("postgresql"), Settings(state_url=shared)
+    publish(made, fleet.directory)
+    with serving(tmp_path / "replica", settings, replica_of(made), [NOW_US]) as api:
+        api.service.start()
+        wait_until(lambda: not api.service.problems(), "the copy is whole")
+        with Store.cursor(api.service.store) as other:
+            other.sql("update mirror.pull_note set whole = false")
+        with pytest.raises(StoreBusy, match="is being copied from the lake"), api.service.reader():
+            pass
