@@ -273,7 +273,8 @@ def doctor(
         lines, first = [], dict[str, str]()
         for check in checks:
             lines.append(f"{marks[check.status]} {check.id}: {visible(check.what)}")
-            fix = f"The same fix as {first[check.fix]}, above." if check.fix and check.fix in first else check.fix
+            again = check.fix in first and not check.fix.endswith("above.")
+            fix = f"The same fix as {first[check.fix]}, above." if check.fix and again else check.fix
             first.setdefault(check.fix, check.id)
             lines += [f"       {visible(line)}" for line in fix.splitlines()]
         write("\n".join(lines) + "\n")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwatch.core.clock import HOUR_US
+from gpuwatch.core.clock import HOUR_US, from_us
 from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.ledger.hours import check as check_ledger
 from gpuwatch.output.fix_hints import Advice
@@ -34,6 +34,12 @@ LABEL_SHARE_MIN = 0.5
 LABEL_VALUES_MAX = 200
 """Values above which a label tells jobs or users apart rather than teams."""
 NO_HOLD = "no job that held a GPU is known"
+OPTIONAL = "Nothing needs to be done. For teams of other names:"
+SACCT = (
+    "sacct -a -D -X -P -S {day} -o JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"
+    "ElapsedRaw,Suspended,NNodes,NodeList,ReqTRES,AllocTRES,Reason,Comment > sacct.txt"
+)
+"""Writes what `import sacct` reads."""
 TRACE = "trace"
 """In place of a scheduler: the jobs of a published trace without placements."""
 PLACEMENT_FIXES = {
@@ -68,12 +74,31 @@ def owners(store: Store, since_us: int, evidence: Evidence, advice: Advice) -> C
         what += f". The label {label['key']} names {100 * label['share']:.1f} % of {of} ({values})"
         return Check("owners", WARN, what, advice.team_lines([f"label:{label['key']},*,*"]))
     if share > UNALLOCATED_SHARE_MAX:
-        lines = _team_lines(lacking) or ["user,NAME,TEAM"]
-        return Check("owners", WARN, what, advice.teams(lines[:NAMED_MAX]))
+        return Check("owners", WARN, what, _owner_fix(lacking, advice))
     if inferred:
         keep = f'To have no team instead where no rule decides: ownership_default = "{NONE}" in gpuwatch.toml.'
-        return Check("owners", OK, what, f"{advice.teams(_team_lines(inferred)[:NAMED_MAX])}\n{keep}")
+        fix = f"{OPTIONAL}\n{advice.teams(_team_lines(inferred)[:NAMED_MAX])}\n{keep}"
+        return Check("owners", OK, what, fix)
     return Check("owners", OK, what)
+
+
+def _owner_fix(lacking: Sequence[Row], advice: Advice) -> str:
+    """How to name the teams of time without one: rules for the names that are known, or the records that have names."""
+    nameless = {row["cluster"]: row["scheduler"] for row in lacking if _team_line(row) is None}
+    day = f"{from_us(min((row['begun_us'] for row in lacking), default=0)):%Y-%m-%d}"
+    fixes = [advice.teams(lines[:NAMED_MAX])] if (lines := _team_lines(lacking)) else []
+    for cluster, scheduler in sorted(nameless.items())[:NAMED_MAX]:
+        if scheduler == "slurm" and advice.live:
+            fixes.append(
+                f"Jobs of {cluster} have a number and no user: name [[slurm]] in gpuwatch.toml, which asks sacct."
+            )
+        elif scheduler == "slurm":
+            words = f"import sacct sacct.txt --cluster {shlex.quote(cluster)}"
+            fixes.append(
+                f"Jobs of {cluster} have a number and no user: sacct has their user and account.\n{SACCT.format(day=day)}\n{advice.command(words)}\n"
+                f"{advice.analysis()}"
+            )
+    return "\n".join(fixes) or advice.teams(["user,NAME,TEAM"])
 
 
 def _label(store: Store, since_us: int) -> Row | None:
@@ -104,7 +129,7 @@ def _team_line(row: Row) -> str | None:
     return None
 
 
-def estimated(holds: Sequence[Row], evidence: Evidence, advice: Advice) -> Check:
+def estimated(store: Store, holds: Sequence[Row], evidence: Evidence, advice: Advice) -> Check:
     """Jobs whose devices on a node are estimated from a count."""
     if not evidence.holds:
         return unjudged("placement", NO_HOLD, evidence.scheduler_fix)
@@ -120,14 +145,27 @@ def estimated(holds: Sequence[Row], evidence: Evidence, advice: Advice) -> Check
     fixes = [PLACEMENT_FIXES[scheduler] for scheduler in schedulers if scheduler in PLACEMENT_FIXES]
     slurm = [r for r in rows if "slurm" in (r["estimated_by"] or ())]
     if slurm or not fixes:
-        fixes.insert(0, _slurm_fix(sorted({r["cluster"] for r in slurm}), advice))
+        fixes.insert(0, _slurm_fix(store, sorted({r["cluster"] for r in slurm}), advice))
     return Check("placement", WARN, what, "\n".join(fixes))
 
 
-def _slurm_fix(clusters: Sequence[str], advice: Advice) -> str:
+def _slurm_fix(store: Store, clusters: Sequence[str], advice: Advice) -> str:
     fix = "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or "
     if advice.live:
         return f"{fix}name [[slurm]] in gpuwatch.toml: it asks scontrol while jobs run."
+    jobs, known = remembered.sql(
+        store,
+        "select count(distinct (cluster, job_id)), count(distinct (cluster, job_id)) filter (where device_indexes is not null)"
+        " from claim where scheduler = 'slurm' and list_contains($clusters, cluster)",
+        clusters=list(clusters),
+    )[0]
+    if known:
+        # Another dump would name the jobs of its own moment only.
+        return (
+            f"The records name the GPUs of {known:,} of {jobs:,} jobs: scontrol names those that run when it is asked. For the next "
+            f"jobs, let gpuwatch serve ask while they run ([[slurm]] in gpuwatch.toml), or {fix[0].lower()}{fix[1:].removesuffix(', or ')}. "
+            "Jobs that have ended stay estimated; their GPU-hours are exact."
+        )
     fix += "import the output of scontrol while jobs run:"
     for cluster in clusters[:NAMED_MAX]:
         words = f"import scontrol jobs.txt --cluster {shlex.quote(cluster)}"

@@ -36,6 +36,7 @@ LINK_COUNTERS = {
 }
 """Lines of dcgm-exporter's counters file for the traffic between GPUs."""
 ADD = "Add to the counters file of dcgm-exporter (option -f)"
+LISTED = "Add the lines of the check counters, above."
 NOT_NAMED = "device not named by any source"
 """The reason in `unjudged` of a job whose devices are estimated."""
 NO_SAMPLE = "no GPU that a job held was measured"
@@ -110,7 +111,7 @@ def evaluated(store: Store, evidence: Evidence, links: Links, listed: str = "") 
     more = [line for line in lines if line not in listed.splitlines()]
     fix = [f"{ADD}:", *more] if more else []
     if lines and not more:
-        fix.append("Add the lines of the check counters, above.")
+        fix.append(LISTED)
     if any(r["reason"] == NOT_NAMED for r in rows):
         fix.append("Report which devices these jobs hold: see the check placement.")
     if not fix:
@@ -134,25 +135,45 @@ def unmeasured(store: Store, evidence: Evidence, advice: Advice) -> Check:
     """GPUs that only a scheduler knows."""
     rows = [r for r in remembered.rows(store, "quality/doctor_devices") if r["unmeasured"]]
     if rows:
-        what = f"{sum(r['unmeasured'] for r in rows)} GPUs are known to a scheduler and were never measured: "
+        slices = sum(r["slices"] for r in rows)
+        found = (
+            f"{_counted(sum(r['unmeasured'] for r in rows) - slices, slices)} known to a scheduler and never measured: "
+        )
         then = "name it in targets of [[dcgm]] or let its sender push here" if advice.live else "import its metrics"
         fix = f"Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and {then}."
-        return Check("unmeasured", FAIL, what + named(f"{place(r)} ({r['unmeasured']})" for r in rows), fix)
+        return Check("unmeasured", FAIL, found + named(map(_unmeasured, rows)), fix)
     if not evidence.scheduled:
         return unjudged("unmeasured", "no scheduler record names a node", evidence.scheduler_fix)
     return Check("unmeasured", OK, "every GPU known to a scheduler is measured")
 
 
-def gaps(store: Store, holds: list[dict[str, Any]], evidence: Evidence) -> Check:
-    """Held time without measurements, by node."""
+def _counted(gpus: int, slices: int) -> str:
+    """`64 GPUs and 57 MIG slices`."""
+    parts = [(gpus, "GPU"), (slices, "MIG slice")]
+    return " and ".join(f"{number} {name}{'s' * (number != 1)}" for number, name in parts if number)
+
+
+def _unmeasured(row: dict[str, Any]) -> str:
+    gpus, slices = row["unmeasured"] - row["slices"], row["slices"]
+    return f"{place(row)} ({f'{_counted(gpus, slices)}' if slices else gpus})"
+
+
+def gaps(store: Store, holds: list[dict[str, Any]], evidence: Evidence, since_us: int = 0) -> Check:
+    """Held time without measurements, by node. The fix of nodes that lack a field is that of the check counters."""
     if not evidence.holds:
         return unjudged("telemetry", "no job that held a GPU is known", evidence.scheduler_fix)
+    if not evidence.measured:
+        return unjudged("telemetry", "no GPU is measured", evidence.measure_fix)
     bad = [r for r in holds if r["unobserved_us"] > UNOBSERVED_SHARE_MAX * r["held_us"]]
     if not bad:
         share = 100 * (1 - UNOBSERVED_SHARE_MAX)
         return Check("telemetry", OK, f"at least {share:.0f} % of held time is measured on every node")
     shares = (f"{place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
     fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
+    without = {place(row) for row in lacking_fields(store, since_us) if row["lacks_sm_active"]}
+    lacking = [place(row) for row in bad if place(row) in without]
+    if len(lacking) == len(bad):
+        return Check("telemetry", WARN, f"held time that was not measured: {named(shares)}", LISTED)
     first_us, last_us, held_us = remembered.sql(
         store,
         "select min(d.first_us), max(d.last_us), (select min(start_us) from segment where run_id is not null)"
@@ -166,6 +187,8 @@ def gaps(store: Store, holds: list[dict[str, Any]], evidence: Evidence) -> Check
             "For the time before, import its metrics (gpuwatch backfill); or ask for the measured time: "
             f"--window {begin},{end}. Within it: {fix[0].lower()}{fix[1:]}"
         )
+    if lacking:
+        fix += f"\nOn {named(lacking)} its counters are missing. {LISTED}"
     return Check("telemetry", WARN, what, fix)
 
 

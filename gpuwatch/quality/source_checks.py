@@ -16,6 +16,7 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import conflicts, missing
 
 NO_MEASURED = "no GPU is measured"
+EACH = "The same for each of these nodes; for the first:\n"
 SCHEDULERS = ("slurm", "kubernetes", "ray")
 """Live sources that know a scheduler's nodes."""
 
@@ -183,7 +184,7 @@ def topology(store: Store, advice: Advice) -> Check:
     for what, words in (("links", "GPU links"), ("network", "the network position")):
         if rows := [r for r in lacking if r["what"] == what]:
             problems.append(f"{words} of {len(rows)} nodes unknown ({named(place(r) for r in rows)})")
-            fixes.append(rows[0]["fix"])
+            fixes.append(f"{EACH if len(rows) > 1 else ''}{rows[0]['fix']}")
     if disputed:
         places = (
             f"{r['cluster']}/{r['child']} in {r['parent']} ({r['source']}) or {r['told']} ({r['told_source']})"

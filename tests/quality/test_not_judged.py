@@ -34,7 +34,7 @@ def test_without_any_sample_no_check_of_measurements_is_ok() -> None:
     """The scheduler's records alone: what they show is checked."""
     found = checks(World().add(node(devices={"": 2}), claim("1", 0, 2 * HOUR, count=2)).book())
 
-    assert NEEDS_SAMPLES == {name for name, check in found.items() if check.status == NOT_JUDGED}
+    assert NEEDS_SAMPLES | {"telemetry"} == {name for name, check in found.items() if check.status == NOT_JUDGED}
     assert "fail" == found["unmeasured"].status
     assert (OK, OK) == (found["conflicts"].status, found["books"].status)
 
@@ -125,6 +125,60 @@ def test_the_fix_of_an_estimated_placement_fits_the_scheduler(
     assert "warn" == check.status
     assert words in check.fix
     assert foreign not in check.fix
+
+
+def test_a_fix_never_asks_for_the_records_that_are_there() -> None:
+    """scontrol named the GPU of the job that ran when it was asked: another dump cannot name those of the other job."""
+    world = (
+        World().add(node(devices={"": 2}), claim("1", 0, HOUR), claim("2", HOUR, 2 * HOUR, device_indexes="0")).book()
+    )
+    check = checks(world)["placement"]
+
+    assert "the GPUs of 1 of 2 jobs" in check.fix
+    assert "[[slurm]]" in check.fix
+    assert "jobs.txt" not in check.fix
+
+
+def test_mig_slices_are_not_called_gpus() -> None:
+    """A node with two whole GPUs and three slices, none of them measured."""
+    world = World().add(node(devices={"": 2, "1g.10gb": 3}), claim("1", 0, HOUR)).book()
+    check = checks(world)["unmeasured"]
+
+    assert (
+        "2 GPUs and 3 MIG slices known to a scheduler and never measured: c1/n1 (2 GPUs and 3 MIG slices)" == check.what
+    )
+
+
+def test_a_node_that_lacks_a_counter_is_not_searched_for_a_broken_exporter() -> None:
+    """Its exporter runs and leaves out SM_ACTIVE: one cause has one fix."""
+    world = pair({"gr_engine_ratio": 0.9} | LINKS)
+    found = checks(world)
+
+    assert "fail" == found["counters"].status
+    assert ("warn", "Add the lines of the check counters, above.") == (
+        found["telemetry"].status,
+        found["telemetry"].fix,
+    )
+
+
+def test_slurm_jobs_known_by_number_only_need_sacct_and_no_rule() -> None:
+    """As dcgm-exporter labels them: no rule could name their user."""
+    world = World().add(node(devices={"": 1}), claim("17", 0, HOUR))
+    analyze(world.store, State.open("sqlite://"), SETTINGS, now_us=T0_US + 2 * HOUR * 1_000_000)
+    (check,) = [one for one in examine(world.store, advice=Advice(data="d")) if one.id == "owners"]
+
+    assert "-S 2026-11-02 " in check.fix
+    assert "import sacct sacct.txt --cluster c1 --data d" in check.fix
+    assert "NAME" not in check.fix
+
+
+def test_teams_that_accounts_name_need_nothing() -> None:
+    world = World().add(node(devices={"": 1}), claim("1", 0, HOUR, account="vision"))
+    analyze(world.store, State.open("sqlite://"), SETTINGS, now_us=T0_US + 2 * HOUR * 1_000_000)
+    check = checks(world)["owners"]
+
+    assert OK == check.status
+    assert check.fix.startswith("Nothing needs to be done.")
 
 
 def test_the_fix_for_an_unknown_node_names_the_scheduler_of_its_cluster() -> None:
