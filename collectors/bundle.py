@@ -58,13 +58,13 @@ SILENT = frozenset({"bundle.toml", "rates.csv", "teams.csv", "truth.json"})
 WITHOUT: tuple[tuple[str, str], ...] = (
     (
         r"(metrics/)?.*\.prom.*",
-        "metrics/*.prom: no measured activity; allocated time is unobserved and idle GPUs cannot be detected",
+        "metrics/*.prom: what jobs did with their GPUs is not measured, so idle GPUs are not found",
     ),
     (
         r"(k8s|slurm|ray|yunikorn)/.*|[^/]+\.(json|txt)(\.gz)?",
         "k8s/*.json, slurm/sacct.txt: no scheduler records; GPU holders are known from labels only",
     ),
-    (r"topo/.*", "topo/<node>.txt: placement on NVLink and PCIe cannot be graded"),
+    (r"topo/.*", "topo/<node>.txt: whether jobs are well placed on NVLink and PCIe is not known"),
 )
 WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
     (r"(slurm/)?sacct\.txt.*|slurm/.*\.json.*", "slurm/sacct.txt: finished Slurm jobs cannot be charged"),
@@ -76,7 +76,10 @@ WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
         r"(slurm/)?scontrol_nodes?\.txt.*|slurm/.*\.json.*",
         "slurm/scontrol_node.txt: drained and down Slurm nodes are unknown",
     ),
-    (r"slurm/topology\..*|topology\.conf", "slurm/topology.conf: placement across switches cannot be graded"),
+    (
+        r"slurm/topology\..*|topology\.conf",
+        "slurm/topology.conf: whether jobs are well placed across switches is not known",
+    ),
 )
 
 

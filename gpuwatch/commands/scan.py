@@ -147,7 +147,7 @@ def scan(
         named = cluster or DEFAULT_CLUSTER
         about = described(store, bundle, url, named, getattr(report, "step_s", 0), prices, data, card["window"])
     if prices:  # the bundle's note that costs are missing is not true here
-        report.notes = [text for text in report.notes if "missing rates.csv" not in text]
+        report.notes = [text for text in report.notes if "has no rates.csv" not in text]
     print_report(report)
     _write(card, about, out, settings_of(config).report_paper, form)
     if bound is not None:
@@ -228,12 +228,13 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     """Writes the files and prints the headline and the actions."""
     from gpuwatch.quality.dumps import MISSING
     from gpuwatch.report import text as report_text
+    from gpuwatch.report.certainty import SMALL_LOSSES, legend
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
     from gpuwatch.scan.document import headline, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
-    from gpuwatch.scan.lines import action_lines, unknown_lines
+    from gpuwatch.scan.lines import action_lines, unknown_lines, with_data
     from gpuwatch.scan.teams import team_lines
 
     written = [str(path) for path in write_files(files(card, source, paper), out)]
@@ -242,10 +243,13 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         | {name: one.get(name) for name in COLUMNS if name != "action"}
         for one in top_actions(card)
     ]
+    head = headline(card).replace(report_text.GAP, " ")
+    lost = [SMALL_LOSSES] if any(one["kind"] == "lost" for one in card["actions"]) else []
     foot = [
-        *action_lines(rows),
+        *with_data(action_lines(rows), source.data),
+        *filter(None, [" ".join(filter(None, [legend([head, *(row["worth"] for row in rows)]), *lost]))]),
         *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
-        f"Source: {source.name}; what runs then counts up to it.",
+        f"Source: {source.name}; jobs that ran then are counted to that minute.",
         *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),
         *([MISSING] if card["only_dumps"] else []),
         *unknown_lines(card["unknown"]),
@@ -253,7 +257,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     ]
     foot += [f"{purpose}: {line}" for purpose, line in source.commands[:1]]
     extra = {"window": card["window"], "waste": card["waste"], "teams": card["teams"], "files": written}
-    show(Listing(COLUMNS, rows, extra, SHOWN, foot, head=[headline(card).replace(report_text.GAP, " "), ""]), form)
+    show(Listing(COLUMNS, rows, extra, SHOWN, foot, head=[head, ""]), form)
 
 
 def _serve(context: typer.Context, data: Path, config: Path | None, host: str, port: int, bound: socket | None) -> None:

@@ -64,4 +64,6 @@ def described(
     shown += f": {gpus:,} GPU{'s' * (gpus != 1)} on {nodes:,} node{'s' * (nodes != 1)}" if gpus else ""
     last_us = store.sql("select max(end_us) from segment")[0][0]
     shown += f"; its last record is of {hints.minute(last_us)} UTC" if last_us is not None else ""
-    return Source(shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands))
+    return Source(
+        shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands), f" --data {where}"
+    )

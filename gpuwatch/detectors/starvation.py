@@ -40,6 +40,11 @@ def _headline(e: Evidence) -> str:
 def _remedy(e: Evidence) -> str:
     if e["case"] == "idle reservation":
         return "Give the unused quota back, or let the cohort borrow it (Kueue: lendingLimit, cohort)."
+    if e.get("reclaim") == "Any":
+        return (
+            "The queue may take back what is its own already (reclaimWithinCohort: Any), so something else keeps its jobs waiting: read "
+            "the conditions of the Workload (kubectl describe), and give borrowers a limit (borrowingLimit)."
+        )
     now = f" (it is {e['reclaim']})" if e.get("reclaim") else ""
     return (
         f"Let the queue take back what is its own: reclaimWithinCohort{now}, cohort fair sharing, Volcano's reclaim "

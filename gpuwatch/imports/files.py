@@ -24,7 +24,7 @@ from gpuwatch.imports.provenance import (
     wider,
 )
 from gpuwatch.imports.read_ahead import OpenFile, Part, read_ahead
-from gpuwatch.imports.zone_note import zone_note
+from gpuwatch.imports.zone_note import assumed_before, zone_note
 from gpuwatch.rates.repository import load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -129,6 +129,7 @@ def import_paths(
             if file.known and file.identity is not None:
                 repeated += _repeated(file.identity, known, report, file.part)
     run.finish(repeated)
+    report.assumed += assumed_before(store, repeated, [part.path for part in parts if part.timezone is None])
     if progress is not None:
         progress(len(parts), len(parts), "sealing")
     if report.unreadable and (read == 0 or any(path.is_file() for path in named)):
@@ -187,9 +188,7 @@ def _bundle_parts(
     plan = plan_bundle(path)
     name = cluster or plan.cluster
     priced = bool(load_rates(state))  # a store with prices keeps them
-    report.notes += [
-        f"{path}: missing {text}" for text in plan.missing if not (priced and text.startswith("rates.csv"))
-    ]
+    report.notes += [f"{path} has no {text}" for text in plan.missing if not (priced and text.startswith("rates.csv"))]
     report.notes += [f"{path}: not understood: {text}" for text in plan.unknown]
     if plan.scrape_interval_us:
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)

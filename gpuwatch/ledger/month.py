@@ -40,9 +40,9 @@ class Basis:
         return cost * MONTH_DAYS * DAY_US / counted_us if counted_us >= MONTH_FROM_US else None
 
     def words(self, bucket: str | None = None) -> str:
-        """`the 6 measured hours`, `the 2.5 measured days`; empty from a week on."""
+        """`the 6 measured hours`, `the 2.5 measured days`; empty from a week on, and where nothing was measured."""
         counted_us = self.us(bucket)
-        if counted_us >= NAMED_BELOW_US:
+        if not counted_us or counted_us >= NAMED_BELOW_US:
             return ""
         kind = "recorded" if bucket in UNHELD else "measured"
         if counted_us >= 2 * DAY_US:

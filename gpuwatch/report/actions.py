@@ -9,6 +9,7 @@ from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import certainty
 from gpuwatch.report import text as report_text
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
@@ -44,7 +45,10 @@ REMEDIES = {
     "unobserved": "Export SM activity from these GPUs: until then, the waste on them is unknown.",
 }
 """What to do about time of a bucket that no finding explains: in reports, scans, the API and on pages."""
-LOST_NOTE = "Lost work is the cost of runs that failed, since each finding began. It is not added to waste, which may have the same time."
+LOST_NOTE = (
+    "Lost work is the cost of runs that failed, since each finding began. It is not added to waste, which may have the same time. "
+    + certainty.SMALL_LOSSES
+)
 
 
 def actions(facts: Facts) -> Section | None:
@@ -56,7 +60,9 @@ def actions(facts: Facts) -> Section | None:
     worth, notes = _worths(facts, listed, lost_work(found))
     if left := found[len(listed) :]:
         rest = most(left)
-        value = f", worth up to {report_text.money(rest, facts.currency)} a month," if rest >= COST_MIN else ""
+        value = (
+            f", worth {certainty.UP_TO}{report_text.money(rest, facts.currency)} a month," if rest >= COST_MIN else ""
+        )
         one = len(left) == 1
         notes.append(f"{len(left)} more {'action' if one else 'actions'}{value} {'is' if one else 'are'} not listed.")
     note: list[Block] = [Text(" ".join(notes), "soft")] if notes else []
@@ -74,14 +80,14 @@ def _worths(facts: Facts, listed: Sequence[Step], lost: Fraction) -> tuple[list[
     share, spent = most(listed), sum((step.cost for step in listed), Fraction(0))
     worth, notes = [], []
     if share:
-        worth.append(f"worth up to {report_text.money(share, facts.currency)} a month")
+        worth.append(f"worth {certainty.UP_TO}{report_text.money(share, facts.currency)} a month")
         over = facts.counted.words() if facts.counted.measured_us else ""
         notes.append(f"A month: the cost a day over {over or 'the days that were counted'}, times 30.4375.")
     elif spent:
         kinds = {_when(facts, _bucket(step)) for step in listed if step.cost}
         when = kinds.pop() if len(kinds) == 1 else f" this {facts.period_word}"
         worth.append(f"{report_text.money(spent, facts.currency)} of waste{when}")
-    notes += ["“Up to”: no finding names the cause yet."] if any(step.saving and step.bucket for step in listed) else []
+    notes += [certainty.legend(worth)] if any(step.saving and step.bucket for step in listed) else []
     if lost:
         worth.append(f"{report_text.money(lost, facts.currency)} of work lost with failed runs")
         notes.append(LOST_NOTE)
@@ -116,9 +122,16 @@ def card(facts: Facts, step: Step) -> Card:
         severity = severity_of(step.cost, facts.counted.us(step.bucket))
         if (cause := step.cause) is not None:
             return Card(
-                severity, cause.title, f"up to {worth}" if step.saving else worth, cause.summary, about, cause.remedy
+                severity,
+                cause.title,
+                f"{certainty.UP_TO}{worth}" if step.saving else worth,
+                cause.summary,
+                about,
+                cause.remedy,
             )
-        return Card(severity, title, f"up to {worth}" if step.saving else worth, what, about, REMEDIES[step.bucket])
+        return Card(
+            severity, title, f"{certainty.UP_TO}{worth}" if step.saving else worth, what, about, REMEDIES[step.bucket]
+        )
     first = step.findings[0]
     worst = max((one.severity for one in step.findings), key=SEVERITY_ORDER.index)
     count = f"{len(step.findings):,} finding{'' if len(step.findings) == 1 else 's'}"

@@ -11,6 +11,7 @@ from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report import actions, corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
+from gpuwatch.report.certainty import UP_TO
 from gpuwatch.report.document import (
     TOTAL,
     Bar,
@@ -98,7 +99,7 @@ def lead(facts: Facts) -> str:
     worth, most = actions.saving(found), actions.most(found)
     if most > worth:
         named = f"findings name the cause of {report_text.money(worth, facts.currency)} of it" if worth else ""
-        sentence += f" The actions could save up to {report_text.money(most, facts.currency)} a month{_rate(facts)}; "
+        sentence += f" The actions could save {UP_TO}{report_text.money(most, facts.currency)} a month{_rate(facts)}; "
         sentence += f"{named or 'no finding names the cause yet'}."
     elif worth:
         sentence += f" Acting on the findings is expected to save {report_text.money(worth, facts.currency)} a month{_rate(facts)}."

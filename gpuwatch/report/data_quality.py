@@ -10,6 +10,7 @@ from gpuwatch.ledger.hours import FREE_BUCKETS
 from gpuwatch.ledger.measures import AT_ROOF, AVOIDABLE, WORDS, WORKING
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
+from gpuwatch.report.certainty import certainty_term
 from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Section, Table, Terms, Text, row
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
@@ -130,8 +131,8 @@ def terms(facts: Facts) -> dict[str, str]:
         "Roofline efficiency": f"({_words(AT_ROOF)}) / working time: a quality of the code, never waste and never priced.",
         "Findings": "A finding's waste is GPU-seconds that no other finding claims, at their own price. Findings are "
         "listed if they overlap the period.",
-        "Saving": "What open findings waste a month if their cause stays: the cost a day over the days that were measured, times 30.4375. “Up to” is avoidable cost that no "
-        "finding claims: an upper limit.",
+        "Saving": "What open findings waste a month if their cause stays: the cost a day over the days that were measured, times 30.4375.",
+        certainty_term()[0]: certainty_term()[1],
         "Change": "This period against the same hours of the one before; less than half a percent shows as \u201csame\u201d.",
         "Versions": f"Rate card {_version(v.rates)}; ownership rules {_version(v.teams)}; policies "
         f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",

@@ -11,6 +11,7 @@ from gpuwatch.ledger.measures import NOT_MEASURED, WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import most, saving, steps
+from gpuwatch.report.certainty import UP_TO
 from gpuwatch.report.document import Headline
 from gpuwatch.report.facts import Amount, Budget, Facts
 
@@ -63,7 +64,7 @@ def _saving(facts: Facts) -> list[Headline]:
     if not worth:
         return []
     rest = most(found) - worth
-    more = f"up to {report_text.money(rest, facts.currency)} more without a finding" if rest else ""
+    more = f"{UP_TO}{report_text.money(rest, facts.currency)} more without a finding" if rest else ""
     value = report_text.money(worth, facts.currency)
     return [Headline("Expected saving a month", value, f"{float(worth):.2f}", more)]
 

@@ -12,6 +12,7 @@ from gpuwatch.findings.texts import is_waste
 from gpuwatch.ledger.month import MONTH_FROM_US
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import LOST_NOTE, subject_name
+from gpuwatch.report.certainty import AT_LEAST
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
 from gpuwatch.report.facts import PLATFORM, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
@@ -117,7 +118,7 @@ def waited(facts: Facts) -> Section:
         blocks.append(Table(columns, tuple(rows)))
         if len(ranked) > len(shown):
             blocks.append(Text(f"{len(ranked) - len(shown)} more teams are in the data files.", "soft"))
-    return Section(f"{title}: at least {cost}", tuple(blocks))
+    return Section(f"{title}: {AT_LEAST}{cost}", tuple(blocks))
 
 
 def _sum(facts: Facts, listed: Sequence[Finding]) -> str:

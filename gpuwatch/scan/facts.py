@@ -54,6 +54,8 @@ class Source:
     """The list prices of the fleet's models, as text; empty for the fleet's own."""
     commands: tuple[tuple[str, str], ...]
     """What keeps it running: purpose and command."""
+    data: str = ""
+    """The option that names the data for other commands, e.g. ` --data gpuwatch-scan/data`."""
 
 
 def read_scan(store: Store, state: State, window: Window | None, now_us: int) -> Json:

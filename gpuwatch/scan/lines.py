@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,7 @@ FIRST = 3
 UNNAMED_SHARE = Fraction(1, 10)
 """Of the held GPU time: for less without a team, nobody needs to do anything."""
 NO_TEAM = "No team is named"
+UNMEASURED, UNGRADED = "held GPU-hours were not measured", "Not graded: "
 JUDGED_SHOWN = 2
 """Things that were not judged and are named."""
 
@@ -28,6 +30,11 @@ def action_lines(actions: Sequence[Json]) -> list[str]:
         if one["remedy"]:
             ranks.setdefault(one["remedy"], []).append(str(one["rank"]))
     return [f"{_ranked(ranked)}: {remedy}" for remedy, ranked in ranks.items()]
+
+
+def with_data(lines: Sequence[str], option: str) -> list[str]:
+    """The lines with an option that names the data added to each `gpuwatch …` command in them, to be pasted."""
+    return [re.sub(r"`(gpuwatch [^`]+)`", lambda found: f"`{found[1]}{option}`", line) for line in lines]
 
 
 def _ranked(ranks: Sequence[str]) -> str:
@@ -55,10 +62,13 @@ def no_team(teams: Sequence[Json]) -> list[dict[str, str]]:
 
 
 def unknown_lines(unknown: Sequence[Json]) -> list[str]:
-    """Why no team is named, then what was not judged, in one line: the page has the fixes."""
-    listed = list(dict.fromkeys(one["what"].removeprefix("Not graded: ").split(": ")[0].rstrip(".") for one in unknown))
-    reasons = [f"{one['what']} {one['fix']}".replace(GAP, " ") for one in unknown if one["what"].startswith(NO_TEAM)]
-    listed = [what for what in listed if not what.startswith(NO_TEAM)]
+    """Why no team is named and what was not measured, with the fix, then what was not judged, in one line: the page has the fixes."""
+    first = [one for one in unknown if one["what"].startswith(NO_TEAM) or UNMEASURED in one["what"]]
+    reasons = [f"{one['what']} {one['fix']}".replace(GAP, " ") for one in first]
+    graded = any(UNMEASURED in one["what"] for one in first)
+    whats = [one["what"] for one in unknown if one not in first]
+    whats = [what.removeprefix(UNGRADED) for what in whats if not (graded and what.startswith(UNGRADED))]
+    listed = list(dict.fromkeys(what.split(": ")[0].rstrip(".") for what in whats))
     if not listed:
         return reasons
     more = len(listed) - JUDGED_SHOWN

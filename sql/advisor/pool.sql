@@ -1,6 +1,6 @@
 -- A row is a pool and model of a cluster: its GPUs at the end of the window, how many each of its nodes has, and what an
 -- hour of them costs at that instant. What was gone an hour before that is no capacity of tomorrow. Slices count as the
--- part of a GPU that they are.
+-- part of a GPU that they are, added exactly: 7.5 GPUs are 8 each time.
 -- prices: GPUs in 1 / $scale by pricing and currency, and that times the price (10^-$places); all three are NULL where no
 -- rate is valid then.
 with last_span as (
@@ -14,7 +14,7 @@ with last_span as (
     qualify least(c.end_us, $end_us) = max(least(c.end_us, $end_us)) over (partition by c.cluster, d.gpu)
 ),
 sized as (
-    select cluster, node, sum(share_num / share_den) as gpus
+    select cluster, node, sum(share_num * ($scale // share_den)) / $scale as gpus
     from last_span
     where node is not null
     group by all
@@ -53,7 +53,7 @@ select
     p.cluster,
     p.pool,
     p.model as gpu_model,
-    greatest(round(sum(p.share_num / p.share_den)), 1)::bigint as gpus,
+    greatest(round(sum(p.share_num * ($scale // p.share_den)) / $scale), 1)::bigint as gpus,
     count(distinct p.node) as nodes,
     greatest(round(max(n.gpus)), 1)::bigint as gpus_a_node,
     any_value(l.prices) as prices

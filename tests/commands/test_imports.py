@@ -88,6 +88,18 @@ def test_the_assumed_time_zone_is_printed_only_where_times_have_none(tmp_path: P
     assert [True, False, False] == ["its times have no offset and were read as UTC" in text for text in errors]
 
 
+def test_the_assumed_time_zone_is_printed_each_time_a_reading_depends_on_it(tmp_path: Path, capsys: Capture) -> None:
+    """Also of a file that was imported before, until the zone is given."""
+    file, errors = sacct(tmp_path / "sacct.txt", 1), []
+    for more in ([], [], ["--timezone", "Europe/Berlin"], ["--timezone", "Europe/Berlin"]):
+        run(["import", "sacct", str(file), "--data", str(tmp_path / "data"), *more])
+        errors.append(capsys.readouterr().err)
+
+    assert [True, True, False, False] == [
+        f"{file}: its times have no offset and were read as UTC" in text for text in errors
+    ]
+
+
 def test_an_import_says_what_it_read(tmp_path: Path, capsys: Capture) -> None:
     """Files, samples, records, the time they cover, the zone assumed for local times, and the next command."""
     data, jobs, metrics = tmp_path / "data", sacct(tmp_path / "sacct.txt", 1, 2), tmp_path / "gpu.om"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.report.text import GAP
-from gpuwatch.scan.lines import action_lines, no_team, unknown_lines
+from gpuwatch.scan.lines import action_lines, no_team, unknown_lines, with_data
 
 
 def test_a_remedy_of_several_actions_is_printed_once() -> None:
@@ -59,8 +59,29 @@ def unknown(*whats: str) -> list[dict[str, Any]]:
             ["Not judged: “A”, “B” and 1 more. The page has the fix of each."],
             id="each once, and the rest counted",
         ),
+        pytest.param(
+            [
+                "Not graded: 0 % of the held GPU time was measured.",
+                "12 held GPU-hours were not measured: not counted.",
+                "A: x",
+            ],
+            [
+                "12 held GPU-hours were not measured: not counted. Do it.",
+                "Not judged: “A”. The page has the fix of each.",
+            ],
+            id="what was not measured has its fix, and no grade besides",
+        ),
         pytest.param(["No team is named: no job."], ["No team is named: no job. Do it."], id="the reason has its fix"),
     ],
 )
 def test_what_was_not_judged_is_one_line(whats: list[str], expected: list[str]) -> None:
     assert expected == unknown_lines(unknown(*whats))
+
+
+def test_a_command_in_a_remedy_can_be_pasted() -> None:
+    lines = ["Pack small jobs: `gpuwatch shapes --plan asked` lists the moves.", "Cull idle notebooks."]
+
+    assert [
+        "Pack small jobs: `gpuwatch shapes --plan asked --data 'my scan/data'` lists the moves.",
+        "Cull idle notebooks.",
+    ] == with_data(lines, " --data 'my scan/data'")

@@ -11,6 +11,7 @@ from gpuwatch.audit.losses import LOSS
 from gpuwatch.core.clock import Window, parse_rfc3339
 from gpuwatch.ledger.measures import WORDS
 from gpuwatch.report import text as report_text
+from gpuwatch.report.certainty import AT_LEAST
 from gpuwatch.report.document import (
     Block,
     Card,
@@ -100,7 +101,7 @@ def avoidable_sentence(card: Json) -> str:
         if waste["ratio"] is None
         else f"{report_text.percent(Fraction(str(waste['ratio'])))} of its GPU time"
     )
-    known = "at least " if waste["ratio"] is None else ""
+    known = AT_LEAST if waste["ratio"] is None else ""
     if waste["cost"] is None:
         hours = report_text.hours(Fraction(waste["gpu_hours"]))
         return f"{before}This fleet wastes {known}{hours} {of if waste['ratio'] is None else f'({of})'}. Its price is unknown."

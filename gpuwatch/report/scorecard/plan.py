@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.audit.losses import LOSS
 from gpuwatch.core.clock import from_us, parse_rfc3339
+from gpuwatch.report import certainty
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Column, Row, Section, Table, Terms, Text, row
 from gpuwatch.report.html.markup import name
@@ -89,8 +90,9 @@ METHOD = (
     (
         "Lost work",
         "The cost of runs that failed, since each finding began. It is not waste and in no total: the ledger counts the same "
-        + "GPU time by what the GPUs did.",
+        + f"GPU time by what the GPUs did. {certainty.SMALL_LOSSES}",
     ),
+    certainty.certainty_term(),
     ("Savings", "From another GPU size, spot capacity, owning or renting. Savings are not waste and are in no total."),
 )
 """Terms that the scorecard and the scan share."""
@@ -129,7 +131,7 @@ def worth(action: Json, unit: str = " a month") -> str:
         return "default in use"
     if action["kind"] == "lost":
         return lost(action)
-    most = "up to " if action["kind"] == LOSS else ""
+    most = certainty.UP_TO if action["kind"] == LOSS else ""
     for field, before in (("cost_a_month", most), ("saves_a_month", "saves ")):
         if action[field] is not None and Fraction(action[field]):
             return f"{before}{report_text.money(Decimal(action[field]), action['currency'])}{unit}"
