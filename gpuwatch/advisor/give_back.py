@@ -26,11 +26,13 @@ def with_give_back(store: Store, state: State, window: Window, found: Sequence[C
     """Causes whose remedy says how many GPUs merged pools would free, where the nodes of the pools are known."""
     clusters = dict.fromkeys(place.cluster for one in found if one.name in (MODEL, MODE) for place in one.places)
     items = [item for name in list(clusters)[:CLUSTERS_MAX] for item in _merged(store, state, window, name)]
-    made = []
+    made, named = [], set[str]()
     for one in found:
         models = {(place.cluster, place.gpu_model) for place in one.places}
         mine = [item for item in items if (item["cluster"], item["gpu_model"]) in models]
         sentences = [text for item in mine if (text := sentence(item))] if one.name in (MODEL, MODE) else []
+        sentences = [text for text in sentences if text not in named]  # once, with the largest cause
+        named.update(sentences)
         made.append(replace(one, more=" ".join([one.more, *sentences]).strip()) if sentences else one)
     return made
 
@@ -66,5 +68,5 @@ def sentence(item: Mapping[str, Any]) -> str:
     waits = "no request would have waited"
     if level["delayed_requests"]:
         longest = duration(level["longest_delay_seconds"])
-        waits = f"{level['delayed_requests']} of {level['requests']} requests would have waited, at most {longest}"
+        waits = f"{level['delayed_requests']:,} of {level['requests']:,} requests would have waited, at most {longest}"
     return f"{text}, and {waits}."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,6 +102,7 @@ def _write(
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.report.default_period import default_month, default_week
     from gpuwatch.report.files import unzipped, write
+    from gpuwatch.report.index import write_index
     from gpuwatch.report.weekly import weekly as make
 
     choose(form, True)
@@ -132,8 +135,34 @@ def _write(
                 method=settings.mig_share_method,
             )
     written = write(files, out)
+    index = [write_index(folder) for folder in dict.fromkeys(path.parent for path in written)]
+    if choose(form, sys.stdout.isatty()) == "table":
+        show(_by_report(written, index), "table")
+        return
     rows = [{"file": str(path), "bytes": len(file.content)} for path, file in zip(written, files, strict=True)]
     show(Listing(("file", "bytes"), rows), form)
+
+
+def _by_report(written: Sequence[Path], index: Sequence[Path]) -> Listing:
+    """One row for the fleet and each team, for a terminal."""
+    from gpuwatch.core.words import size
+    from gpuwatch.report.index import FOR_FLEET, FOR_TEAM, groups, title
+
+    sizes = {path.name: path.stat().st_size for path in written}
+    found = groups(sizes)
+    rows = [
+        {
+            "report": title(stem),
+            "written": f"{stem}.{{{','.join(suffixes)}}}" if len(suffixes) > 1 else f"{stem}.{suffixes[0]}",
+            "size": size(sum(sizes[f"{stem}.{suffix}"] for suffix in suffixes)),
+        }
+        for stem, suffixes in found.items()
+    ]
+    foot = [f"Fleet: {FOR_FLEET}"] if "fleet" in found else []
+    foot += [f"Team: {FOR_TEAM}"] if any(stem != "fleet" for stem in found) else []
+    return Listing(
+        ("report", "files", "size"), rows, foot=[*foot, *(f"Open {path}: it links to all of them." for path in index)]
+    )
 
 
 @recipients.command("show")

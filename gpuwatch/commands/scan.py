@@ -244,10 +244,11 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         for one in top_actions(card)
     ]
     head = headline(card).replace(report_text.GAP, " ")
-    lost = [SMALL_LOSSES] if any(one["kind"] == "lost" for one in card["actions"]) else []
+    lost = SMALL_LOSSES if any(one["kind"] == "lost" for one in card["actions"]) else ""
+    notes = f"{legend([head, *(row['worth'] for row in rows)])} {lost}".strip()
     foot = [
         *with_data(action_lines(rows), source.data),
-        *filter(None, [" ".join(filter(None, [legend([head, *(row["worth"] for row in rows)]), *lost]))]),
+        *([notes] if notes else []),
         *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
         f"Source: {source.name}; jobs that ran then are counted to that minute.",
         *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),

@@ -116,7 +116,7 @@ def card(facts: Facts, step: Step) -> Card:
         worth, cost = f"{report_text.money(step.lost, facts.currency)} of lost work", ""
     if step.bucket is not None:
         title = BUCKET_WORDS[step.bucket]
-        about = f"Owner: {owner_of(facts, step)}{cost}{_most_in(facts, step.bucket)}"
+        about = f"Owner: {_split(facts, step.bucket)}{cost}{_most_in(facts, step.bucket)}"
         meaning = MEANINGS[step.bucket]
         what = f"{meaning[0].upper()}{meaning[1:]}."
         severity = severity_of(step.cost, facts.counted.us(step.bucket))
@@ -154,14 +154,32 @@ def _holders(facts: Facts, bucket: str) -> str:
     """Who held most of a bucket: teams of the fleet, users of a team."""
     if bucket == STRANDED:
         return "Platform"
+    names = [who for who, _ in _held(facts, bucket)][:NAMES_SHOWN]
+    return ", ".join(names) or ("unknown" if facts.team is None else YOU)
+
+
+def _split(facts: Facts, bucket: str) -> str:
+    """`vision (27 %), nlp (21 %), recsys (12 %) and 7 more (40 %)`: the shares of the cost of a bucket."""
+    held = _held(facts, bucket)
+    if bucket == STRANDED or len(held) < 2:
+        return _holders(facts, bucket)
+    whole = sum((cost for _, cost in held), Fraction(0))
+    shown = [f"{who} ({report_text.percent(cost / whole)})" for who, cost in held[:NAMES_SHOWN]]
+    rest = held[NAMES_SHOWN:]
+    part = sum((cost for _, cost in rest), Fraction(0))
+    return ", ".join(shown) + (f" and {len(rest)} more ({report_text.percent(part / whole)})" if rest else "")
+
+
+def _held(facts: Facts, bucket: str) -> list[tuple[str, Fraction]]:
+    """The teams of the fleet, or the users of a team, with what they paid for a bucket; the largest first."""
     held = [
-        (payer.of(bucket).cost_in(facts.currency) or 0, payer) for payer in facts.payers if payer.kind == "allocated"
+        (Fraction(payer.of(bucket).cost_in(facts.currency) or 0), payer)
+        for payer in facts.payers
+        if payer.kind == "allocated" and (facts.team is None or payer.name)
     ]
     held.sort(key=lambda one: (-one[0], str(one[1].name)))
-    if facts.team is None:
-        return ", ".join([owner_name(payer.name) for cost, payer in held[:NAMES_SHOWN] if cost]) or "unknown"
-    users = [name(payer.name) for cost, payer in held if cost and payer.name]
-    return ", ".join(users[:NAMES_SHOWN]) or YOU
+    called = owner_name if facts.team is None else name
+    return [(called(payer.name), cost) for cost, payer in held if cost]
 
 
 def _most_in(facts: Facts, bucket: str) -> str:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.quality.dumps import MISSING
-from gpuwatch.report import actions, corrections, cost_bridge, data_quality, tables, top_waste
+from gpuwatch.report import actions, budgets, corrections, cost_bridge, data_quality, model_table, tables, top_waste
 from gpuwatch.report import text as report_text
 from gpuwatch.report.certainty import UP_TO
 from gpuwatch.report.document import (
@@ -27,7 +27,7 @@ from gpuwatch.report.document import (
     Text,
     row,
 )
-from gpuwatch.report.facts import HOUR_S, UNOWNED, Amount, Facts, Past, added
+from gpuwatch.report.facts import HOUR_S, UNOWNED, Amount, Facts, added
 from gpuwatch.report.headlines import (
     avoidable_amount,
     avoidable_ratio,
@@ -38,6 +38,7 @@ from gpuwatch.report.headlines import (
     unknown_use,
 )
 from gpuwatch.report.html.markup import name
+from gpuwatch.report.period_records import Past
 from gpuwatch.report.steps import Step
 
 WEEK_HOURS = 168
@@ -50,10 +51,11 @@ def document(facts: Facts) -> Document:
         _trend_section(facts),
         _where(facts),
         tables.payers(facts),
+        budgets.team_budgets(facts),
         top_waste.wastes(facts),
         top_waste.waited(facts) if not facts.bound else None,
         tables.slices(facts),
-        tables.models(facts),
+        model_table.models(facts),
         cost_bridge.bridge(facts),
         corrections.corrections(facts),
         data_quality.quality(facts),
@@ -130,25 +132,6 @@ def _mostly_unmeasured(facts: Facts) -> str:
     return f"{report_text.percent(1 - measured)} of the GPU time held was not measured."
 
 
-def budgeted(facts: Facts) -> str:
-    """What is spent of the budget, and its forecast."""
-    budget = facts.budget
-    if budget is None:
-        return "No budget is set."
-    sentence = f"Budget of {report_text.money(budget.amount, budget.currency)} for {budget.period}: "
-    if budget.spent is None:
-        return f"{sentence}the amount spent is unknown."
-    part = report_text.percent(report_text.ratio(budget.spent, budget.amount))
-    sentence += f"{report_text.money(budget.spent, budget.currency)} ({part}) spent"
-    if budget.forecast is None:
-        return f"{sentence}."
-    sentence += f", {report_text.money(budget.forecast, budget.currency)} expected by the end of the period"
-    if budget.forecast_low is not None and budget.forecast_high is not None:
-        low, high = (report_text.money(value, budget.currency) for value in (budget.forecast_low, budget.forecast_high))
-        sentence += f" (between {low} and {high})"
-    return f"{sentence}. {budget.level_change}" if budget.level_change else f"{sentence}."
-
-
 def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
     lines = [f"{report_text.days(facts.window)}, UTC."]
     if facts.covered != facts.window:
@@ -167,9 +150,14 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
         if facts.closed.forced is not None:
             lines.append(f"The closing was forced: {facts.closed.forced}.")
     if facts.budget is None:
-        lines.append(budgeted(facts))
+        lines.append(budgets.budgeted(facts))
         return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
-    return (Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts)), Text(budgeted(facts)))
+    return (
+        Text(" ".join(lines), "soft"),
+        Text(lead(facts), "lead"),
+        Numbers(headlines(facts)),
+        Text(budgets.budgeted(facts)),
+    )
 
 
 def _trend_section(facts: Facts) -> Section | None:
@@ -208,11 +196,12 @@ def _where(facts: Facts) -> Section:
     whole = sum(sizes.values(), Fraction(0))
     costs = report_text.cells([facts.of(bucket) for bucket in sizes], facts.currency)
     total = added(facts.of(bucket) for bucket in sizes)
-    rows = [_bar_row(facts, TOTAL, "All GPU time", total, Fraction(0), Fraction(bool(whole)), None)]
+    all_hours, *hours = report_text.hour_column([facts.of(bucket).gpu_hours for bucket in sizes])
+    rows = [_bar_row(facts, TOTAL, "All GPU time", total, Fraction(0), Fraction(bool(whole)), None, all_hours)]
     start = Fraction(0)
-    for (bucket, size), cost in zip(sizes.items(), costs, strict=True):
+    for (bucket, size), cost, held in zip(sizes.items(), costs, hours, strict=True):
         length = size / whole if whole else Fraction(0)
-        rows.append(_bar_row(facts, bucket, BUCKET_WORDS[bucket], facts.of(bucket), start, length, cost))
+        rows.append(_bar_row(facts, bucket, BUCKET_WORDS[bucket], facts.of(bucket), start, length, cost, held))
         start += length
     columns = [
         Column("", label=True, part=2.9),
@@ -243,7 +232,7 @@ def _size(facts: Facts, amount: Amount, by_cost: bool) -> Fraction:
 
 
 def _bar_row(
-    facts: Facts, kind: str, label: str, amount: Amount, start: Fraction, length: Fraction, cost: str | None
+    facts: Facts, kind: str, label: str, amount: Amount, start: Fraction, length: Fraction, cost: str | None, hours: str
 ) -> Row:
     if cost is None:
         cost = report_text.cells([amount], facts.currency)[0]
@@ -251,7 +240,7 @@ def _bar_row(
         before = added(facts.of(b, before=True) for b in listed_buckets(facts))
     else:
         before = facts.of(kind, before=True)
-    part, hours, change = report_text.percent(length), report_text.count(amount.gpu_hours), ""
+    part, change = report_text.percent(length), ""
     if unknown_use(facts, kind):
         cost = hours = part = report_text.MISSING  # nothing was measured: not zero
     elif facts.compared is not None:

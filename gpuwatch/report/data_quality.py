@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.core.clock import rfc3339
+from gpuwatch.findings.texts import SEVERITIES, UNPRICED_SEVERITY
 from gpuwatch.ledger.hours import FREE_BUCKETS
 from gpuwatch.ledger.measures import AT_ROOF, AVOIDABLE, WORDS, WORKING
 from gpuwatch.output.listing import BUCKET_WORDS
@@ -103,12 +105,12 @@ def terms(facts: Facts) -> dict[str, str]:
     v = facts.versions
     ends = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}"
     compared = (
-        f"nothing, because the data does not cover the previous {facts.period_word}"
+        f"Not compared: the data does not cover the previous {facts.period_word}."
         if facts.compared is None
-        else f"{rfc3339(facts.compared.start_us)} to {rfc3339(facts.compared.end_us)}"
+        else f"Compared with {rfc3339(facts.compared.start_us)} to {rfc3339(facts.compared.end_us)}."
     )
     return {
-        "Window": f"{ends} (end excluded); {facts.period_word} {facts.week}; time zone UTC. Compared with {compared}.",
+        "Window": f"{ends} (end excluded); {facts.period_word} {facts.week}; time zone UTC. {compared}",
         "Cost": "Every microsecond of every GPU has one owner and one bucket. Cost = GPU-seconds / 3600 \u00d7 the price of a "
         "GPU-hour in force for that GPU at that time. Amounts are rounded once, in the report, by largest remainder, so that "
         "rows add up to the total. Buckets show GPU time at its price: buckets + what a policy changes or passes on + "
@@ -133,11 +135,22 @@ def terms(facts: Facts) -> dict[str, str]:
         "listed if they overlap the period.",
         "Saving": "What open findings waste a month if their cause stays: the cost a day over the days that were measured, times 30.4375.",
         certainty_term()[0]: certainty_term()[1],
+        "Severity": severity_scale(facts.currency),
         "Change": "This period against the same hours of the one before; less than half a percent shows as \u201csame\u201d.",
         "Versions": f"Rate card {_version(v.rates)}; ownership rules {_version(v.teams)}; policies "
         f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",
         "Exact values": "The CSV, XLSX and Parquet files of this report have every number unrounded.",
     }
+
+
+def severity_scale(currency: str | None) -> str:
+    """`info: less than $10 a day; low: …`: what each severity means."""
+    limits = [(name, report_text.plain(Decimal(int(limit)), 0, currency)) for limit, name in SEVERITIES]
+    words = "; ".join(f"{name}: less than {limit}" for name, limit in limits)
+    return (
+        f"By the cost a day. {words}; high: {limits[-1][1]} or more. Detectors of failing hardware and of waits decide by what they found, "
+        f"up to critical: jobs fail or are about to. Without a price: {UNPRICED_SEVERITY}."
+    )
 
 
 def _closed(facts: Facts) -> dict[str, str]:

@@ -14,6 +14,7 @@ from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import AVOIDABLE, MEASURED_MIN, NOT_MEASURED, WORKING, Measures
 from gpuwatch.ledger.month import Basis
 from gpuwatch.report.closing import Closed
+from gpuwatch.report.period_records import Budget, Past
 
 PLATFORM = "__platform__"
 UNOWNED = "__unallocated__"
@@ -176,32 +177,6 @@ class Waited:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """The budget of a period: amount, spent, and a forecast for its end if there is one."""
-
-    period: str
-    amount: Decimal
-    spent: Decimal | None
-    currency: str
-    forecast: Decimal | None = None
-    forecast_low: Decimal | None = None
-    forecast_high: Decimal | None = None
-    level_change: str | None = None
-    """The last change of the cost of an average day, as a sentence."""
-
-
-@dataclass(frozen=True)
-class Past:
-    """An ISO week of the trend; None is unknown. `hours` of it are in the ledger."""
-
-    week: str
-    hours: int
-    cost: Decimal | None
-    avoidable: Decimal | None
-    currency: str | None
-
-
-@dataclass(frozen=True)
 class Versions:
     """Versions of the cards and rules, 0 for none; `method`: how MIG slices share the cost of a GPU, None if unknown."""
 
@@ -266,6 +241,8 @@ class Facts:
     corrected: tuple[Correction, ...] = ()
     """The lines of `corrections`."""
     history: tuple[Past, ...] = ()
+    team_budgets: Mapping[str, Budget] = field(default_factory=dict)
+    """By team, for the fleet."""
     forecast: Budget | None = None
     """Of the month in which the period ends; its amount is no budget. None for a team."""
     job_names: Mapping[tuple[str | None, str | None], str] = field(default_factory=dict)

@@ -11,9 +11,11 @@ from gpuwatch.ledger.measures import NOT_MEASURED, WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import most, saving, steps
+from gpuwatch.report.budgets import between
 from gpuwatch.report.certainty import UP_TO
 from gpuwatch.report.document import Headline
-from gpuwatch.report.facts import Amount, Budget, Facts
+from gpuwatch.report.facts import Amount, Facts
+from gpuwatch.report.period_records import Budget
 
 MOST = 5
 """Headline numbers of a page."""
@@ -47,10 +49,8 @@ def _forecast(facts: Facts) -> list[Headline]:
     forecast = facts.forecast
     if forecast is None or forecast.forecast is None:
         return []
-    low, high = forecast.forecast_low, forecast.forecast_high
-    between = "" if low is None or high is None else f"{_money(low, forecast)} to {_money(high, forecast)}"
     exact = f"{forecast.forecast:f} {forecast.currency}"
-    return [Headline(f"Forecast, {forecast.period}", _money(forecast.forecast, forecast), exact, between)]
+    return [Headline(f"Forecast, {forecast.period}", _money(forecast.forecast, forecast), exact, between(forecast))]
 
 
 def _money(value: Decimal, budget: Budget) -> str:
@@ -64,9 +64,13 @@ def _saving(facts: Facts) -> list[Headline]:
     if not worth:
         return []
     rest = most(found) - worth
-    more = f"{UP_TO}{report_text.money(rest, facts.currency)} more without a finding" if rest else ""
     value = report_text.money(worth, facts.currency)
-    return [Headline("Expected saving a month", value, f"{float(worth):.2f}", more)]
+    if rest > worth:
+        whole = f"{UP_TO}{report_text.money(rest + worth, facts.currency)}"
+        note = f"findings name the cause of {value}"
+        return [Headline("Saving a month", whole, f"{float(rest + worth):.2f}", note)]
+    more = f"{UP_TO}{report_text.money(rest, facts.currency)} more without a finding" if rest else ""
+    return [Headline("Saving a month", value, f"{float(worth):.2f}", more)]
 
 
 def working_ratio(facts: Facts) -> Fraction | None:

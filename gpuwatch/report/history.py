@@ -9,7 +9,8 @@ from decimal import Decimal
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, from_us, parse_window
 from gpuwatch.ledger.measures import Measures
-from gpuwatch.report.facts import Amount, Past, amount_of
+from gpuwatch.report.facts import Amount, amount_of
+from gpuwatch.report.period_records import Past
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

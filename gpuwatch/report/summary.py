@@ -9,7 +9,8 @@ from typing import Any
 
 from gpuwatch.report import actions
 from gpuwatch.report import text as report_text
-from gpuwatch.report.compose import budgeted, lead, title
+from gpuwatch.report.budgets import budgeted
+from gpuwatch.report.compose import lead, title
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.headlines import headlines
 

@@ -1,4 +1,4 @@
-"""The tables of a report: MIG slices, who pays, jobs, GPU models. Pure."""
+"""The tables of a report: MIG slices, who pays, jobs. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
+from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.ledger.measures import WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
-from gpuwatch.report.facts import UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold, added
-from gpuwatch.report.headlines import bucket_money, compared_cost
+from gpuwatch.report.facts import UNOWNED, Amount, Facts, Payer, SliceHold, added
+from gpuwatch.report.headlines import avoidable_ratio, bucket_money, compared_cost, working_ratio
 from gpuwatch.report.html.markup import name, owner_name
 
 PAYERS_SHOWN = 60
 JOBS_SHOWN = 20
 SLICES_SHOWN = 10
-MODELS_SHOWN = 12
 LABEL_SHOWN = 48
 """Characters of a name in a table: two lines."""
+NOBODY = "\u2013"
+"""The working part of GPUs that nobody held."""
 OTHERS = "more in the data files"
 
 
@@ -35,6 +37,13 @@ def payers(facts: Facts) -> Section:
         rest = [Payer("Corrections of closed periods", amount, kind="correction"), *rest]
     listed = [*_bounded(people, PAYERS_SHOWN), *rest]
     blocks: list[Block] = [_table(facts, word, listed, total=True)]
+    if any(p.kind == "platform" and p.of(STRANDED).gpu_seconds for p in listed):
+        blocks.append(
+            Text(
+                "Working and avoidable are parts of the GPU time of the row. Of unallocated GPUs, what no request could use is avoidable.",
+                "soft",
+            )
+        )
     if facts.team is not None and facts.jobs:
         shown = _bounded(list(facts.jobs), JOBS_SHOWN)
         count = len(facts.jobs)
@@ -57,45 +66,12 @@ def _people(facts: Facts) -> list[Payer]:
             before = None if known.before is None or payer.before is None else known.before + payer.before
             buckets = known.buckets or payer.buckets
             found[key] = replace(known, amount=known.amount + payer.amount, before=before, buckets=buckets)
-    return sorted(found.values(), key=lambda p: (p.name == UNOWNED, p.kind == "shared", -_money(p.amount)))
+    return sorted(found.values(), key=lambda p: (p.name == UNOWNED, p.kind == "shared", -money_of(p.amount)))
 
 
-def _money(amount: Amount) -> Decimal:
+def money_of(amount: Amount) -> Decimal:
+    """The sum over currencies, to sort by."""
     return sum((cost for _, cost in amount.costs), Decimal(0))
-
-
-def models(facts: Facts) -> Section | None:
-    """The cost of each GPU model; None where there is only one."""
-    groups: dict[str | None, list[ModelUse]] = defaultdict(list)
-    for use in facts.models:
-        groups[use.gpu_model].append(use)
-    if len({use.gpu_model for use in facts.models if use.kind in ("allocated", "platform")}) < 2:
-        return None
-    lines = [(model, added(u.amount for u in uses), uses) for model, uses in groups.items()]
-    lines.sort(key=lambda line: (line[0] is None, -_money(line[1]), -line[1].gpu_seconds, str(line[0])))
-    shown, rest = lines[:MODELS_SHOWN], lines[MODELS_SHOWN:]
-    costs = report_text.cells([amount for _, amount, _ in shown], facts.currency)
-    rows = []
-    for (model, amount, uses), cost in zip(shown, costs, strict=True):
-        costs_only = model is None and not amount.gpu_seconds
-        cells = ["Costs without a GPU" if costs_only else _model(model), cost, report_text.count(amount.gpu_hours)]
-        rows.append(row([*cells, _held_share(amount, uses)] if facts.team is None else cells))
-    columns = [Column("Model", part=3), Column("Cost", number=True), Column("GPU-hours", number=True)]
-    columns += [Column("Held", number=True)] if facts.team is None else []
-    blocks: list[Block] = [Table(tuple(columns), tuple(rows))]
-    if rest:
-        blocks.append(Text(f"{len(rest)} {OTHERS}.", "soft"))
-    return Section(f"GPU models: {_model(shown[0][0])} costs the most", tuple(blocks))
-
-
-def _held_share(amount: Amount, uses: Sequence[ModelUse]) -> str:
-    """The held part of the GPU time of a model."""
-    held = sum((use.amount.gpu_seconds for use in uses if use.kind == "allocated"), Decimal(0))
-    return report_text.percent(report_text.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
-
-
-def _model(model: str | None) -> str:
-    return name((model or "").removeprefix("NVIDIA "), "unknown model")
 
 
 def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> str:
@@ -137,12 +113,16 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
     costs = [row.amount.cost_in(facts.currency) for row in rows]
     shown_costs = report_text.cells([row.amount for row in rows], facts.currency)
     largest = max((abs(c) for c, r in zip(costs, rows, strict=True) if c is not None and _bars(r)), default=Decimal(0))
-    body = [_row(facts, word, row, cost, largest, clusters) for row, cost in zip(rows, shown_costs, strict=True)]
+    all_hours, *hours = report_text.hour_column([row.amount.gpu_hours for row in rows])
+    body = [
+        _row(facts, word, row, cost, held, largest, clusters)
+        for row, cost, held in zip(rows, shown_costs, hours, strict=True)
+    ]
     if total:
         # Rows are rounded so that they add up to the total.
         shown = report_text.cells([facts.total], facts.currency, report_text.places_of(costs))[0]
         whole = Payer("Total", facts.total, facts.total_before, kind="total")
-        body.append(_row(facts, word, whole, shown, Decimal(0), clusters))
+        body.append(_row(facts, word, whole, shown, all_hours, Decimal(0), clusters))
     return Table(tuple(columns), tuple(body), "pay")
 
 
@@ -151,7 +131,7 @@ def _bars(row: Payer) -> bool:
     return row.kind == "allocated"
 
 
-def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clusters: bool) -> Row:
+def _row(facts: Facts, word: str, payer: Payer, cost: str, hours: str, largest: Decimal, clusters: bool) -> Row:
     exact = payer.amount.cost_in(facts.currency)
     drawn = _bars(payer) and largest and exact is not None
     bar = Bar(SIZE, Fraction(0), Fraction(exact / largest)) if drawn and exact is not None else None
@@ -159,14 +139,20 @@ def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clu
     cells: list[Cell | str] = [_label(word, payer) if called is None else _own(word, f"{called} ({payer.name})")]
     cells += [name(payer.cluster, "")] if clusters else []
     cells += [name(payer.user) if payer.kind == "allocated" else ""] if word == "job" else []
-    cells += [Cell(bar=bar), cost, report_text.count(payer.amount.gpu_hours), *_shares(payer)]
+    cells += [Cell(bar=bar), cost, hours, *_shares(facts, payer)]
     if word != "job" and facts.compared is not None:
         cells.append(compared_cost(facts, payer.amount, payer.before))
     return row(cells, {"total": "sum", "other": "other"}.get(payer.kind, ""))
 
 
-def _shares(payer: Payer) -> tuple[str, str]:
-    """The working and the avoidable part of what a payer held."""
+def _shares(facts: Facts, payer: Payer) -> tuple[str, str]:
+    """The working and the avoidable part of the GPU time of a row; of free GPUs, what requests could not use is avoidable."""
+    if payer.kind == "total":
+        whole = working_ratio(facts), avoidable_ratio(facts)
+        return ("", "") if None in whole else (report_text.percent(whole[0]), report_text.percent(whole[1]))
+    if payer.kind == "platform" and facts.team is None and payer.amount.gpu_seconds:
+        stranded = report_text.ratio(payer.of(STRANDED).gpu_seconds, payer.amount.gpu_seconds)
+        return NOBODY, report_text.percent(stranded)
     if payer.kind != "allocated" or not payer.amount.gpu_seconds:
         return "", ""
     shares = payer.shares()

@@ -24,6 +24,8 @@ SAME_RATIO = Fraction(1, 200)
 """A smaller change counts as none."""
 NINE = Fraction(995, 100)
 """From here on a number has no decimal: 9.96 shows as 10."""
+HOURS_WHOLE = 100
+"""From this total on, a column of GPU-hours has no decimals."""
 MANY_TIMES = 10
 """Growth above this shows as a factor."""
 
@@ -102,6 +104,23 @@ def count(value: Number) -> str:
     if exact == 0 or exact >= NINE or exact.denominator == 1:
         return f"{round(exact):,}"
     return format_quantity(exact, 1)
+
+
+def hour_column(values: Sequence[Fraction]) -> list[str]:
+    """The total of a column of GPU-hours, then its rows, rounded so that they add up: to whole hours, or tenths where all are few."""
+    whole = sum(values, Fraction(0))
+    places = 0 if whole >= HOURS_WHOLE else 1
+    rounded = largest_remainder(values, places, [f"{n:09d}" for n in range(len(values))])
+    shown = [whole, *values]
+    return [
+        _hour_cell(one, exact, places) for one, exact in zip([sum(rounded, Decimal(0)), *rounded], shown, strict=True)
+    ]
+
+
+def _hour_cell(rounded: Decimal, exact: Fraction, places: int) -> str:
+    if not rounded and exact:
+        return f"<{GAP}{'1' if places == 0 else '0.1'}"
+    return f"{MINUS if rounded < 0 else ''}{abs(rounded):,.{places}f}"
 
 
 def percent(ratio: Number | float | None) -> str:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.billing import budgets
-from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import ledger_window
-from gpuwatch.report.facts import PLATFORM, SPECIAL, Budget, Facts
+from gpuwatch.report.facts import PLATFORM, SPECIAL, Facts
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
+from gpuwatch.report.index import write_index
+from gpuwatch.report.period_records import Budget
 from gpuwatch.report.report_facts import report_facts
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.week_facts import Week, gather, overlap, week_window
@@ -135,16 +137,25 @@ def facts_of(
             raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
     named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
     if teams is None:
-        budget = _budget(store, state, known.window, None)
-        yield report_facts(known, None, budget, _forecast(store, state, known, budget))
+        budget = _budget(store, state, known, None)
+        facts = report_facts(known, None, budget, _forecast(store, state, known, budget))
+        yield replace(facts, team_budgets=_team_budgets(store, state, known))
     for team in named:
-        yield report_facts(known, team, _budget(store, state, known.window, team))
+        yield report_facts(known, team, _budget(store, state, known, team))
 
 
-def _budget(store: Store, state: State, window: Window, team: str | None) -> Budget | None:
-    """The budget of a team (None: the fleet) for the period in which the window ends."""
-    found = budgets.for_report(store, state, window, team)
+def _budget(store: Store, state: State, week: Week, team: str | None) -> Budget | None:
+    """The budget of a team (None: the fleet) for the period in which the data of the window ends."""
+    found = budgets.for_report(store, state, week.covered, team)
     return None if found is None else _of_status(found)
+
+
+def _team_budgets(store: Store, state: State, week: Week) -> dict[str, Budget]:
+    """The budget of each team that has one: of the month, else of the week, in which the data of the window ends."""
+    found: dict[str, Budget] = {}
+    for status in budgets.of_teams(store, state, week.covered):
+        found.setdefault(status.budget.team, _of_status(status))
+    return found
 
 
 def _forecast(store: Store, state: State, week: Week, budget: Budget | None) -> Budget | None:
@@ -154,14 +165,22 @@ def _forecast(store: Store, state: State, week: Week, budget: Budget | None) -> 
     currencies = {charge.currency for charge in week.charges.of(None) if charge.currency is not None}
     if len(currencies) != 1:
         return None
-    found = _of_status(budgets.month_of_fleet(store, state, week.window, currencies.pop()))
+    found = _of_status(budgets.month_of_fleet(store, state, week.covered, currencies.pop()))
     return found if found.forecast is not None else None
 
 
 def _of_status(status: budgets.Status) -> Budget:
     forecast, currency = status.forecast, status.budget.currency
     change = None if forecast is None or forecast.change is None else forecast.change.sentence(currency)
-    found = Budget(status.name, status.budget.amount, status.spent, currency, level_change=change)
+    found = Budget(
+        status.name,
+        status.budget.amount,
+        status.spent,
+        currency,
+        level_change=change,
+        runs_out=status.runs_out,
+        goes_on=status.at_us < status.window.end_us,
+    )
     if forecast is None:
         return found
     return replace(found, forecast=forecast.amount, forecast_low=forecast.low, forecast_high=forecast.high)
@@ -188,7 +207,9 @@ def write_due(
     reports = list(facts_of(store, state, week, None, now_us, method=method))
     files = [file for made in _written(store, state, reports, chosen_formats(None), paper) for file in made]
     private = store.path is not None and out.resolve().is_relative_to(store.path.resolve())
-    return Written(week, tuple(write(files, out, private)), tuple(summary(facts, _stem(facts)) for facts in reports))
+    paths = tuple(write(files, out, private))
+    write_index(out / week)
+    return Written(week, paths, tuple(summary(facts, _stem(facts)) for facts in reports))
 
 
 def notes_of(store: Store, state: State, week: str, now_us: int, *, method: str | None = None) -> tuple[Summary, ...]:

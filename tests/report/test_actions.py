@@ -16,10 +16,15 @@ from gpuwatch.ledger.month import MONTH_DAYS, Basis
 from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
 from gpuwatch.report.compose import document, lead
-from gpuwatch.report.document import Block, Card, Text
-from gpuwatch.report.facts import Amount, Facts, Past, Payer, Quality, Versions
+from gpuwatch.report.data_quality import terms
+from gpuwatch.report.document import Block, Card, Table, Text
+from gpuwatch.report.facts import PLATFORM, Amount, Facts, Payer, Quality, Versions, added
 from gpuwatch.report.flat_table import rows
 from gpuwatch.report.headlines import headlines
+from gpuwatch.report.period_records import Past
+from gpuwatch.report.steps import Step
+from gpuwatch.report.tables import payers as payers_section
+from gpuwatch.report.text import GAP
 from gpuwatch.report.top_waste import wastes
 from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.xlsx.sheets import sheets
@@ -313,3 +318,58 @@ def test_a_report_of_dumps_names_no_trend() -> None:
     assert any(one.title.startswith("Spend by week: up") for one in document(known).sections)
     assert "Spend by week" in titles
     assert MISSING in document(dumped).head[0].text  # type: ignore[union-attr]
+
+
+def _of(team: str, **costs: str) -> Payer:
+    buckets = {bucket: Amount(Decimal(3600), (("USD", Decimal(cost)),)) for bucket, cost in costs.items()}
+    return Payer(team, added(buckets.values()), None, buckets)
+
+
+@pytest.mark.parametrize(
+    ("payers", "expected"),
+    [
+        pytest.param([_of("ants", gap="90")], "Owner: ants", id="one team needs no shares"),
+        pytest.param([_of("ants", gap="90"), _of("bees", compute="9")], "Owner: ants", id="others do not hold it"),
+        pytest.param([_of("ants", gap="90"), _of("bees", gap="10")], "Owner: ants (90 %), bees (10 %)", id="two teams"),
+        pytest.param(
+            [
+                _of("ants", gap="50"),
+                _of("bees", gap="20"),
+                _of("cats", gap="15"),
+                _of("dogs", gap="10"),
+                _of("emus", gap="5"),
+            ],
+            "Owner: ants (50 %), bees (20 %), cats (15 %) and 2 more (15 %)",
+            id="the others together",
+        ),
+    ],
+)
+def test_a_waste_of_the_whole_fleet_is_divided_by_its_owners(payers: list[Payer], expected: str) -> None:
+    known = replace(facts(gap="100"), payers=tuple(payers))
+    step = Step((), Fraction(100), Fraction(0), "gap")
+
+    assert expected == card(known, step).about.replace(GAP, " ")
+
+
+def test_the_method_has_the_scale_of_severity_and_says_where_nothing_is_compared() -> None:
+    found = terms(facts())
+
+    assert found["Severity"].startswith(
+        "By the cost a day. info: less than $10; low: less than $100; medium: less than $1,000; high: $1,000 or more."
+    )
+    assert found["Window"].endswith("Not compared: the data does not cover the previous week.")
+
+
+def test_free_gpus_and_the_total_have_an_avoidable_part() -> None:
+    free = {
+        "stranded": Amount(Decimal(1800), (("USD", Decimal(50)),)),
+        "schedulable": Amount(Decimal(5400), (("USD", Decimal(150)),)),
+    }
+    known = facts()
+    platform = Payer(PLATFORM, added(free.values()), None, free, "platform")
+    known = replace(known, payers=(*known.payers, platform))
+    table = payers_section(known).blocks[0]
+    assert isinstance(table, Table)
+    shown = {str(row.cells[0].text): [str(cell.text).replace(GAP, " ") for cell in row.cells[4:]] for row in table.rows}
+
+    assert ["\u2013", "25 %"] == shown["Unallocated (platform)"]

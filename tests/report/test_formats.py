@@ -17,12 +17,13 @@ from gpuwatch.billing.chargeback import chargeback
 from gpuwatch.core.errors import UsageError
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Column, Document, Section, Table, Text, row
-from gpuwatch.report.facts import Amount, Budget, Facts, Payer, added
+from gpuwatch.report.facts import Amount, Facts, Payer, added
 from gpuwatch.report.files import ReportFile, unzipped, zipped
 from gpuwatch.report.format_registry import format_names, report_format
 from gpuwatch.report.headlines import MOST, headlines
 from gpuwatch.report.pdf import fonts as pdf_fonts
 from gpuwatch.report.pdf.pages import pdf
+from gpuwatch.report.period_records import Budget
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.weekly import facts_of, report_files, weekly

@@ -132,3 +132,19 @@ def test_days(start: str, end: str, expected: str) -> None:
     span = Window(*(parse_rfc3339(text if "T" not in text else f"{text}:00:00") for text in (start, end)))
 
     assert expected == report_text.days(span)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([], ["0.0"], id="no rows"),
+        pytest.param(["6880.4", "1809.4", "17318.4"], ["26,008", "6,881", "1,809", "17,318"], id="whole hours add up"),
+        pytest.param(["1.05", "2.05", "0"], ["3.1", "1.1", "2.0", "0.0"], id="few hours have tenths, and add up"),
+        pytest.param(["500", "0.2"], ["500", "500", "< 1"], id="a little is not nothing"),
+        pytest.param(["5", "0.01"], ["5.0", "5.0", "< 0.1"], id="nor where there are tenths"),
+        pytest.param(["200", "-40"], ["160", "200", "\u221240"], id="corrections may be negative"),
+    ],
+)
+def test_a_column_of_hours_adds_up(values: list[str], expected: list[str]) -> None:
+    """The total first."""
+    assert expected == [plain(one) for one in report_text.hour_column([Fraction(value) for value in values])]

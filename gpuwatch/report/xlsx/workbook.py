@@ -10,7 +10,8 @@ from typing import Any
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.listing import BUCKET_WORDS, visible
 from gpuwatch.output.render import CREATED, XLSX_ROWS_MAX, XLSX_TEXT_MAX
-from gpuwatch.report.compose import budgeted, lead, title
+from gpuwatch.report.budgets import budgeted
+from gpuwatch.report.compose import lead, title
 from gpuwatch.report.facts import HOUR_S, Facts
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.html import chart
