@@ -71,14 +71,28 @@ class Group:
 
     alerts: tuple[Alert, ...]
 
-    def line(self) -> str:
-        """`5 x GPUs held and idle: lattice-qcd, vit-pretrain, clip-align and 2 more · $213/day`."""
+    def line(self, by: Sequence[str] = ()) -> str:
+        """`5 x GPUs held and idle: lattice-qcd, vit-pretrain, clip-align and 2 more · physics, nlp · $213/day`; without the teams where
+        the digest is grouped `by` team or user.
+        """
         findings = [alert.finding for alert in self.alerts]
         named = list(dict.fromkeys(clean(alerts_text.short(finding))[:MAX_PART] for finding in findings))
         more = f" and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
         over = "Resolved · " if self.alerts[0].event == "resolved" else ""
         line = f"{over}{len(findings)} x {clean(findings[0].get('title'))[:MAX_PART]}: {', '.join(named[:MAX_NAMES])}{more}"
-        return " · ".join([line, *_total(self.alerts, "")])
+        return " · ".join([line, *([] if {"team", "user"} & set(by) else _teams(findings)), *_total(self.alerts, "")])
+
+
+def _teams(findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`team nlp`, `physics, nlp, vision and 2 more teams`; empty where no finding is of a team."""
+    teams = dict.fromkeys(
+        str(one.get("team")) for one in findings if str(one.get("team") or "__").startswith("__") is False
+    )
+    named = [clean(team)[:MAX_PART] for team in teams]
+    if len(named) == 1:
+        return [f"team {named[0]}"]
+    more = f" and {len(named) - MAX_NAMES} more teams" if len(named) > MAX_NAMES else ""
+    return [f"{', '.join(named[:MAX_NAMES])}{more}"] if named else []
 
 
 def grouped(alerts: Sequence[Alert], template: Template = BUILT_IN) -> list[Group]:

@@ -1,8 +1,9 @@
-"""The option --window: what it takes, and where a default window ends."""
+"""The option --window: what it takes, and where a window that counts back ends."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
 DEFAULT_WINDOW = "7d"
+_BACK = re.compile(r"\d{1,5}[hdw]")
+"""A window that counts back from the end."""
 
 
 def _known(text: str | None) -> str | None:
@@ -31,22 +34,19 @@ WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_
 def window_of(text: str, context: typer.Context, known_end_us: int | None = None) -> Window:
     """The window given by --window, relative to now.
 
-    Where none is given and the data ended more than ENDED_US ago (`known_end_us`: where it ends), the default ends with the data,
-    and a line on stderr says so.
+    Hours, days or weeks back (`7d`, the default) are the last ones of the data where that ended more than ENDED_US ago
+    (`known_end_us`: where it ends), as on pages; a line on stderr says so.
     """
     at_us = now_us(context)
-    source = context.get_parameter_source("window")
-    default = source is not None and source.name == "DEFAULT"
-    if default and known_end_us is not None and known_end_us < at_us - ENDED_US:
-        print_stderr(
-            f"The data ends at {rfc3339(known_end_us)}: these are its last {text}. --window {text} counts back from now."
-        )
+    if _BACK.fullmatch(text) and known_end_us is not None and known_end_us < at_us - ENDED_US:
+        end = rfc3339(known_end_us)
+        print_stderr(f"The data ends at {end}: these are its last {text}. For other times: --window START,END.")
         at_us = known_end_us
     return parse_window(text, at_us)
 
 
 def window_in(text: str, context: typer.Context, store: Store) -> Window:
-    """The window given by --window; the default one ends with the data of a store whose data ended."""
+    """The window given by --window; `7d` and the like end with the data of a store whose data ended."""
     from gpuwatch.ledger.totals import ledger_window
 
     known = ledger_window(store)
@@ -57,8 +57,7 @@ def window_at(text: str, context: typer.Context, note: lockfile.Note) -> Window:
     """The same for the data of a server: its last hour counts as a whole one, as in a store."""
     from gpuwatch.commands import remote
 
-    source = context.get_parameter_source("window")
-    if source is None or source.name != "DEFAULT":
+    if not _BACK.fullmatch(text):
         return window_of(text, context)
     end = json.loads(remote.get(note, "/api/v1/coverage", {}))["end"]
     return window_of(text, context, None if end is None else -(-parse_rfc3339(end) // HOUR_US) * HOUR_US)

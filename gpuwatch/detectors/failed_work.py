@@ -17,6 +17,8 @@ from gpuwatch.store.database import Store
 
 HIGH_GPU_HOURS, MEDIUM_GPU_HOURS = 1000, 100
 _COST = pa.schema([("chain", pa.string()), ("cost", pa.string()), ("currency", pa.string())])
+REASON_WORDS = {"failed": "its program ended with an error"}
+"""Reasons that would repeat that a run failed."""
 _REMEDIES = {
     "node failure": "Look at the hardware errors and the drain history of its nodes.",
     "out of memory": "Look at the memory that it needs and the memory that it requests.",
@@ -50,7 +52,11 @@ def _cost(rows: list[dict[str, Any]]) -> dict[str, str | None]:
 
 def _summary(e: Evidence) -> str:
     price = "" if e.get("lost_cost") is None else f" ({price_text(e['lost_cost'], e['currency'])})"
-    reasons = f"by reason: {e['by_reason']}" if "," in e["by_reason"] else f"reason: {e['reason']}"
+    reasons = (
+        f"by reason: {e['by_reason']}"
+        if "," in e["by_reason"]
+        else f"reason: {REASON_WORDS.get(e['reason'], e['reason'])}"
+    )
     if e["reason"] in REMEDIES:
         return f"{count(e['gpus'], 'GPU')} held while no container runs: {count(e['lost_gpu_hours'], 'GPU-hour')}{price}; {reasons}."
     return (
@@ -64,7 +70,8 @@ def _headline(e: Evidence) -> str:
     if e["reason"] in REMEDIES:
         return f"{{holds|held}} {count(e['gpus'], 'GPU')} while no container runs ({e['reason']})"
     return (
-        f"lost {count(e['lost_gpu_hours'], 'GPU-hour')}{price} in {count(e['failures'], 'failed run')} ({e['reason']})"
+        f"lost {count(e['lost_gpu_hours'], 'GPU-hour')}{price} in {count(e['failures'], 'failed run')} "
+        f"({REASON_WORDS.get(e['reason'], e['reason'])})"
     )
 
 

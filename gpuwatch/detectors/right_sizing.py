@@ -43,8 +43,9 @@ def _summary(e: Evidence) -> str:
 
 def _headline(e: Evidence) -> str:
     saving = e.get("saving_per_hour")
-    price = "" if saving is None else f" for {price_text(saving, e['currency'])} an hour less"
-    return f"{{needs|needed}} only {e['fits']} instead of {e['now']}{price}"
+    price = "" if saving is None else f": {price_text(saving, e['currency'])} an hour less"
+    fits, now = (str(e[name]).replace("NVIDIA ", "") for name in ("fits", "now"))
+    return f"{{holds|held}} {now} where {fits} {{is|was}} enough{price}"
 
 
 def _remedy(e: Evidence) -> str:

@@ -14,7 +14,8 @@ def _prepare(store: Store, scope: EvaluationScope) -> None:
 
 
 def _summary(e: Evidence) -> str:
-    sentence = f"{e['writers']} place work on the same {count(e['mixed_nodes'], 'node')} in turns"
+    nodes = "node" if e["mixed_nodes"] == 1 else count(e["mixed_nodes"], "node")
+    sentence = f"{e['writers']} place work on the same {nodes} in turns"
     proofs = (
         (e["doubly_given_gpu_hours"], f"{count(e['doubly_given_gpu_hours'], 'GPU-hour')} given out twice"),
         (e["evictions_an_hour"], f"{e['evictions_an_hour']:g} runs driven out in one hour"),
@@ -28,10 +29,7 @@ def _headline(e: Evidence) -> str:
 
 
 def _remedy(e: Evidence) -> str:
-    return (
-        f"{e['writers']}: give each workload class one placement authority: nodes of its own, or one queue that all of them pass "
-        "(a queue label on every pod of the namespace, no nodeName, one scheduler a pool)."
-    )
+    return "Give each kind of work one scheduler that places it: nodes of its own, or one queue that all of it passes (a queue label on every pod of the namespace, no nodeName, one scheduler a pool)."
 
 
 SCHEDULER_CONFLICT = register(

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.channels import email, slack, webhook
 from gpuwatch.alerts.delivery.email_server import Mail
+from gpuwatch.alerts.lines import Group
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import Template
 from gpuwatch.core.clock import HOUR_US, rfc3339
+from tests.alerts.test_email import note as report_note
 from tests.worlds.alerts import T0_US, finding
 
 BASE = "https://gpuwatch.example/"
@@ -279,7 +281,7 @@ def test_a_digest_shows_the_ten_most_expensive_and_sums_all() -> None:
     ]
 
 
-CAUSE = ":red_circle: 4 x GPUs held and idle: train-0, train-1, train-2 and 1 more · $1,920/day"
+CAUSE = ":red_circle: 4 x GPUs held and idle: train-0, train-1, train-2 and 1 more · team red · $1,920/day"
 OVER = ":white_check_mark: *Resolved* · train-llm (job 4711) of team red held 8 idle GPUs · $480 (192.0 GPU-h)"
 
 
@@ -417,3 +419,53 @@ def test_a_budget_is_no_waste() -> None:
     assert "no cost claimed" not in shown and "GPU-h" not in shown
     assert "1 finding: 1 opened" == slack.digest([sent], None)["text"]
     assert "2 findings: 2 opened · $480/day" == slack.digest([sent, alert()], None)["text"]
+
+
+@pytest.mark.parametrize(
+    ("teams", "by", "expected"),
+    [
+        pytest.param(["__platform__", "__unallocated__"], (), [], id="nobody's"),
+        pytest.param(["red", "red"], (), ["team red"], id="one team"),
+        pytest.param(["red", "blue"], (), ["red, blue"], id="two teams"),
+        pytest.param(["a", "b", "c", "d", "e"], (), ["a, b, c and 2 more teams"], id="many teams"),
+        pytest.param(["red", "red"], ("team",), [], id="the digest is of the team"),
+        pytest.param(["red", "red"], ("user", "rule"), [], id="the digest is of a user"),
+    ],
+)
+def test_a_cause_of_several_findings_names_whose_they_are(
+    teams: list[str], by: tuple[str, ...], expected: list[str]
+) -> None:
+    alerts = [alert(key=f"f{n}", team=team) for n, team in enumerate(teams)]
+    parts = Group(tuple(alerts)).line(by).split(" · ")
+
+    assert expected == parts[1:-1]
+
+
+LEAD = (
+    "Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week. $3.00 of it was avoidable (25 % of the GPU time it "
+    "held). The actions could save up to $13.05 a month. 2026-11 is expected to cost $50.00."
+)
+
+
+def test_a_report_begins_with_cost_and_waste_and_says_what_to_do() -> None:
+    payload = slack.report(report_note(lead=LEAD), BASE, "k")
+    sections = [block["text"]["text"] for block in payload["blocks"] if "text" in block]
+    (fields,) = [block["fields"] for block in payload["blocks"] if "fields" in block]
+
+    assert LEAD.startswith(payload["text"]) and payload["text"].endswith("(25 % of the GPU time it held).")
+    assert f":page_facing_up: *{payload['text']}*\n{LEAD.removeprefix(payload['text']).strip()}" == sections[0]
+    assert ["*To pay*\n$12.00 · ▲ 50 %", "*Held idle*\n$3.00"] == [field["text"] for field in fields]
+    assert "1. *GPUs held and idle: job 4711* · $3.00 · user ann\nRelease the devices." == sections[1]
+
+
+def test_a_report_without_actions_has_no_list_of_them() -> None:
+    payload = slack.report(report_note(wastes=()), BASE, "k")
+
+    assert 1 == sum("text" in block for block in payload["blocks"])
+
+
+def test_names_in_a_report_ping_nobody() -> None:
+    hostile = "<!channel> <@U1> & co"
+    payload = slack.report(report_note(lead=hostile, wastes=((hostile, hostile, "$1", hostile),)), BASE, "k")
+
+    assert "<!channel>" not in json.dumps(payload)

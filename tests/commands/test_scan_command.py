@@ -191,23 +191,25 @@ def test_a_directory_is_enough_and_squeue_json_in_it_is_read(tmp_path: Path) -> 
     assert f"--window {window['start']},{window['end']} --by team,user" in page
 
 
-def test_default_windows_end_with_data_that_ended(tmp_path: Path) -> None:
-    """The data ends years before or after now: the default is its last 7 days, and a line says so; 7d itself is as asked."""
+def test_windows_that_count_back_end_with_data_that_ended(tmp_path: Path) -> None:
+    """The data ends years before now: 7d is its last 7 days, given or by default, as on pages, and a line says so. A date is a date."""
     bundle, out = tmp_path / "dumps", tmp_path / "out"
     bundle.mkdir()
     (bundle / "sacct.txt").write_text(SACCT.replace("2026-11", "2024-11"), "utf-8")
     assert 0 == scan(bundle, "--out", out, "--format", "json").exit_code
 
-    default, asked, again = (
+    default, asked, again, day = (
         RUNNER.invoke(app, [*words, "--data", str(out / "data"), "--format", "json"])
-        for words in (["ledger"], ["ledger", "--window", "7d"], ["chargeback"])
+        for words in (["ledger"], ["ledger", "--window", "7d"], ["chargeback"], ["ledger", "--window", "2024-01-01"])
     )
 
     assert {"start": "2024-11-18T05:00:00Z", "end": "2024-11-25T05:00:00Z"} == json.loads(default.stdout)["window"]
     assert json.loads(default.stdout)["window"] == json.loads(again.stdout)["window"]
     assert "The data ends at 2024-11-25T05:00:00Z: these are its last 7d." in default.stderr
-    assert "0.000000" == json.loads(asked.stdout)["capacity_gpu_seconds"]
-    assert "these are its last" not in asked.stderr
+    assert json.loads(default.stdout) == json.loads(asked.stdout)
+    assert "these are its last 7d." in asked.stderr
+    assert "0.000000" == json.loads(day.stdout)["capacity_gpu_seconds"]
+    assert "these are its last" not in day.stderr
 
 
 def test_a_zone_is_for_a_bundle(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ MAX_LINE = 300
 """Length of the headline: a phone shows no more of it."""
 MAX_SUMMARY = 600
 MAX_FACTS = 10
+MAX_REMEDY = 300
+HEADLINE_SENTENCES = 2
+"""Of a report: what was paid, and what of it was avoidable."""
 """Fields of a section: the most that Slack takes."""
 
 _ICONS = {
@@ -136,7 +139,7 @@ def digest(
         if len(group.alerts) == 1:
             text, url = line(first, template), alerts_text.finding_url(base_url, str(first.finding.get("key")))
         else:
-            text = f"{_icon(first)} {escape(group.line(), MAX_FIELD)}"
+            text = f"{_icon(first)} {escape(group.line(by), MAX_FIELD)}"
             url = alerts_text.findings_url(base_url, str(first.finding.get("detector")))
         blocks.append(_section(text + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
     left = sum(len(group.alerts) for group in groups[MAX_DIGEST:])
@@ -144,23 +147,29 @@ def digest(
     return _message(title, [*blocks, *([_context([f"and {left} more"])] if left > 0 else [])])
 
 
-def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
-    """A message that is not about a finding: headline, at most MAX_FACTS facts, a link, small print."""
-    blocks = [_section(f":page_facing_up: *{escape(title, MAX_LINE)}*")]
-    fields = [_text(f"*{escape(name, MAX_PART)}*\n{escape(text, MAX_LINE)}") for name, text in facts[:MAX_FACTS]]
-    blocks += [{"type": "section", "fields": fields}] if fields else []
-    return _message(title, [*blocks, *_buttons([link]), _context(notes)])
-
-
 def report(summary: Summary, base_url: str | None, key: str) -> Payload:
-    """The message about a weekly report: headline, numbers, top waste, and a link to the PDF."""
-    fields = [(label, f"{value} {change}".strip()) for label, value, change in summary.numbers]
-    fields += [
-        (f"Action {n}", f"{money}: {what} ({owner})") for n, (what, owner, money, _) in enumerate(summary.wastes, 1)
+    """The message about a weekly report: the cost and what of it was avoidable, numbers, actions, and a link to the PDF."""
+    first, rest = _sentences(summary.lead, HEADLINE_SENTENCES)
+    blocks = [
+        _section(f":page_facing_up: *{escape(first, MAX_LINE)}*" + (f"\n{escape(rest, MAX_SUMMARY)}" if rest else ""))
     ]
-    notes = [summary.window, summary.budget, summary.quality]
+    numbers = [(label, " · ".join(filter(None, (value, change)))) for label, value, change in summary.numbers]
+    fields = [_text(f"*{escape(label, MAX_PART)}*\n{escape(text, MAX_LINE)}") for label, text in numbers[:MAX_FACTS]]
+    blocks += [{"type": "section", "fields": fields}] if fields else []
+    actions = [
+        f"{n}. *{escape(what, MAX_PART)}* · {escape(money, MAX_PART)} · {escape(owner, MAX_PART)}\n{escape(remedy, MAX_REMEDY)}"
+        for n, (what, owner, money, remedy) in enumerate(summary.wastes, 1)
+    ]
+    blocks += [_section(_cut("\n".join(actions), MAX_SECTION))] if actions else []
     url = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
-    return note(summary.lead, fields, ("Open the PDF", url), notes)
+    notes = [summary.window, summary.budget, summary.quality]
+    return _message(first, [*blocks, *_buttons([("Open the PDF", url)]), _context(notes)])
+
+
+def _sentences(text: str, count: int) -> tuple[str, str]:
+    """The first sentences of a text, and the rest."""
+    parts = re.split(r"(?<=\.) (?=[^a-z ])", text)
+    return " ".join(parts[:count]), " ".join(parts[count:])
 
 
 def test(channel: str, base_url: str | None) -> Payload:
