@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ from gpuwatch.commands.backfill import (
 )
 from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.scan_source import described, one_of
+from gpuwatch.commands.scan_source import described, one_of, scan_part
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import (
     ConfigOption,
@@ -137,11 +138,16 @@ def scan(
     )
     since_us = now_us(context) - int(days * 86_400) * 1_000_000
     data = out / "data"
-    with opened(data, config, create=True, embedded=True) as (store, state, settings), progress("scan") as step:
+    with (
+        opened(data, config, create=True, embedded=True) as (store, state, settings),
+        progress("scan", scan_part()) as step,
+    ):
         if bundle is not None:
             report = _bundle(context, store, state, bundle, (cluster, timezone), step)
         else:
-            report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step)
+            _priced(context, state, rates)
+            early = partial(_early, context, store, state, settings, days)
+            report = _prometheus(context, store, options, cluster, since_us, max_load, all_samples, step, early)
         prices = _priced(context, state, rates)
         card = _analyzed(context, store, state, settings, days, bundle is not None, step)
         named = cluster or DEFAULT_CLUSTER
@@ -185,6 +191,7 @@ def _prometheus(
     max_load: int,
     all_samples: bool,
     step: Step,
+    early: Callable[[], None],
 ) -> ImportReport:
     from gpuwatch.imports.backfill import backfill, plan_backfill
     from gpuwatch.imports.history import open_history
@@ -194,9 +201,20 @@ def _prometheus(
     try:
         plan = plan_backfill(history, since_us, at_us, at_us)
         thin_above = None if all_samples else THIN_ABOVE
-        return backfill(store, history, plan, cluster=named, jobs=max_load, thin_above=thin_above, progress=step)
+        return backfill(
+            store, history, plan, cluster=named, jobs=max_load, thin_above=thin_above, progress=step, first=early
+        )
     finally:
         history.close()
+
+
+def _early(context: typer.Context, store: Store, state: State, settings: Any, days: float) -> None:
+    """Prints the headline of the first day while the others are read."""
+    from gpuwatch.report.text import GAP
+    from gpuwatch.scan.document import headline
+
+    card = _analyzed(context, store, state, settings, days, False, lambda done, total, what: None)
+    print_stderr(f"Partial, the first of {days:g} days: {headline(card).replace(GAP, ' ')} The scan goes on.")
 
 
 def _priced(context: typer.Context, state: State, rates: Path | None) -> bool:

@@ -30,6 +30,8 @@ RECORDS_US = 6 * HOUR_US
 """The length of a span of scheduler records."""
 MEMORY_LIMIT = "300MB"
 """The store's limit during a backfill, because spans are kept in memory too. Sorting uses its temporary directory."""
+FIRST_OF_US = 3 * DAY_US
+"""Of less history, the result comes soon enough."""
 MAX_JOBS = 16
 MAX_DAYS = 3_660
 MAX_WARNINGS = 20
@@ -97,12 +99,13 @@ def backfill(
     again: bool = False,
     thin_above: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    first: Callable[[], None] | None = None,
 ) -> BackfillReport:
     """Imports the samples and scheduler records of the planned time range, and seals them.
 
     `again` also reads completed spans. Where the server has more than `thin_above` samples, one a minute is read of each
-    series, and a note says so. `progress(done, total, what)` counts seconds of history. Raises
-    SourceUnreachable; what was already stored is kept.
+    series, and a note says so. `progress(done, total, what)` counts seconds of history. `first` is called once, when all of the
+    first day is stored and there are FIRST_OF_US or more. Raises SourceUnreachable; what was already stored is kept.
     """
     store.sql("set memory_limit = $limit", limit=MEMORY_LIMIT)
     report = BackfillReport(notes=list(plan.notes))
@@ -123,17 +126,33 @@ def backfill(
     todo = [run.missing(part, plan, again) for part in parts]
     total = sum(end - start for spans in todo for start, end in spans) // SECOND_US
     finished = 0
-    for part, spans in zip(parts, todo, strict=True):
-        for start, end in run.read(part, spans, min(jobs, MAX_JOBS)):
-            finished += (end - start) // SECOND_US
-            if progress is not None:
-                progress(finished, total, f"{part.name} of {rfc3339(start)[:16]}")
+    for stage in _stages(plan, todo, first is not None):
+        for part, spans in zip(parts, stage, strict=True):
+            for start, end in run.read(part, spans, min(jobs, MAX_JOBS)):
+                finished += (end - start) // SECOND_US
+                if progress is not None:
+                    progress(finished, total, f"{part.name} of {rfc3339(start)[:16]}")
+        if first is not None and 0 < finished < total:
+            first()
+            first = None
     if progress is not None:
         progress(total, total, "sealing")
     noted.finish(run.repeated)
     finish_import(store, report)
     report.notes += run.warnings()
     return report
+
+
+def _stages(plan: Plan, todo: Sequence[list[tuple[int, int]]], early: bool) -> list[list[list[tuple[int, int]]]]:
+    """The spans of each part: those of the first day, then the others; all at once where that is not wanted or is not worth it."""
+    edge_us = plan.since_us + DAY_US
+    if (
+        not early
+        or plan.until_us - plan.since_us < FIRST_OF_US
+        or not all(spans and spans[0][0] < edge_us for spans in todo)
+    ):
+        return [list(todo)]
+    return [[[span for span in spans if (span[0] < edge_us) is day] for spans in todo] for day in (True, False)]
 
 
 @dataclass(frozen=True)
