@@ -557,10 +557,9 @@ def test_slack_gets_a_line_and_a_link(state: State, clock: Clock) -> None:
                 ":page_facing_up: *Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week.*"
                 == body["blocks"][0]["text"]["text"]
             )
-            assert ["To pay", "Held idle", "Action 1"] == [
-                field["text"].split("*")[1] for field in body["blocks"][1]["fields"]
-            ]
-            url = body["blocks"][2]["elements"][0]["url"]
+            assert ["To pay", "Held idle"] == [field["text"].split("*")[1] for field in body["blocks"][1]["fields"]]
+            assert body["blocks"][2]["text"]["text"].endswith("· user ann\nRelease the devices.")
+            url = body["blocks"][3]["elements"][0]["url"]
             assert "https://gpuwatch.example/api/v1/reports/weekly?week=2026-W45&team=vision&format=pdf" == url
             assert ("report", None) == (program.bodies[0]["event"], program.bodies[0]["report"]["team"])
             assert (1, []) == (len(fleet.bodies), deaf.bodies)

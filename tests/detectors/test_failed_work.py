@@ -291,7 +291,7 @@ def test_forty_hours_of_eight_gpus_have_a_price_and_claim_no_bucket(world: World
     )  # fmt: skip
     assert ("800.00", "USD", 1, 8) == tuple(one.evidence[key] for key in ("lost_cost", "currency", "failures", "gpus"))
     assert (
-        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost ($800); reason: failed."
+        "1 run on 8 GPUs ended without a result: 320 GPU-hours of work lost ($800); reason: its program ended with an error."
         == FAILED_WORK.summary(one.evidence)
     )
     assert {} == granted_s(world, RULE)

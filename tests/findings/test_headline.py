@@ -193,7 +193,7 @@ CASES: dict[str, list[tuple[tuple[str, str, str, str], dict[str, Any], str]]] = 
         (
             POD,
             {"fits": "NVIDIA L40S", "now": "NVIDIA H100", "saving_per_hour": "1.99", "currency": "EUR"},
-            "Job chat-prod/rerank-api of team serving on n1 needs only NVIDIA L40S instead of NVIDIA H100 for €1.99 an hour less",
+            "Job chat-prod/rerank-api of team serving on n1 holds H100 where L40S is enough: €1.99 an hour less",
         )
     ],
     "scheduler-conflict": [
