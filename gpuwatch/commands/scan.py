@@ -263,7 +263,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     ]
     head = headline(card).replace(report_text.GAP, " ")
     lost = SMALL_LOSSES if any(one["kind"] == "lost" for one in card["actions"]) else ""
-    notes = f"{legend([head, *(row['worth'] for row in rows)])} {lost}".strip()
+    notes = f"{legend([head, *(str(row['worth']) for row in rows)])} {lost}".strip()
     foot = [
         *with_data(action_lines(rows), source.data),
         *([notes] if notes else []),
