@@ -211,13 +211,6 @@ def for_report(store: Store, state: State, window: Window, team: str | None) -> 
     return None
 
 
-def of_teams(store: Store, state: State, window: Window) -> list[Status]:
-    """The budgets of all teams for the month and the week in which a window ends, monthly ones first."""
-    mine = [budget for budget in load_budgets(state) if budget.team != FLEET]
-    found = statuses(store, state, window.end_us, budgets=mine, ended=True)
-    return sorted(found, key=lambda status: PERIODS.index(status.budget.period))
-
-
 def month_of_fleet(store: Store, state: State, window: Window, currency: str) -> Status:
     """The fleet's month in which a window ends, with its forecast; its budget is none that anybody set."""
     none_set = Budget(FLEET, "month", Decimal(1), currency)

@@ -102,7 +102,7 @@ def _write(
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.report.default_period import default_month, default_week
     from gpuwatch.report.files import unzipped, write
-    from gpuwatch.report.index import write_index
+    from gpuwatch.report.html.index import write_index
     from gpuwatch.report.weekly import weekly as make
 
     choose(form, True)
@@ -146,7 +146,7 @@ def _write(
 def _by_report(written: Sequence[Path], index: Sequence[Path]) -> Listing:
     """One row for the fleet and each team, for a terminal."""
     from gpuwatch.core.words import size
-    from gpuwatch.report.index import FOR_FLEET, FOR_TEAM, groups, title
+    from gpuwatch.report.html.index import FOR_FLEET, FOR_TEAM, groups, title
 
     sizes = {path.name: path.stat().st_size for path in written}
     found = groups(sizes)

@@ -246,9 +246,9 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     """Writes the files and prints the headline and the actions."""
     from gpuwatch.quality.dumps import MISSING
     from gpuwatch.report import text as report_text
-    from gpuwatch.report.certainty import SMALL_LOSSES, legend
     from gpuwatch.report.files import write as write_files
     from gpuwatch.report.scorecard.plan import worth
+    from gpuwatch.report.sections.certainty import SMALL_LOSSES, legend
     from gpuwatch.scan.document import headline, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 PART_MIN = 0.02
-"""Before this much is done, nothing is said."""
+"""Before this much is done, nothing is shown."""
 
 
 class TimeLeft:

@@ -10,8 +10,8 @@ from gpuwatch.billing.periods.corrections import repository as posted
 from gpuwatch.billing.periods.repository import FINE, Periods
 from gpuwatch.billing.periods.view import forced_why
 from gpuwatch.core.clock import Window
-from gpuwatch.report.closing import Closed
 from gpuwatch.report.facts import Correction, amount_of
+from gpuwatch.report.period_records import Closed
 from gpuwatch.state import State
 
 

@@ -9,9 +9,8 @@ from fractions import Fraction
 from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.quality.dumps import MISSING
-from gpuwatch.report import actions, budgets, corrections, cost_bridge, data_quality, model_table, tables, top_waste
+from gpuwatch.report import actions, corrections, cost_bridge, data_quality, tables, top_waste
 from gpuwatch.report import text as report_text
-from gpuwatch.report.certainty import UP_TO
 from gpuwatch.report.document import (
     TOTAL,
     Bar,
@@ -39,6 +38,8 @@ from gpuwatch.report.headlines import (
 )
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.period_records import Past
+from gpuwatch.report.sections import budgets, models
+from gpuwatch.report.sections.certainty import UP_TO
 from gpuwatch.report.steps import Step
 
 WEEK_HOURS = 168
@@ -55,7 +56,7 @@ def document(facts: Facts) -> Document:
         top_waste.wastes(facts),
         top_waste.waited(facts) if not facts.bound else None,
         tables.slices(facts),
-        model_table.models(facts),
+        models.models(facts),
         cost_bridge.bridge(facts),
         corrections.corrections(facts),
         data_quality.quality(facts),

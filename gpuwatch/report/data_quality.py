@@ -12,10 +12,10 @@ from gpuwatch.ledger.hours import FREE_BUCKETS
 from gpuwatch.ledger.measures import AT_ROOF, AVOIDABLE, WORDS, WORKING
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
-from gpuwatch.report.certainty import certainty_term
 from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Section, Table, Terms, Text, row
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
+from gpuwatch.report.sections.certainty import certainty_term
 
 RATES_NAMED = 8
 """Missing rates that a report names."""

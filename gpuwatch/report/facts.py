@@ -13,8 +13,7 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import AVOIDABLE, MEASURED_MIN, NOT_MEASURED, WORKING, Measures
 from gpuwatch.ledger.month import Basis
-from gpuwatch.report.closing import Closed
-from gpuwatch.report.period_records import Budget, Past
+from gpuwatch.report.period_records import Budget, Closed, Past
 
 PLATFORM = "__platform__"
 UNOWNED = "__unallocated__"

@@ -11,11 +11,11 @@ from gpuwatch.ledger.measures import NOT_MEASURED, WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import most, saving, steps
-from gpuwatch.report.budgets import between
-from gpuwatch.report.certainty import UP_TO
 from gpuwatch.report.document import Headline
 from gpuwatch.report.facts import Amount, Facts
 from gpuwatch.report.period_records import Budget
+from gpuwatch.report.sections.budgets import between
+from gpuwatch.report.sections.certainty import UP_TO
 
 MOST = 5
 """Headline numbers of a page."""

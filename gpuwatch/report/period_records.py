@@ -1,8 +1,9 @@
-"""What a report knows of periods: a budget with its forecast, and a past week."""
+"""Records about periods: a closing, a budget with its forecast, a past week."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
@@ -35,3 +36,19 @@ class Past:
     cost: Decimal | None
     avoidable: Decimal | None
     currency: str | None
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A closing of the week itself: its charges are frozen. `whole`: by job too, not only by team."""
+
+    at_us: int
+    by: str
+    digest: str | None
+    """None where the reader may not learn of other teams."""
+    signed: tuple[str, ...]
+    whole: bool
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Of the cards that it was priced with; {} where that was not noted."""
+    forced: str | None = None
+    """What was missing when the closing was forced; None if it was not."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from gpuwatch.report import actions
 from gpuwatch.report import text as report_text
-from gpuwatch.report.budgets import budgeted
 from gpuwatch.report.compose import lead, title
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.headlines import headlines
+from gpuwatch.report.sections.budgets import budgeted
 
 WASTES = 5
 """Actions in a message."""

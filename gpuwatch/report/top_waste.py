@@ -12,10 +12,10 @@ from gpuwatch.findings.texts import is_waste
 from gpuwatch.ledger.month import MONTH_FROM_US
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import LOST_NOTE, subject_name
-from gpuwatch.report.certainty import AT_LEAST
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
 from gpuwatch.report.facts import PLATFORM, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
+from gpuwatch.report.sections.certainty import AT_LEAST
 
 FINDINGS_SHOWN, NODES_SHOWN = 5, 2
 WAITED_SHOWN = 10

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.billing import budgets
+from gpuwatch.billing.spending import FLEET
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.report.facts import PLATFORM, SPECIAL, Facts
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
-from gpuwatch.report.index import write_index
+from gpuwatch.report.html.index import write_index
 from gpuwatch.report.period_records import Budget
 from gpuwatch.report.report_facts import report_facts
 from gpuwatch.report.summary import Summary, summary
@@ -153,7 +154,9 @@ def _budget(store: Store, state: State, week: Week, team: str | None) -> Budget 
 def _team_budgets(store: Store, state: State, week: Week) -> dict[str, Budget]:
     """The budget of each team that has one: of the month, else of the week, in which the data of the window ends."""
     found: dict[str, Budget] = {}
-    for status in budgets.of_teams(store, state, week.covered):
+    mine = [budget for budget in budgets.load_budgets(state) if budget.team != FLEET]
+    statuses = budgets.statuses(store, state, week.covered.end_us, budgets=mine, ended=True)
+    for status in sorted(statuses, key=lambda one: budgets.PERIODS.index(one.budget.period)):
         found.setdefault(status.budget.team, _of_status(status))
     return found
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.report.budgets import STEADY, TOO_EARLY, between, budgeted, team_budgets
 from gpuwatch.report.document import Section, Table, Text
 from gpuwatch.report.facts import Facts, Payer
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.period_records import Budget
+from gpuwatch.report.sections.budgets import STEADY, TOO_EARLY, between, budgeted, team_budgets
 from gpuwatch.report.text import GAP
 from tests.report.test_actions import facts
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.ledger.month import Basis
-from gpuwatch.report.certainty import MEANINGS, SMALL_LOSSES, certainty_term, legend
+from gpuwatch.report.sections.certainty import MEANINGS, SMALL_LOSSES, certainty_term, legend
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "reference" / "glossary.md"
 LEAST = "“At least”: a lower bound: time that was not measured is not counted, so the true amount is this or more."

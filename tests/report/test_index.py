@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.report.index import groups, title, write_index
+from gpuwatch.report.html.index import groups, title, write_index
 
 HASHED = "team-r-d--" + "0" * 32
 

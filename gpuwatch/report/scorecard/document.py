@@ -11,7 +11,6 @@ from gpuwatch.audit.losses import LOSS
 from gpuwatch.core.clock import Window, parse_rfc3339
 from gpuwatch.ledger.measures import WORDS
 from gpuwatch.report import text as report_text
-from gpuwatch.report.certainty import AT_LEAST
 from gpuwatch.report.document import (
     Block,
     Card,
@@ -34,6 +33,7 @@ from gpuwatch.report.scorecard.plan import (
     worth,
 )
 from gpuwatch.report.scorecard.where import mostly_unmeasured, where_section
+from gpuwatch.report.sections.certainty import AT_LEAST
 
 FIRST = 3
 """Actions of the first page."""

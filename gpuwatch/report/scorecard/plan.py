@@ -9,10 +9,10 @@ from typing import Any
 
 from gpuwatch.audit.losses import LOSS
 from gpuwatch.core.clock import from_us, parse_rfc3339
-from gpuwatch.report import certainty
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Column, Row, Section, Table, Terms, Text, row
 from gpuwatch.report.html.markup import name
+from gpuwatch.report.sections import certainty
 
 PLAN_MAX = 40
 """Actions of the plan; the JSON file has all."""

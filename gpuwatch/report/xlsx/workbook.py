@@ -10,11 +10,11 @@ from typing import Any
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.listing import BUCKET_WORDS, visible
 from gpuwatch.output.render import CREATED, XLSX_ROWS_MAX, XLSX_TEXT_MAX
-from gpuwatch.report.budgets import budgeted
 from gpuwatch.report.compose import lead, title
 from gpuwatch.report.facts import HOUR_S, Facts
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.html import chart
+from gpuwatch.report.sections.budgets import budgeted
 from gpuwatch.report.xlsx.sheets import HOURS, MONEY, RATIO, WHOLE, Cells, Columns, sheets
 
 _FORMATS = {MONEY: "#,##0.00", HOURS: "#,##0.000", RATIO: "0.0%", WHOLE: "#,##0"}

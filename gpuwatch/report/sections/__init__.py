@@ -1,0 +1,1 @@
+"""Sections of a report, and words that several of them use."""
