@@ -31,7 +31,8 @@ def plans(data: Row | None, query: Query, pending: Row | None = None) -> Compone
     if not items:
         return parts.card("Every requested shape fits now", note="No move is needed")
     possible = [item for item in items if item.get("possible") and item.get("moves")]
-    others = [item for item in items if item not in possible]
+    full = [item for item in items if item not in possible and not item.get("free_gpus")]
+    others = [item for item in items if item not in possible and item not in full]
     ordered = sorted(possible, key=lambda item: formats.number(item.get("moved_gpus")) or Decimal(0))
     title = "No moves would make the requested shapes fit"
     if possible:
@@ -40,9 +41,19 @@ def plans(data: Row | None, query: Query, pending: Row | None = None) -> Compone
     if others:
         some = f"{count(len(others), 'shape')} that no moves would make fit, counted in each pool"
         shown.append(html.Details([html.Summary(some), *listed(others, query, pending)], open=not possible))
+    if full:
+        shown.append(html.P(no_gpu_free(full), className="soft small"))
     return parts.card(
         title, *shown, note="Fewest GPUs moved, preemptible jobs first. Suggestions only: gpuwatch moves nothing."
     )
+
+
+def no_gpu_free(items: Sequence[Row]) -> str:
+    """The pools in which requested shapes have no GPU at all: one line instead of a plan for each shape."""
+    pools = list(dict.fromkeys(place_word(item) for item in items))
+    more = f" and {len(pools) - MAX_PLANS} more" if len(pools) > MAX_PLANS else ""
+    verb = "is" if len(items) == 1 else "are"
+    return f"{count(len(items), 'shape')} {verb} asked for where no GPU is free: {', '.join(pools[:MAX_PLANS])}{more}."
 
 
 def needed_by(item: Row, pending: Row | None, query: Query) -> Component | None:

@@ -48,8 +48,10 @@ class Data:
 
 async def load(api: Api, query: Query) -> Data:
     """Charges by team for the week in the URL, or else for the last complete week."""
-    me, fleet, listed = await asyncio.gather(api.me(), api.fleet(), api.get("reports/formats"))
-    weeks = ended(formats.moment(fleet.get("at")))
+    me, fleet, listed, covered = await asyncio.gather(
+        api.me(), api.fleet(), api.get("reports/formats"), ledger_math.optional(api.get("coverage"))
+    )
+    weeks = since(ended(formats.moment(fleet.get("at"))), formats.moment((covered or {}).get("start")))
     wanted = query.get("week")
     week = wanted if WEEK.fullmatch(wanted) else weeks[0] if weeks else ""
     if not week:
@@ -69,6 +71,14 @@ def ended(now: datetime | None) -> tuple[str, ...]:
     sunday = now.astimezone(UTC) - timedelta(days=now.astimezone(UTC).isoweekday())
     weeks = [(sunday - timedelta(weeks=back)).isocalendar() for back in range(WEEKS)]
     return tuple(f"{week.year}-W{week.week:02d}" for week in weeks)
+
+
+def since(weeks: tuple[str, ...], start: datetime | None) -> tuple[str, ...]:
+    """The weeks in which there is data, and the last complete one in any case."""
+    if start is None:
+        return weeks
+    first = start.astimezone(UTC).isocalendar()
+    return tuple(week for week in weeks if week >= f"{first.year}-W{first.week:02d}") or weeks[:1]
 
 
 @page("/reports", "Reports", load, icon="reports", order=9, filters=("team",), under="/teams")

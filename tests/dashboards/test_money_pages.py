@@ -274,6 +274,21 @@ def test_the_newest_period_that_is_over(now: datetime, expected: tuple[str, str]
     assert expected[0] == reports.ended(now)[0]
 
 
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        pytest.param(None, ("2026-W46", "2026-W45", "2026-W44"), id="not known"),
+        pytest.param("2026-11-08T23:00:00Z", ("2026-W46", "2026-W45"), id="its last hour"),
+        pytest.param("2026-11-09T00:00:00Z", ("2026-W46",), id="from Monday on"),
+        pytest.param("2026-11-18T00:00:00Z", ("2026-W46",), id="none yet: the last week says so"),
+    ],
+)
+def test_only_weeks_with_data_are_offered(start: str | None, expected: tuple[str, ...]) -> None:
+    began = None if start is None else datetime.fromisoformat(start)
+
+    assert expected == reports.since(("2026-W46", "2026-W45", "2026-W44"), began)
+
+
 def test_no_period_says_how_to_close_one() -> None:
     assert "/ui/periods?edit=close" in links(shown("/periods", "empty"))
     assert "value='2026-W46'" in str(shown("/periods?edit=close", "empty"))

@@ -483,6 +483,22 @@ def test_capacity_shows_what_is_stranded_and_when() -> None:
     assert text(shown("/capacity?view=unknown")) == text(shown("/capacity"))
 
 
+def test_pools_without_a_free_gpu_take_one_line() -> None:
+    """Twelve shapes of which no GPU was free were twelve plans that none of them could have."""
+    base = {"cluster": "sim", "gpu_model": "H100", "possible": False, "moves": [], "blockers": []}
+    rows = [
+        base | {"pool": "a", "shape": "1", "free_gpus": 0},
+        base | {"pool": "a", "shape": "2", "free_gpus": 0},
+        base | {"pool": "b", "shape": "1", "free_gpus": 0},
+        base | {"pool": "c", "shape": "4", "free_gpus": 2},
+    ]
+    page_text = text(capacity_moves.plans({"items": rows}, Query()))
+
+    assert "1 shape that no moves would make fit, counted in each pool" in page_text
+    assert "3 shapes are asked for where no GPU is free: sim · a · H100, sim · b · H100." in page_text
+    assert "no GPU is free" not in text(capacity_moves.plans({"items": rows[3:]}, Query()))
+
+
 def test_plans_name_moves_and_say_where_none_helps() -> None:
     page_text = text(shown("/capacity"))
 
