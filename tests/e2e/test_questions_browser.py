@@ -143,7 +143,7 @@ def test_the_policies_to_try_are_beside_one_another(visitor: Visitor) -> None:
     visitor.click(visitor.page.locator(".trial-choices").get_by_role("link", name="8 GPUs"), "gpus=8")
     visitor.reads("With a quota of 8")
     visitor.click(visitor.page.get_by_role("link", name="MIG layouts"), "/ui/what-if/mig")
-    visitor.reads("would serve 90 % of last week's demand instead of 50 %")
+    visitor.reads("would serve 90 % of last week's demand that only this pool can serve, instead of 50 %")
     overhang = visitor.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
     assert 0 == overhang
