@@ -6,12 +6,19 @@ Pure: the result depends only on the arguments.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.ledger.device_slots import Slot, Spans, most_units
 from gpuwatch.ledger.placement_estimate import Node, Wanted
+
+MOVES_MAX = 256
+"""Devices of earlier runs that are tried elsewhere to make room for one run."""
+DEPTH_MAX = 4
+"""Moves that depend on each other."""
+RUNS_MAX = 100
+"""The last runs that were divided over a node: earlier ones are rarely in the way."""
 
 Span = tuple[int, int, int]
 Place = tuple[str, str | None]
@@ -22,8 +29,9 @@ def divide(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Wanted]:
     """The requests, those of a run with only a total (`totals`) divided over its nodes.
 
     They keep the division that they came with where it fits. Otherwise each node gets as much of it as it has free, and the
-    rest goes to the nodes with more, in the order of their names. What exact holds leave free counts if nothing fits beside
-    the estimated ones; if nothing fits beside those either, the division stays.
+    rest goes to the nodes with more, in the order of their names. Where that is too little, runs that were divided before move
+    devices to their other nodes. What exact holds leave free counts if nothing fits beside the estimated ones; if nothing fits
+    beside those either, the division stays.
     """
     requests = list(wanted)
     runs: dict[tuple[int, str | None, str | None], list[Wanted]] = defaultdict(list)
@@ -38,11 +46,10 @@ def divide(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Wanted]:
     kept = [request for request in requests if id(request) not in open_parts]
     for request in kept:
         load.add(request)
+    division = _Division(load)
     for parts in sorted(open_runs.values(), key=lambda p: (p[0].start_us, p[0].run_id, p[0].profile or "")):
-        for part in _divided(load, sorted(parts, key=_by_name)):
-            load.add(part)
-            kept.append(part)
-    return kept
+        division.add(sorted(parts, key=_by_name))
+    return kept + division.parts()
 
 
 def _is_open(nodes: Mapping[str, Node], parts: Sequence[Wanted]) -> bool:
@@ -53,12 +60,85 @@ def _is_open(nodes: Mapping[str, Node], parts: Sequence[Wanted]) -> bool:
     return None not in bounds and any(part.count != bound for part, bound in zip(parts, bounds, strict=True))
 
 
-def _divided(load: _Load, parts: Sequence[Wanted]) -> list[Wanted]:
-    for exact in (False, True):
-        counts = _fit([part.count for part in parts], [load.room(part, exact=exact) for part in parts])
-        if counts is not None:
-            return [replace(part, count=count) for part, count in zip(parts, counts, strict=True) if count]
-    return list(parts)
+class _Division:
+    """Runs of which only a total is known, as they are divided so far."""
+
+    def __init__(self, load: _Load) -> None:
+        self._load = load
+        self._runs: list[list[Wanted]] = []
+        self._by_place: dict[Place, deque[list[Wanted]]] = defaultdict(lambda: deque(maxlen=RUNS_MAX))
+        self._moves = 0
+
+    def parts(self) -> list[Wanted]:
+        """The requests of all runs, divided."""
+        return [part for run in self._runs for part in run if part.count]
+
+    def add(self, parts: Sequence[Wanted]) -> None:
+        """Divides one more run."""
+        counts = self._beside_all(parts) or self._fitted(parts, exact=True) or [part.count for part in parts]
+        divided = [replace(part, count=count) for part, count in zip(parts, counts, strict=True)]
+        for part in divided:
+            self._load.add(part)
+            self._by_place[part.node, part.profile].append(divided)
+        self._runs.append(divided)
+
+    def _fitted(self, parts: Sequence[Wanted], *, exact: bool) -> list[int] | None:
+        return _fit([part.count for part in parts], [self._load.room(part, exact=exact) for part in parts])
+
+    def _beside_all(self, parts: Sequence[Wanted]) -> list[int] | None:
+        """As many devices of each node as others leave free, after they made room. None where that is too little."""
+        if (counts := self._fitted(parts, exact=False)) is not None:
+            return counts
+        self._moves = 0
+        done: list[tuple[list[Wanted], int, int]] = []
+        for part in parts:
+            while self._make_room(part, DEPTH_MAX, done):
+                if (counts := self._fitted(parts, exact=False)) is not None:
+                    return counts
+        while done:
+            run, source, target = done.pop()
+            self._move(run, target, source)
+        return None
+
+    def _make_room(self, part: Wanted, depth: int, done: list[tuple[list[Wanted], int, int]]) -> bool:
+        """Moves devices of other runs off the node of `part` until one more is free there for all of its time."""
+        room, known = self._load.room(part, exact=False), len(done)
+        for run in list(self._by_place[part.node, part.profile]):
+            for source in [n for n, own in enumerate(run) if self._in_the_way(own, part)]:
+                for target, other in enumerate(run):
+                    if target == source or self._moves >= MOVES_MAX:
+                        continue
+                    self._moves += 1
+                    if self._load.room(other, exact=False) < 1 and (
+                        depth <= 1 or not self._make_room(other, depth - 1, done)
+                    ):
+                        continue
+                    if not run[source].count or self._load.room(other, exact=False) < 1:
+                        continue
+                    self._move(run, source, target)
+                    done.append((run, source, target))
+                    if self._load.room(part, exact=False) > room:
+                        return True
+                    break
+        while len(done) > known:
+            run, source, target = done.pop()
+            self._move(run, target, source)
+        return False
+
+    def _in_the_way(self, own: Wanted, part: Wanted) -> bool:
+        return (
+            own.count > 0
+            and (own.node, own.profile) == (part.node, part.profile)
+            and own.run_id != part.run_id
+            and own.start_us < part.end_us
+            and own.end_us > part.start_us
+        )
+
+    def _move(self, run: list[Wanted], source: int, target: int) -> None:
+        """Moves one device of a run to another of its nodes."""
+        for number, change in ((source, -1), (target, 1)):
+            self._load.add(replace(run[number], count=change))
+            run[number] = replace(run[number], count=run[number].count + change)
 
 
 def _fit(counts: Sequence[int], rooms: Sequence[int]) -> list[int] | None:

@@ -91,11 +91,15 @@ class Node:
         return known.pop() if len(known) == 1 else None
 
     def bound(self, wanted: Wanted) -> int | None:
-        """How many devices of a kind it has, None where that is not known or where several runs share one."""
-        if self.inventory is None or self.shared:
+        """How many devices of a kind it has, None where that is not known or where several runs share one.
+
+        Without an inventory, it has those that are measured.
+        """
+        if self.shared:
             return None
         kind = self.kind(wanted)
-        return sum(1 for slot in self._present(wanted) if slot.profile == kind) or None
+        known = [slot for slot in self._present(wanted) if slot.measured or self.inventory is not None]
+        return sum(1 for slot in known if slot.profile == kind) or None
 
     def indexed(self, wanted: Wanted) -> list[Slot]:
         """The unmeasured devices that the indexes name, none where the indexes leave a doubt.
