@@ -105,6 +105,7 @@ class Allocations:
                 found.unknown = f"ResourceClaim {name or '(not made yet)'} is not known"
                 continue
             found.requested += claim.requested
+            found.taken = found.taken or bool(claim.consumers and uid not in claim.consumers)
             devices |= self._known_devices(held or (), found)
         found.held = list(_grouped(devices.values()))
         return found

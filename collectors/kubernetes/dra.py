@@ -84,6 +84,8 @@ class PodDevices:
     """Claims and pools that are not known yet."""
     unknown: str | None = None
     """Why the devices are unknown, None if they are known."""
+    taken: bool = False
+    """Whether one of its claims is reserved for other pods only."""
     replaces: frozenset[str] = frozenset()
     """Extended resources of the pod that these claims provide, which must not be counted twice."""
 

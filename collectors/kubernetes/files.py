@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.allocations import Allocations
 from gpuwatch.collectors.kubernetes.cross_file import RelatedObjects, related_objects
-from gpuwatch.collectors.kubernetes.dra import PodDevices, claim_names
+from gpuwatch.collectors.kubernetes.dra import ClaimName, PodDevices, claim_names
 from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
@@ -16,7 +17,9 @@ from gpuwatch.collectors.kubernetes.pod_facts import newest_change
 from gpuwatch.collectors.kubernetes.pods import (
     asks_for_gpus,
     claim_rows,
+    holds_devices,
     pending_rows,
+    released_rows,
     require_complete,
     sum_by_job,
 )
@@ -176,15 +179,19 @@ class ObjectReader:
         """Joins pods with their claims, nodes with their ResourceSlices, claims with the profile of their node, and
         the requests of a job. Returns (reason, line, name) of refused pods and of those with uncounted devices."""
         refused, self._uncounted = self._uncounted, []
+        shared = Counter(name for _, pod in self._pods for name in _claims_of(pod))
         for line, pod in self._pods:
             try:
                 dra = self._own.allocations.devices_of(pod)
                 if dra is not None and dra.unknown is not None and not asks_for_gpus(pod, dra):
                     # Refused only here, once it is certain that no file has its claim, e.g. one of a network card.
-                    self.pod_list.lacks("Pod")
                     refused.append((DRA_UNKNOWN, line, f"{display_name(pod)}: {dra.unknown}"))
+                    if not self._released(pod, dra, shared):
+                        self.pod_list.lacks("Pod")
                 else:
                     self._pod(pod, dra)
+                    if dra is not None and not dra.held and not holds_devices(pod):
+                        self._released(pod, dra, shared)
             except Malformed as error:
                 self.pod_list.lacks("Pod")
                 refused.append((f"Pod: {error}", line, display_name(pod)))
@@ -199,6 +206,14 @@ class ObjectReader:
         self._set_dump_time()
         self.tables["pending"] += sum_by_job(self._requests)
         return refused
+
+    def _released(self, pod: Object, dra: PodDevices, shared: Counter[ClaimName]) -> bool:
+        """Adds the rows of a pod whose claims were released; False if it has none."""
+        rows = list(released_rows(pod, dra, all(shared[name] == 1 for name in _claims_of(pod))))
+        if dra.taken and any(row["end_us"] is None for row in rows):
+            return True  # it cannot run without them: it is gone
+        self.tables["claim"] += rows
+        return bool(rows)
 
     def _set_dump_time(self) -> None:
         """Dates open rows to the dump: objects only have the time of their last change."""
@@ -229,6 +244,14 @@ class ObjectReader:
         claims = list(claim_rows(pod, dra))  # all rows or none, if the pod is malformed
         self._requests += list(pending_rows(pod, dra))
         self.tables["claim"] += claims
+
+
+def _claims_of(pod: Object) -> list[ClaimName]:
+    """The ResourceClaims of a pod, none of one that cannot be read."""
+    with suppress(Malformed):
+        namespace = string(mapping(pod, "metadata"), "namespace") or "default"
+        return [(namespace, name) for name in claim_names(pod) if name]
+    return []
 
 
 def finish_pushed(tables: Tables, profiles: dict[str, str]) -> None:

@@ -108,7 +108,7 @@ from (
         ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
         rowid as number,
         scheduler in ('slurm', 'kubernetes') and kind not in ('ksm', 'yunikorn')
-        and job_id is not null and run_key is not null
+        and job_id is not null and run_key is not null and device_count > 0
         and profile is distinct from 'aws.amazon.com/neuroncore'
         and not coalesce(contains(labels, '"gpuwatch.io/shares"'), false)
         and not (scheduler = 'kubernetes' and coalesce(node in (select node from single_profile), false)) as plain
@@ -166,7 +166,9 @@ typed as (
         max(device_indexes) as device_indexes,
         max(gpus) as gpus
     from claimed c
-    where not exists (
+    -- A record without devices has the times of a pod whose ResourceClaim was released.
+    where c.device_count > 0
+        and not exists (
             select 1
             from doubled d
             where d.kind = c.kind and d.job_id = c.job_id and d.run_key = c.run_key
