@@ -84,10 +84,12 @@ class Node:
         return slot
 
     def kind(self, wanted: Wanted) -> str | None:
-        """Under the single MIG strategy a request for a GPU is one for the node's only profile at that time."""
+        """Under the single MIG strategy a request for a GPU is one for the node's only profile when the run began."""
         if wanted.profile is not None:
             return wanted.profile
-        known = {slot.profile for slot in self._present(wanted) if not slot.former and slot.counted}
+        present = [slot for slot in self._present(wanted) if not slot.former and slot.counted]
+        first = [slot for slot in present if not any(a <= wanted.start_us < b for a, b in slot.away)]
+        known = {slot.profile for slot in first or present}
         return known.pop() if len(known) == 1 else None
 
     def bound(self, wanted: Wanted) -> int | None:
@@ -172,7 +174,10 @@ class Node:
         for away_us, here_us in slot.away:
             part = replace(wanted, start_us=max(away_us, wanted.start_us), end_us=min(here_us, wanted.end_us))
             if part.start_us < part.end_us:
-                others = [s for s in self._present(part) if s.profile == slot.profile and s not in taken]
+                present = [s for s in self._present(part) if s not in taken]
+                others = [s for s in present if s.profile == slot.profile]
+                if not others and wanted.profile is None and slot.profile is not None:
+                    others = [s for s in present if s.profile is None]  # the slice is part of a whole GPU again
                 best, full = self._best(others, part)
                 if best is not None and not full:
                     yield from self._turns(best, part, taken)

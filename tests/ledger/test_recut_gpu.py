@@ -95,6 +95,44 @@ def test_a_job_that_began_after_the_gpu_was_joined_again_held_it_whole(world: Wo
 
 
 @case
+def test_a_job_keeps_the_time_on_a_slice_before_mig_was_switched_off(world: World) -> Iterator[None]:
+    """Accounting calls the slice a GPU. The GPU is whole afterwards, and the job goes on."""
+    world.add(cut(SMALL, 7, 8, end=HALF), whole(start=HALF), claim("1", 600, 3000))
+    yield
+
+    assert [("GPU-a", HALF, 3000, "1", "1"), ("GPU-a/GI-7", 600, HALF, "1", "1/7")] == held(world)
+    assert HOUR == owned(world)
+
+
+@case
+def test_a_job_that_names_its_profile_keeps_the_time_up_to_the_switch_and_no_more(world: World) -> Iterator[None]:
+    world.add(cut(SMALL, 7, 8, end=HALF), whole(start=HALF), claim("1", 600, 3000, profile=SMALL))
+    yield
+
+    assert [("GPU-a/GI-7", 600, HALF, "1", "1/7")] == held(world)
+
+
+@case
+def test_a_job_of_two_slices_has_the_whole_gpu_once_after_the_switch(world: World) -> Iterator[None]:
+    world.add(cut(SMALL, 7, 8, end=HALF), whole(start=HALF), claim("1", 600, 3000, count=2))
+    yield
+
+    assert [
+        ("GPU-a", HALF, 3000, "1", "1"),
+        ("GPU-a/GI-7", 600, HALF, "1", "1/7"),
+        ("GPU-a/GI-8", 600, HALF, "1", "1/7"),
+    ] == held(world)
+
+
+@case
+def test_a_job_on_a_whole_gpu_keeps_its_time_before_mig_was_switched_on(world: World) -> Iterator[None]:
+    world.add(whole(end=HALF), cut(SMALL, 7, 8, start=HALF), claim("1", 600, 3000))
+    yield
+
+    assert [("GPU-a", 600, HALF, "1", "1")] == held(world)
+
+
+@case
 def test_a_pod_holds_a_slice_of_the_layout_of_its_time(world: World) -> Iterator[None]:
     """The first two slices of that profile were gone when the second pod started."""
     world.add(
