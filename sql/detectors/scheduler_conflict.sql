@@ -96,7 +96,7 @@ refused as (
     group by all
 ),
 evaluated_day as (
-    select pool, unnest(range(first_day, ($until_us - 1) // 86400000000 + 1)) as day
+    select pool, unnest(range(first_day, (least($until_us, $known_until_us) - 1) // 86400000000 + 1)) as day
     from (select pool, min(day) as first_day from cell group by pool)
 ),
 week as (
@@ -170,7 +170,7 @@ select
     s.pool as subject_name,
     -- The second of them came then.
     greatest(s.day * 86400000000, list_sort(list(s.first_us))[2]) as start_us,
-    least((s.day + 1) * 86400000000, $until_us, greatest($known_until_us, s.day * 86400000000 + 1)) as end_us,
+    least((s.day + 1) * 86400000000, $until_us, $known_until_us) as end_us,
     case
         when any_value(p.twice_us) > 0 or any_value(p.evictions) >= $evictions_min
             or any_value(p.refused_pods) >= $refused_min then 'critical'

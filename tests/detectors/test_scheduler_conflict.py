@@ -238,6 +238,19 @@ def test_one_key_over_a_week_of_runs_and_gone_when_one_left(tmp_path: Path) -> N
     assert [("resolved", 7.0 * DAY)] == [(f.state, f.ended) for f in found(w, RULE)]
 
 
+@pytest.mark.parametrize("last", [DAY, DAY - 5], ids=["at midnight", "before midnight"])
+def test_ends_with_the_last_record(tmp_path: Path, last: int) -> None:
+    """Without samples: scheduler records alone, the last of them at the end of the day."""
+    w = World(tmp_path)
+    tell(w, "node", scheduler="slurm", node="n", observed_us=last - 300, state="up", devices={"": 2}, pool="p")
+    slurm(w, "n", last - 200, last - 140)
+    pod(w, "n", last - 130, last - 70)
+    slurm(w, "n", last - 60, last)
+    w.analyze(3 * DAY, detectors=[RULE])
+
+    assert [("open", us(last - 130), us(last))] == w.store.sql("select state, started_us, last_seen_us from finding")
+
+
 def test_doc_page_names_the_thresholds() -> None:
     page = Path(__file__).parents[2] / "docs/detectors/scheduler-conflict.md"
 
