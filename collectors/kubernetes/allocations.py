@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from gpuwatch.collectors.kubernetes.dra import (
     ClaimName,
@@ -18,10 +19,13 @@ from gpuwatch.collectors.kubernetes.dra import (
     parse_claim,
     parse_slice,
 )
+from gpuwatch.collectors.kubernetes.pods import PLUGIN, rows_of_devices
 from gpuwatch.collectors.shared.json_fields import Object, mapping, mappings, require_metadata, string
 
 MAX_SLICES = 200_000
 MAX_CLAIMS = 500_000
+
+TIMES_ONLY = DeviceGroup(None, 0)
 
 _mig_device_name = re.compile(r"mig-(\d+)g-?(\d+)gb")
 
@@ -148,6 +152,20 @@ class Allocations:
         if not slices and self._fallback is not None:
             return self._fallback._device(pool, name)
         return max(slices, key=lambda s: s.generation).devices[name] if slices else None
+
+
+def released_rows(pod: Object, dra: PodDevices, alone: bool) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod that has started and whose ResourceClaims do not name its devices any more.
+
+    They were released when it ended, or early: no pod starts without them. A pod that ended had what its claims ask for,
+    unless it shared them (not `alone`). Otherwise a row without devices has its times only, for the devices that an earlier dump has.
+    Raises Malformed.
+    """
+    known = dra.requested if alone and dra.unknown is None else []
+    for row in rows_of_devices(pod, known or [TIMES_ONLY], PLUGIN):
+        if row["end_us"] is None and row["device_count"]:
+            row |= {"profile": None, "device_count": 0}
+        yield row
 
 
 class BlockedPods:

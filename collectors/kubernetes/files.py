@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.allocations import Allocations
+from gpuwatch.collectors.kubernetes.allocations import Allocations, released_rows
 from gpuwatch.collectors.kubernetes.cross_file import RelatedObjects, related_objects
 from gpuwatch.collectors.kubernetes.dra import ClaimName, PodDevices, claim_names
 from gpuwatch.collectors.kubernetes.events import event_row
@@ -19,7 +19,6 @@ from gpuwatch.collectors.kubernetes.pods import (
     claim_rows,
     holds_devices,
     pending_rows,
-    released_rows,
     require_complete,
     sum_by_job,
 )

@@ -38,7 +38,6 @@ GPU_RESOURCES = ("nvidia.com/gpu", REPLICA)
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
 PLUGIN, DRA = "k8s-json", "dra"
-TIMES_ONLY = DeviceGroup(None, 0)
 """Kinds of claim rows. Pods that share a device through a ResourceClaim do so on purpose."""
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -120,20 +119,6 @@ def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iter
     for devices in held:
         gpus = ",".join(devices.gpus) if devices.gpus else None
         yield row | {"profile": devices.profile, "device_count": devices.count, "gpus": gpus}
-
-
-def released_rows(pod: Object, dra: PodDevices, alone: bool) -> Iterator[dict[str, Any]]:
-    """Claim rows of a pod that has started and whose ResourceClaims do not name its devices any more.
-
-    They were released when it ended, or early: no pod starts without them. A pod that ended had what its claims ask for,
-    unless it shared them (not `alone`). Otherwise a row without devices has its times only, for the devices that an earlier dump has.
-    Raises Malformed.
-    """
-    known = dra.requested if alone and dra.unknown is None else []
-    for row in rows_of_devices(pod, known or [TIMES_ONLY], PLUGIN):
-        if row["end_us"] is None and row["device_count"]:
-            row |= {"profile": None, "device_count": 0}
-        yield row
 
 
 def devices_of_row(row: dict[str, Any]) -> DeviceGroup:
