@@ -10,7 +10,7 @@ from gpuwatch.billing.charge_id import KINDS, MAX_LENGTH, Asked, decode, encode
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS
-from tests.ledger.test_ledger_properties import steady
+from tests.worlds.steady import steady
 
 words = st.none() | st.text(max_size=30)
 DAY = Window(1_793_577_600_000_000, 1_793_664_000_000_000)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.charge_id import Asked, decode
@@ -30,7 +28,6 @@ from gpuwatch.state.versioned_lists import VersionedLists
 from tests.billing import test_periods
 from tests.billing.test_cost_days import DAY, drawn, rules, stated, windows
 from tests.billing.test_policy_charges import made, random_policies, two_teams
-from tests.ledger.test_ledger_properties import few_seeds, steady
 from tests.worlds.world import CLUSTER, HOUR, IDLE, Gpu, World, claim, minutes, one_hour, samples, us
 
 CHARGES_CHECKED = 3
@@ -84,7 +81,8 @@ def adds_up(world: World, state: State, bill: Chargeback, teams: Collection[str]
         assert Decimal(explained["gpu_seconds_exact"]) == seconds, explained
         if found[0].currency is None:
             assert [None] * explained["lines"] == [one["cost_exact"] for one in explained["items"]]
-            assert explained["error"] in {one.error for one in found}
+            # Of several profiles without a rate, a row and its lines may name different ones.
+            assert without_profile(explained["error"]) in {without_profile(one.error) for one in found}
             continue
         money = sum((Decimal(one["cost_exact"]) for one in explained["items"]), Decimal(0))
         assert sum(one.cost for one in found) == Decimal(explained["cost"])
@@ -92,6 +90,10 @@ def adds_up(world: World, state: State, bill: Chargeback, teams: Collection[str]
         if len(found) == 1:
             assert (found[0].gpu_seconds_exact, found[0].cost_exact) == (seconds, money)
     return lines
+
+
+def without_profile(error: str) -> str:
+    return error.partition(", profile ")[0]
 
 
 # What must not be told.
@@ -331,20 +333,24 @@ def test_lines_of_a_charge_add_up_to_it(by: tuple[str, ...]) -> None:
     assert adds_up(world, state, chargeback.chargeback(world.store, state, window, by))
 
 
-@settings(steady, max_examples=3)
-@given(few_seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(3, 50))
-def test_lines_add_up_without_a_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
-    world, state, rng = drawn(seed)
+@pytest.mark.parametrize(
+    ("number", "by", "teams", "limit"),
+    [(0, ("team",), None, 50), (1, ("job", "team"), ["b", "__platform__"], 3), (0, ("user", "mig_profile"), ["a"], 20)],
+)
+def test_lines_add_up_without_a_policy(number: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
+    world, state, rng = drawn(number)
     window = rng.choice(windows(rng))
 
     adds_up(world, state, chargeback.chargeback(world.store, state, window, by, teams=teams), teams, limit)
 
 
 @pytest.mark.slow
-@settings(steady, max_examples=3)
-@given(few_seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(10, 50))
-def test_lines_add_up_under_any_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
-    world, state, rng = drawn(seed)
+@pytest.mark.parametrize(
+    ("number", "by", "teams", "limit"),
+    [(0, ("team", "cause"), None, 50), (1, ("slice", "team"), ["a"], 10), (1, (), ["b", "__platform__"], 30)],
+)
+def test_lines_add_up_under_any_policy(number: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
+    world, state, rng = drawn(number)
     set_policies(state, random_policies(rng))
     window = rng.choice(windows(rng))
 
@@ -352,9 +358,9 @@ def test_lines_add_up_under_any_policy(seed: int, by: tuple[str, ...], teams: li
 
 
 def test_lines_add_up_where_days_are_not_rolled() -> None:
-    world, state, _ = drawn(4)
+    world, state, _ = drawn(0)
     window = Window(us(0), us(0) + 3 * DAY_US)
-    rolled = adds_up(world, state, chargeback.chargeback(world.store, state, window), limit=1)
+    rolled = adds_up(world, state, chargeback.chargeback(world.store, state, window), limit=10)
     world.store.sql("delete from rolled_day")
 
     assert rolled == adds_up(world, state, chargeback.chargeback(world.store, state, window)) > 0

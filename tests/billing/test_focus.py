@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
 
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.focus import export as focus_export
@@ -31,7 +30,7 @@ from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn
-from tests.ledger.test_ledger_properties import few_seeds
+from tests.worlds.drawn_fleets import FEW_FLEETS
 from tests.worlds.focus import CLOSED, MONTH, everything, exported, focus_rows, rate, state_of
 from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
@@ -364,10 +363,9 @@ def test_a_day_leaves_no_rows_behind() -> None:
 # What always holds.
 
 
-@settings(max_examples=6, deadline=None)
-@given(few_seeds)
-def test_rows_of_an_origin_add_up_to_it(seed: int) -> None:
-    world, state, rng = drawn(seed)
+@pytest.mark.parametrize("number", FEW_FLEETS)
+def test_rows_of_an_origin_add_up_to_it(number: int) -> None:
+    world, state, rng = drawn(number)
     window = cut(world, rng)
     rows = focus_rows(world, state, window)
     exact = reference(world, window)
@@ -385,11 +383,10 @@ def test_rows_of_an_origin_add_up_to_it(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
-@given(few_seeds)
-def test_teams_pay_what_chargeback_says(seed: int) -> None:
+@pytest.mark.parametrize("number", FEW_FLEETS)
+def test_teams_pay_what_chargeback_says(number: int) -> None:
     """To the last place of each row; and what is bought is what it costs."""
-    world, state, rng = drawn(seed)
+    world, state, rng = drawn(number)
     window = cut(world, rng)
     rows = focus_rows(world, state, window)
     sums: dict[tuple[str, str], Decimal] = defaultdict(Decimal)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from gpuwatch.billing import chargeback, policy_charges
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window
@@ -23,7 +22,6 @@ from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
-from tests.ledger.test_ledger_properties import seeds, steady
 from tests.worlds.world import BUSY, CLUSTER, H100, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, node, samples, us
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -125,8 +123,7 @@ class Fleet:
                     return currency, price
         return None, Fraction(0)
 
-    def policies(self) -> Policies:
-        rng = self.rng
+    def policies(self, rng: random.Random) -> Policies:
         documents = []
         for n in range(rng.choice((1, 2))):
             weight = Decimal(rng.choice((0, 1, 10000, 5000, rng.randrange(10001)))) / 10000
@@ -343,11 +340,16 @@ def booked(fleet: Fleet, rules: Policies, window: Window) -> Sums:
     return {tuple(key): Fraction(int(amount), scale.hour) for *key, amount in rows if amount}
 
 
-@settings(steady, max_examples=3)
-@given(seeds)
-def test_a_policy_charges_what_the_page_says(seed: int) -> None:
-    fleet = Fleet(seed)
-    rules, rng = fleet.policies(), fleet.rng
+@pytest.fixture(scope="module")
+def fleets() -> list[Fleet]:
+    """Tests only read them."""
+    return [Fleet(seed) for seed in range(3)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_policy_charges_what_the_page_says(fleets: list[Fleet], seed: int) -> None:
+    fleet, rng = fleets[seed], random.Random(seed)
+    rules = fleet.policies(rng)
     cut = sorted(us(FIRST) + rng.randrange(10 * HOUR_US) for _ in range(2))
     for window in (Window(T0_US, T0_US + 2 * DAY_US), Window(*cut)) if cut[0] < cut[1] else ():
         result, computed = expected(fleet, rules, window), booked(fleet, rules, window)
@@ -359,16 +361,15 @@ def test_a_policy_charges_what_the_page_says(seed: int) -> None:
         assert {} == wrong
 
 
-@settings(steady, max_examples=2)
-@given(seeds)
-def test_the_default_policy_answers_what_is_answered_without_policies(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_the_default_policy_answers_what_is_answered_without_policies(fleets: list[Fleet], seed: int) -> None:
     """charges.book under the default policy, and the statement that is run where every day has it."""
-    fleet = Fleet(seed)
+    fleet, rng = fleets[seed], random.Random(seed)
     store = fleet.world.store
-    cut = sorted(us(FIRST) + fleet.rng.randrange(10 * HOUR_US) for _ in range(2))
+    cut = sorted(us(FIRST) + rng.randrange(10 * HOUR_US) for _ in range(2))
     whole, part = Window(T0_US, T0_US + 2 * DAY_US), Window(cut[0], cut[1] + 1)
     groups = ("team", "job"), ("gpu_model", "mig_profile", "pool"), ("slice", "account")
-    for window, bys in ((whole, groups), (part, groups[fleet.rng.randrange(3) :][:1])):
+    for window, bys in ((whole, groups), (part, groups[rng.randrange(3) :][:1])):
         for by in bys:
             plain = chargeback.chargeback(store, fleet.state, window, by)
             by_name = {
@@ -386,10 +387,8 @@ def test_the_default_policy_answers_what_is_answered_without_policies(seed: int)
             )  # fmt: skip
 
 
-def test_the_fleets_hold_what_policies_speak_of() -> None:
+def test_the_fleets_hold_what_policies_speak_of(fleets: list[Fleet]) -> None:
     """Several models, pools, currencies, torn runs: else the comparison above says little."""
-    fleets = [Fleet(seed) for seed in range(3)]
-
     assert {CLUSTER} == {row[0] for f in fleets for row in f.world.store.sql("select cluster from device")}
     assert {H100, A100} <= {row[0] for f in fleets for row in f.world.store.sql("select model from device")}
     assert {"p", "q"} <= {row[0] for f in fleets for row in f.world.store.sql("select pool from device")}

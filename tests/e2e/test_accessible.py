@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
 
@@ -12,7 +12,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: the pages
 pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed: it brings axe-core")
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page, Response
 
 from gpuwatch.dashboards.app import mount
 from gpuwatch.dashboards.shell.page import pages
@@ -21,6 +21,8 @@ from tests.worlds.api import Api, fill, open_api
 from tests.worlds.patience import PATIENCE_MS
 
 AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+WIDE: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}}
+SCHEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
 FORMS = (
     "/rates?edit=add",
@@ -54,15 +56,37 @@ def served() -> Iterator[tuple[str, Api]]:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Browser, served: tuple[str, Api]) -> Iterator[Page]:
-    """One tab for all pages."""
-    context = browser.new_context(
-        viewport={"width": 1440, "height": 900}, reduced_motion="reduce", base_url=served[0], color_scheme="light"
-    )
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    yield page
-    context.close()
+def open_tab(browser: Browser, served: tuple[str, Api]) -> Iterator[Callable[[str], Page]]:
+    """Opens a tab in these colors."""
+    contexts: list[BrowserContext] = []
+
+    def opened(scheme: Any) -> Page:
+        contexts.append(browser.new_context(reduced_motion="reduce", base_url=served[0], color_scheme=scheme, **WIDE))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def tabs(open_tab: Callable[[str], Page]) -> dict[str, Page]:
+    """A tab of each color scheme that goes from page to page by links, so that it loads the scripts once."""
+    found = {scheme: open_tab(scheme) for scheme in SCHEMES}
+    for tab in found.values():
+        tab.goto("/ui/")
+        tab.wait_for_function("() => document.querySelector('#page:not(.busy) h1') && document.querySelector('#nav a')")
+    return found
+
+
+@pytest.fixture(scope="module")
+def sign_in(open_tab: Callable[[str], Page]) -> Page:
+    """The page where people sign in."""
+    tab = open_tab("light")
+    tab.goto("/ui/login")
+    return tab
 
 
 def faults(tab: Page) -> list[str]:
@@ -76,38 +100,47 @@ def faults(tab: Page) -> list[str]:
     ]
 
 
-def shown(tab: Page, path: str, scheme: Any) -> None:
-    """Opens a page, and waits until it is drawn in these colors."""
-    tab.emulate_media(color_scheme=scheme)
-    tab.goto(f"/ui{path}")
+GO = "path => { history.pushState({}, '', path); dispatchEvent(new CustomEvent('_dashprivate_pushstate')) }"
+"""What a click on a link of Dash does."""
+
+
+def shown(tab: Page, path: str, scheme: str) -> None:
+    """Follows a link to a page, and waits until it is drawn in these colors."""
+    with tab.expect_response(lambda found: draws(found, path)):
+        tab.evaluate(GO, f"/ui{path}")
     tab.wait_for_function(
         """scheme => document.documentElement.getAttribute('data-mantine-color-scheme') === scheme
-          && !document.getElementById('first') && document.querySelector('#page:not(.busy) h1, #page:not(.busy) h2')
-          && document.querySelector('#nav a')""",
+          && document.querySelector('#page:not(.busy) h1, #page:not(.busy) h2') && document.querySelector('#nav a')""",
         arg=scheme,
     )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", [page.path for page in pages() if not page.path.endswith("/*")])
-def test_a_page_has_no_serious_faults(tab: Page, path: str, scheme: str) -> None:
-    window = f"?window={WINDOW}" if path not in ("/setup", "/tokens") else ""
-    shown(tab, f"{path}{window}", scheme)
+def draws(response: Response, path: str) -> bool:
+    """Whether this is the answer that has the content of this page."""
+    asked = response.request.post_data or ""
+    return '"..page.children...digest.data' in asked and f'"/ui{path.partition("?")[0]}"' in asked
 
-    assert [] == faults(tab)
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("path", [page.path for page in pages() if not page.path.endswith("/*")])
+def test_a_page_has_no_serious_faults(tabs: dict[str, Page], path: str, scheme: str) -> None:
+    window = f"?window={WINDOW}" if path not in ("/setup", "/tokens") else ""
+    shown(tabs[scheme], f"{path}{window}", scheme)
+
+    assert [] == faults(tabs[scheme])
 
 
 @pytest.mark.parametrize("path", [*FORMS, *VIEWS])
-def test_a_form_or_another_view_has_no_serious_faults(tab: Page, path: str) -> None:
-    shown(tab, path, "light")
+def test_a_form_or_another_view_has_no_serious_faults(tabs: dict[str, Page], path: str) -> None:
+    shown(tabs["light"], path, "light")
 
-    assert [] == faults(tab)
+    assert [] == faults(tabs["light"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_pages_of_single_things_have_no_serious_faults(tab: Page, served: tuple[str, Api], scheme: str) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_pages_of_single_things_have_no_serious_faults(tabs: dict[str, Page], scheme: str) -> None:
     """A finding, a job, a GPU, a team, a rule and a charge: one of each."""
-    tab.goto("/ui/setup")
+    tab = tabs[scheme]
     ask = "async path => (await fetch('/api/v1/' + path)).json()"
     job = tab.evaluate(ask, f"jobs?limit=1&window={WINDOW}")["items"][0]
     gpu = tab.evaluate(ask, f"gpus?limit=1&window={WINDOW}")["items"][0]
@@ -124,15 +157,12 @@ def test_the_pages_of_single_things_have_no_serious_faults(tab: Page, served: tu
     assert {path: [] for path in paths} == found
 
 
-def test_the_sign_in_page_has_no_serious_faults(tab: Page) -> None:
-    tab.goto("/ui/login")
-
-    assert [] == faults(tab)
+def test_the_sign_in_page_has_no_serious_faults(sign_in: Page) -> None:
+    assert [] == faults(sign_in)
 
 
-def test_a_fault_is_found(tab: Page) -> None:
+def test_a_fault_is_found(sign_in: Page) -> None:
     """The check itself works: an image without a text is a fault."""
-    tab.goto("/ui/login")
-    tab.evaluate("() => document.body.append(document.createElement('img'))")
+    sign_in.evaluate("() => document.body.append(document.createElement('img'))")
 
-    assert ["image-alt"] == [one.split(" ")[0] for one in faults(tab)]
+    assert ["image-alt"] == [one.split(" ")[0] for one in faults(sign_in)]

@@ -40,8 +40,8 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
-from tests.ledger.test_ledger_properties import steady
 from tests.worlds.retention import retain_all
+from tests.worlds.steady import steady
 from tests.worlds.templates import computed_once
 from tests.worlds.world import (
     BUSY,

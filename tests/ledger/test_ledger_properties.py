@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.kinds import fill_kinds
@@ -22,158 +19,26 @@ from gpuwatch.ledger.totals import Scale, page, question, scale_of, working_tabl
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.worlds import oracle
+from tests.worlds.drawn_fleets import (
+    FEW_FLEETS,
+    FLEETS,
+    LAYOUTS,
+    LETTERS,
+    LINK_BYTES_PER_S,
+    MOODS,
+    Fleet,
+    drawn_fleet,
+    name_of,
+    values,
+)
 from tests.worlds.templates import computed_once
 from tests.worlds.world import HOUR, STEP_S, T0_US, Gpu, Sample, World, claim, node, us
 
-# The same worlds on every machine: a failure is a fact, not luck. Shrinking is worth its time only at a desk.
-steady = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.generate),
-)
-LETTERS = {
-    "g": "gr_engine_ratio",
-    "s": "sm_active_ratio",
-    "t": "tensor_active_ratio",
-    "d": "dram_active_ratio",
-    "p": "fp32_active_ratio",
-}
-LINK_BYTES_PER_S = 742e9
-LAYOUTS = ((), (), ("1g.10gb", "2g.20gb"), ("4g.40gb", "3g.40gb"), ("3g.40gb",))
-MOODS = ("busy", "busy", "idle", "idle", "hollow", "silent", "random")
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """A tiny fleet as drawn: the samples, the scheduler records, and which device each run held."""
-
-    samples: tuple[Sample, ...]
-    claims: tuple[dict[str, Any], ...]
-    holds: tuple[oracle.Hold, ...]
-    shares: dict[str, Fraction]
-    remainders: dict[str, Fraction]
-
-    @property
-    def rows(self) -> list[Sample | dict[str, Any]]:
-        return [*self.samples, *self.claims]
-
-
-SEEDS = range(18)
-seeds = st.sampled_from(SEEDS)
-"""Of fleets: 1-3 GPUs, some partitioned, 2-4 hours at a minute with any phase, losses, a gap, sparse fields, jobs."""
-few_seeds = st.sampled_from(SEEDS[:6])
-"""For fleets that are priced too: few, so that tests share them."""
-
-
-def tiny_fleet(seed: int) -> Fleet:
-    """The fleet of a seed."""
-    rng = random.Random(seed)
-    hours = rng.randint(2, 4)
-    devices: list[Gpu] = []
-    shares: dict[str, Fraction] = {}
-    remainders: dict[str, Fraction] = {}
-    for index in range(rng.randint(1, 3)):
-        uuid = f"GPU-{index}"
-        layout = rng.choice(LAYOUTS)
-        if not layout:
-            devices.append(Gpu(uuid, index=index))
-            shares[uuid] = Fraction(1)
-            continue
-        parts, rest = oracle.layout_shares(layout)
-        remainders[uuid] = rest
-        for gi, (profile, share) in enumerate(zip(layout, parts, strict=True)):
-            devices.append(Gpu(uuid, index=index, gi=gi, profile=profile))
-            shares[name_of(devices[-1])] = share
-    phase: dict[str, int] = defaultdict(lambda: rng.randrange(STEP_S))
-    jobs = _jobs(rng, devices, hours)
-    samples: list[Sample] = []
-    for gpu in devices:
-        samples += _history(rng, gpu, phase[gpu.uuid], hours, [j for j in jobs if gpu in j[3]])
-    labelled = {(s.gpu, value) for s in samples for _, value in s.labels}
-    claims, holds = [], []
-    for job, start, end, held in jobs:
-        if any((g, job) not in labelled for g in held):
-            continue  # Lost with its samples: where such a job goes is an estimate, and not this file's matter.
-        claims.append(claim(job, start, end, count=len(held), profile=held[0].profile))
-        holds += [oracle.Hold(job, name_of(g), us(start), us(end)) for g in held]
-    kept = {row["job_id"] for row in claims}
-    labelled = tuple(replace(s, labels=tuple(pair for pair in s.labels if pair[1] in kept)) for s in samples)
-    return Fleet(labelled, tuple(claims), tuple(holds), shares, remainders)
-
 
 @computed_once
-def computed(seed: int) -> World:
-    """The fleet of a seed with its ledger: many properties start from it, and it is computed once for all of them."""
-    return World().add(*tiny_fleet(seed).rows).book()
-
-
-def name_of(gpu: Gpu) -> str:
-    return gpu.uuid if gpu.gi < 0 else f"{gpu.uuid}/GI-{gpu.gi}"
-
-
-Job = tuple[str, Fraction, Fraction, list[Gpu]]
-
-
-def _jobs(rng: random.Random, devices: Sequence[Gpu], hours: int) -> list[Job]:
-    """Jobs of one device, or of all whole GPUs, at any microsecond, one after the other on each device."""
-    free = {name_of(g): Fraction(0) for g in devices}
-    whole = [g for g in devices if g.gi < 0]
-    jobs: list[Job] = []
-    for number in range(rng.randint(1, 5)):
-        held = whole if len(whole) > 1 and rng.random() < 0.4 else [rng.choice(devices)]
-        start = max(free[name_of(g)] for g in held) + Fraction(rng.randrange(0, HOUR * SECOND_US), SECOND_US)
-        end = start + Fraction(rng.randrange(180 * SECOND_US, 2 * HOUR * SECOND_US), SECOND_US)
-        end = min(end, Fraction(hours * HOUR) - Fraction(rng.randrange(SECOND_US), SECOND_US))
-        if end - start < 180:
-            continue
-        jobs.append((str(number + 1), start, end, list(held)))
-        for g in held:
-            free[name_of(g)] = end
-    return jobs
-
-
-def _history(rng: random.Random, gpu: Gpu, phase: int, hours: int, jobs: Sequence[Job]) -> list[Sample]:
-    """Samples of one device: stretches of one mood each, single losses, one long gap, fields absent or read seldom."""
-    seldom = {name: rng.choice((1, 1, 1, 2, 4)) for name in LETTERS.values()}
-    absent = {name for name in LETTERS.values() if rng.random() < 0.12}
-    gap = rng.randrange(hours * 60) if rng.random() < 0.5 else None
-    linked = rng.random() < 0.5
-    samples: list[Sample] = []
-    mood, left = "busy", 0
-    for number in range(hours * 60):
-        if left == 0:
-            mood, left = rng.choice(MOODS), rng.randint(3, 40)
-        left -= 1
-        at = phase + number * STEP_S
-        lost = gap is not None and gap <= number < gap + 25
-        if lost or rng.random() < 0.02 and number % 4 != 3:
-            continue
-        values = _values(rng, mood)
-        fields = {n: v for n, v in values.items() if n not in absent and number % seldom[n] == seldom[n] - 1}
-        if linked and gpu.gi < 0:
-            speed = rng.choice((0.0, 0.1, 0.5)) * LINK_BYTES_PER_S
-            fields |= {"nvlink_tx_bytes_per_s": speed, "nvlink_rx_bytes_per_s": 0.0}
-        fields["fb_used_bytes"] = 1e9
-        owner = [job for job, start, end, _ in jobs if start <= at < end]
-        labels = (("job", owner[0]),) if owner else ()
-        samples.append(Sample(gpu, us(at), labels, tuple(sorted(fields.items()))))
-    return samples
-
-
-def _values(rng: random.Random, mood: str) -> dict[str, float]:
-    if mood == "idle":
-        ratios = (rng.choice((0.0, 0.01, 0.0199)), 0.0, 0.0, rng.choice((0.0, 0.009)), 0.0)
-    elif mood == "hollow":
-        ratios = (0.97, 0.2, 0.03, 0.1, 0.02)
-    elif mood == "silent":
-        return {}
-    elif mood == "busy":
-        ratios = (0.9, 0.8, 0.5, 0.25, 0.1)
-    else:
-        ratios = tuple(round(rng.random(), 3) for _ in range(5))  # type: ignore[assignment]
-    return dict(zip(LETTERS.values(), ratios, strict=True))
+def computed(number: int) -> World:
+    """A drawn fleet with its ledger: many properties start from it, and it is computed once for all of them."""
+    return World().add(*drawn_fleet(number).rows).book()
 
 
 def batches_of(rng: random.Random, rows: Sequence[Sample | dict[str, Any]], count: int) -> list[list[Any]]:
@@ -192,11 +57,10 @@ def state() -> State:
 # They close.
 
 
-@settings(steady, max_examples=len(SEEDS))
-@given(seeds)
-def test_buckets_of_every_device_hour_add_up_to_what_was_owned(seed: int) -> None:
-    fleet = tiny_fleet(seed)
-    world = computed(seed)
+@pytest.mark.parametrize("number", FLEETS)
+def test_buckets_of_every_device_hour_add_up_to_what_was_owned(number: int) -> None:
+    fleet = drawn_fleet(number)
+    world = computed(number)
 
     gpus = dict(world.store.sql("select device_id, gpu from device"))
     booked: dict[tuple[str, int], Fraction] = defaultdict(Fraction)
@@ -224,13 +88,12 @@ def owned_gpus(fleet: Fleet) -> list[tuple[str, int, int]]:
     return spans
 
 
-@settings(steady, max_examples=len(SEEDS))
-@given(seeds)
-def test_the_books_are_those_of_the_oracle(seed: int) -> None:
+@pytest.mark.parametrize("number", FLEETS)
+def test_the_books_are_those_of_the_oracle(number: int) -> None:
     """Owners' time is equal to the microsecond; a bucket may differ by one microsecond for each piece of a sample in a
     minute, because each of its edges is rounded to a whole microsecond there."""
-    fleet = tiny_fleet(seed)
-    world = computed(seed)
+    fleet = drawn_fleet(number)
+    world = computed(number)
     expected = oracle.books(oracle_devices(fleet), fleet.holds, STEP_S * SECOND_US)
 
     names = {
@@ -270,10 +133,10 @@ def oracle_devices(fleet: Fleet) -> list[oracle.Device]:
 # Hours.
 
 
-@settings(steady, max_examples=5)
-@given(seeds, st.randoms(use_true_random=False))
-def test_an_hour_computed_alone_is_the_hour_computed_with_all(seed: int, rng: random.Random) -> None:
-    world = computed(seed)
+@pytest.mark.parametrize("number", FEW_FLEETS)
+def test_an_hour_computed_alone_is_the_hour_computed_with_all(number: int) -> None:
+    rng = random.Random(number)
+    world = computed(number)
     together = world.derived()
     start_us, end_us = world.span_us()
     hours = [(h - T0_US) // HOUR_US for h in range(start_us, end_us, HOUR_US)]
@@ -284,11 +147,10 @@ def test_an_hour_computed_alone_is_the_hour_computed_with_all(seed: int, rng: ra
     assert together == world.derived()
 
 
-@settings(steady, max_examples=3)
-@given(seeds, st.integers(2, 7))
-def test_devices_computed_in_parts_are_the_devices_computed_together(seed: int, parts: int) -> None:
+@pytest.mark.parametrize(("number", "parts"), [(0, 2), (1, 7)])
+def test_devices_computed_in_parts_are_the_devices_computed_together(number: int, parts: int) -> None:
     """A slice with more samples than memory is for is computed some devices at a time."""
-    world = computed(seed)
+    world = computed(number)
     together = world.derived()
     start_us, end_us = world.span_us()
 
@@ -332,10 +194,10 @@ def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict
     return buckets, seconds
 
 
-@settings(steady, max_examples=4)
-@given(seeds, st.lists(st.integers(0, 4 * HOUR_US), min_size=3, max_size=3, unique=True))
-def test_the_parts_of_a_window_add_up_to_it(seed: int, instants: list[int]) -> None:
-    world = computed(seed)
+@pytest.mark.parametrize("number", FEW_FLEETS)
+def test_the_parts_of_a_window_add_up_to_it(number: int) -> None:
+    instants = random.Random(number).sample(range(4 * HOUR_US), 3)
+    world = computed(number)
     books = State.open("sqlite://")
     a, b, c = (T0_US + at for at in sorted(instants))
 
@@ -351,11 +213,11 @@ def test_the_parts_of_a_window_add_up_to_it(seed: int, instants: list[int]) -> N
 # Ingest.
 
 
-@settings(steady, max_examples=5)
-@given(seeds, st.randoms(use_true_random=False))
-def test_order_repetition_and_batching_do_not_matter(seed: int, rng: random.Random) -> None:
-    fleet = tiny_fleet(seed)
-    plain = computed(seed)
+@pytest.mark.parametrize("number", FEW_FLEETS)
+def test_order_repetition_and_batching_do_not_matter(number: int) -> None:
+    rng = random.Random(number)
+    fleet = drawn_fleet(number)
+    plain = computed(number)
     other = World()
     parts = batches_of(rng, fleet.rows, 4)
     for part in [*parts, *rng.sample(parts, 2)]:
@@ -367,17 +229,21 @@ def test_order_repetition_and_batching_do_not_matter(seed: int, rng: random.Rand
     assert_same(plain, other)
 
 
-@settings(steady, max_examples=4)
-@given(seeds, st.randoms(use_true_random=False))
-def test_data_that_arrives_after_an_analysis_gives_the_same(seed: int, rng: random.Random) -> None:
-    fleet = tiny_fleet(seed)
-    plain = computed(seed)
+@pytest.mark.parametrize(
+    ("number", "late_first", "claims_in_two"),
+    [(0, False, True), (1, True, False)],
+    ids=["samples in order and a part of the claims last", "late samples first and all claims with them"],
+)
+def test_data_that_arrives_after_an_analysis_gives_the_same(number: int, late_first: bool, claims_in_two: bool) -> None:
+    rng = random.Random(number)
+    fleet = drawn_fleet(number)
+    plain = computed(number)
     other = World()
-    first, *rest = batches_of(rng, fleet.claims, 2) if rng.random() < 0.5 else [list(fleet.claims)]
+    first, *rest = batches_of(rng, fleet.claims, 2) if claims_in_two else [list(fleet.claims)]
     cut = T0_US + rng.randrange(HOUR_US // 2, 2 * HOUR_US)
     early = [s for s in fleet.samples if s.at_us < cut]
     late = [s for s in fleet.samples if s.at_us >= cut]
-    if rng.random() < 0.3:
+    if late_first:
         early, late = late, early
     other.add(*early, *first).book()
     other.add(*late).book()
@@ -423,7 +289,7 @@ def _wild_stretches(rng: random.Random, gpu: Gpu, start: int, end: int) -> list[
         for owner in rng.choice(([None], ["p"], ["q"], ["p", "q"])):
             labels = () if owner is None else ((label, owner), *([("namespace", "lab")] if label == "pod" else []))
             for at in range(start, stop, step):
-                fields = _values(rng, mood) | {"fb_used_bytes": 1e9}
+                fields = values(rng, mood) | {"fb_used_bytes": 1e9}
                 if rng.random() < 0.1:
                     fields.pop("sm_active_ratio", None)
                 rows.append(Sample(gpu, us(at), tuple(sorted(labels)), tuple(sorted(fields.items()))))
@@ -431,9 +297,9 @@ def _wild_stretches(rng: random.Random, gpu: Gpu, start: int, end: int) -> list[
     return rows
 
 
-@settings(steady, max_examples=2)
-@given(seeds, st.randoms(use_true_random=False))
-def test_of_whatever_arrives_the_books_close_and_are_the_same(seed: int, rng: random.Random) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_of_whatever_arrives_the_books_close_and_are_the_same(seed: int) -> None:
+    rng = random.Random(seed)
     rows, records = wild_rows(seed)
     plain = World().add(*rows, *records).book()
     other = World()

@@ -28,7 +28,7 @@ from gpuwatch.rates.presets import SPLITS, split_node
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from tests.ledger.test_ledger_properties import steady
+from tests.worlds.steady import steady
 from tests.worlds.world import HOUR, Gpu, World, minutes, samples, us
 
 PAGE = Path(__file__).parents[2] / "docs" / "charge-back" / "policies.md"

@@ -7,8 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import Window
@@ -19,7 +17,7 @@ from gpuwatch.rates.fx import Exchange, Fx
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from tests.ledger.test_ledger_properties import seeds, tiny_fleet
+from tests.worlds.drawn_fleets import drawn_fleet
 from tests.worlds.templates import computed_once
 from tests.worlds.world import HOUR, Gpu, World, claim, minutes, samples, us
 
@@ -172,11 +170,10 @@ def test_prices_tell_where_they_come_from() -> None:
     assert [wanted] == found
 
 
-@settings(max_examples=6, deadline=None)
-@given(seeds, st.lists(st.integers(1, 4), min_size=1, max_size=2), st.integers(1, 30))
-def test_used_and_unused_are_quantity_by_time(seed: int, quantities: list[int], cut: int) -> None:
+@pytest.mark.parametrize(("number", "quantities", "cut"), [(0, [1, 4], 7), (1, [3], 16), (2, [20, 2], 29)])
+def test_used_and_unused_are_quantity_by_time(number: int, quantities: list[int], cut: int) -> None:
     """For any history: a commitment is its quantity all the time, no part is negative, parts of a window add up."""
-    fleet = tiny_fleet(seed)
+    fleet = drawn_fleet(number)
     world = World().add(*fleet.samples, *fleet.claims).book()
     rates = [
         Rate("*", "reserved", Decimal(1 + n), 0, quantity=quantity, commitment_id=f"ri-{n}")
