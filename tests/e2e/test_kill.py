@@ -150,9 +150,14 @@ def _started(killed: Killed, config: Path, number: int) -> Server:
         if not client.is_alive():
             client.start()
     for job in range(JOBS_A_ROUND):
-        name = f"{number}-{job}"
-        assert 204 == server.write(idle_job(f"GPU-idle-{name}", f"trainer-{name}", now_ms())).status
+        send_idle_job(server, f"{number}-{job}")
     return server
+
+
+def send_idle_job(server: Server, name: str) -> None:
+    """The load may fill the queue: then the job is sent again."""
+    series = idle_job(f"GPU-idle-{name}", f"trainer-{name}", now_ms())
+    wait_until(lambda: server.write(series).status == 204, "an idle job is stored")
 
 
 def _queued(directory: Path) -> int:

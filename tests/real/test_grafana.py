@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.house.source_tree import ROOT
 from tests.real.test_backfill import Series, needs, prometheus
 from tests.worlds.api import fill, open_api
+from tests.worlds.patience import PATIENCE_S
 
 BOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
 RULES = ROOT / "deploy/prometheus-rules.yml"
@@ -68,7 +69,7 @@ def filled(query: str) -> str:
 def asked(address: str, query: str) -> list[Any]:
     """The result of an instant query. Raises HTTPError for one that Prometheus refuses."""
     url = f"{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         result: list[Any] = json.load(answer)["data"]["result"]
     return result
 

@@ -227,7 +227,7 @@ class StoreSink:
 
 def source(head: Head) -> RaySource:
     problems: list[str] = []
-    made = configure([{"url": head.url, "cluster": "c1", "interval_s": 1, "timeout_s": 10}], problems)
+    made = configure([{"url": head.url, "cluster": "c1", "interval_s": 1, "timeout_s": PATIENCE_S}], problems)
 
     assert [] == problems
     assert isinstance(made[0], RaySource)
