@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwatch.analysis.pipeline import analyze
-from gpuwatch.imports.files import import_paths
 from gpuwatch.imports.forget import forget, imports
-from gpuwatch.settings import Settings
-from gpuwatch.state import State
-from gpuwatch.store.database import Store
+from tests.worlds.import_desk import NOW_US, Desk
 
-HOUR_US = 3_600_000_000
-NOW_US = 1_767_225_600_000_000
 DAY = "2025-11-25T{:02}:00:00Z"
 Json = dict[str, Any]
 
@@ -65,37 +60,21 @@ def daemon(name: str = "proxy", node: str = "n1") -> Json:
     return pod(name, "kube-system", node, gpus=0, app=name)
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Store.open(None) as store, State.open("sqlite://") as state:
-        yield Desk(store, state, tmp_path)
-
-
-class Desk:
-    """A store, and the folder from which dumps are imported into it."""
-
-    def __init__(self, store: Store, state: State, folder: Path) -> None:
-        self.store, self.state, self.folder, self.dumps = store, state, folder, 0
+class Dumps(Desk):
+    """What kubectl printed."""
 
     def load(self, *items: Json | str) -> None:
-        self.dumps += 1
-        path = self.folder / f"dump{self.dumps}.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        import_paths(self.store, self.state, "k8s-json", [path], cluster="c1", now_us=NOW_US)
+        self.put("k8s-json", json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
     def hours(self) -> dict[str, float]:
         """GPU-hours of each pod."""
-        analyze(self.store, self.state, Settings(), now_us=NOW_US)
-        return dict(
-            self.store.sql(
-                """select r.name, sum(s.end_us - s.start_us) / $hour
-                from segment s
-                join run r using (run_id)
-                group by r.name
-                order by r.name""",
-                hour=HOUR_US,
-            )
-        )
+        return self.hours_by("name")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Dumps]:
+    with closing(Dumps(tmp_path)) as made:
+        yield made
 
 
 FIRST = (node(2), daemon(), pod("stays"), pod("gone"))
@@ -110,7 +89,7 @@ FIRST = (node(2), daemon(), pod("stays"), pod("gone"))
         pytest.param((pod("stays"), pod("new", start=10, gpus=0)), id="one namespace alone"),
     ],
 )
-def test_a_pod_that_a_later_dump_does_not_list_ended_with_the_earlier_one(desk: Desk, later: Sequence[Json]) -> None:
+def test_a_pod_that_a_later_dump_does_not_list_ended_with_the_earlier_one(desk: Dumps, later: Sequence[Json]) -> None:
     desk.load(*FIRST)
     desk.load(*later)
 
@@ -120,14 +99,14 @@ def test_a_pod_that_a_later_dump_does_not_list_ended_with_the_earlier_one(desk: 
     )
 
 
-def test_the_last_pod_of_a_namespace_and_of_a_node_is_missed_as_well(desk: Desk) -> None:
+def test_the_last_pod_of_a_namespace_and_of_a_node_is_missed_as_well(desk: Dumps) -> None:
     desk.load(node(2), node(2, "n2"), daemon(), daemon("proxy2", "n2"), pod("gone", "solo", "n2"))
     desk.load(node(10), node(10, "n2"), daemon(), daemon("proxy2", "n2"), pod("stays", start=4))
 
     assert {"gone": 4.0, "stays": 12.0} == desk.hours()
 
 
-def test_the_gpus_of_a_pod_that_is_gone_are_free_for_the_next(desk: Desk) -> None:
+def test_the_gpus_of_a_pod_that_is_gone_are_free_for_the_next(desk: Dumps) -> None:
     """Eight GPUs: without the end, the pods of the second dump would hold ten."""
     desk.load(*FIRST)
     desk.load(node(10), daemon(), pod("stays"), pod("next", start=6, gpus=6))
@@ -135,14 +114,14 @@ def test_the_gpus_of_a_pod_that_is_gone_are_free_for_the_next(desk: Desk) -> Non
     assert {"gone": 4.0, "next": 24.0, "stays": 20.0} == desk.hours()
 
 
-def test_the_order_of_imports_does_not_matter(desk: Desk) -> None:
+def test_the_order_of_imports_does_not_matter(desk: Dumps) -> None:
     desk.load(node(10), daemon(), pod("stays"))
     desk.load(*FIRST)
 
     assert {"gone": 4.0, "stays": 20.0} == desk.hours()
 
 
-def test_a_pod_that_is_listed_again_ran_on(desk: Desk) -> None:
+def test_a_pod_that_is_listed_again_ran_on(desk: Dumps) -> None:
     desk.load(*FIRST)
     desk.load(node(6), daemon(), pod("stays"))
     assert {"gone": 4.0, "stays": 12.0} == desk.hours()
@@ -151,7 +130,7 @@ def test_a_pod_that_is_listed_again_ran_on(desk: Desk) -> None:
     assert {"gone": 20.0, "stays": 20.0} == desk.hours()
 
 
-def test_an_import_that_is_taken_back_ends_nothing(desk: Desk) -> None:
+def test_an_import_that_is_taken_back_ends_nothing(desk: Dumps) -> None:
     desk.load(*FIRST)
     desk.load(node(10), daemon(), pod("stays"))
     assert {"gone": 4.0, "stays": 20.0} == desk.hours()
@@ -176,7 +155,7 @@ def test_an_import_that_is_taken_back_ends_nothing(desk: Desk) -> None:
         ),
     ],
 )
-def test_a_pod_runs_on_where_the_later_dump_may_not_show_it(desk: Desk, later: Sequence[Json]) -> None:
+def test_a_pod_runs_on_where_the_later_dump_may_not_show_it(desk: Dumps, later: Sequence[Json]) -> None:
     desk.load(*FIRST)
     desk.load(*later)
 

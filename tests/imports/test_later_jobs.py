@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwatch.analysis.pipeline import analyze
-from gpuwatch.imports.files import import_paths
 from gpuwatch.imports.forget import forget, imports
-from gpuwatch.settings import Settings
-from gpuwatch.state import State
-from gpuwatch.store.database import Store
+from tests.worlds.import_desk import NOW_US, Desk
 
-HOUR_US = 3_600_000_000
-NOW_US = 1_767_225_600_000_000
 DAY = "2025-11-25T{:02}:00:00"
 HEADER = "JobID|JobIDRaw|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NodeList|ReqTRES|AllocTRES"
 
@@ -63,23 +58,11 @@ FIRST = (NODE, job(1), job(2), job(3, user="bob", gpus=0))
 STAYS, OTHER = job(2, hours=10), job(3, user="bob", hours=10, gpus=0)
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Store.open(None) as store, State.open("sqlite://") as state:
-        yield Desk(store, state, tmp_path)
-
-
-class Desk:
-    """A store, and the folder from which texts are imported into it."""
-
-    def __init__(self, store: Store, state: State, folder: Path) -> None:
-        self.store, self.state, self.folder, self.texts = store, state, folder, 0
+class Texts(Desk):
+    """What Slurm's commands printed."""
 
     def load(self, *records: str, kind: str = "scontrol") -> None:
-        self.texts += 1
-        path = self.folder / f"text{self.texts}.txt"
-        path.write_text("".join(records))
-        import_paths(self.store, self.state, kind, [path], cluster="c1", now_us=NOW_US)
+        self.put(kind, "".join(records))
 
     def squeue(self, hour: int, *jobs: dict[str, Any], command: Sequence[str] | None = ()) -> None:
         """`squeue --json` of some hour; `command` as newer versions print it, None: as 22.05 prints none."""
@@ -104,13 +87,13 @@ class Desk:
 
     def hours(self) -> dict[str, float]:
         """GPU-hours of each job."""
-        analyze(self.store, self.state, Settings(), now_us=NOW_US)
-        rows = self.store.sql(
-            """select r.job_id, sum((s.end_us - s.start_us) * s.share_num / s.share_den) / $hour
-            from segment s join run r using (run_id) group by all""",
-            hour=HOUR_US,
-        )
-        return dict(sorted(rows))
+        return self.hours_by("job_id")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Texts]:
+    with closing(Texts(tmp_path)) as made:
+        yield made
 
 
 # What ends no job.
@@ -126,7 +109,7 @@ class Desk:
         pytest.param((NODE, job(3, user="bob", gpus=0), job(4, gpus=0)), id="jobs without GPUs: nothing shows that GPUs are printed"),
     ],
 )  # fmt: skip
-def test_a_text_that_may_lack_jobs_ends_none(desk: Desk, later: Sequence[str]) -> None:
+def test_a_text_that_may_lack_jobs_ends_none(desk: Texts, later: Sequence[str]) -> None:
     desk.load(*FIRST)
     before = desk.hours()
     desk.load(*later)
@@ -135,7 +118,7 @@ def test_a_text_that_may_lack_jobs_ends_none(desk: Desk, later: Sequence[str]) -
     assert desk.store.sql("select count(*) from run where job_id in ('1', '2') and ended") == [(0,)]
 
 
-def test_a_job_whose_end_is_known_ended_then(desk: Desk) -> None:
+def test_a_job_whose_end_is_known_ended_then(desk: Texts) -> None:
     desk.load(*FIRST)
     desk.load(STAYS, OTHER)
     desk.account(
@@ -148,7 +131,7 @@ def test_a_job_whose_end_is_known_ended_then(desk: Desk) -> None:
     )
 
 
-def test_a_suspended_job_runs_no_time_and_is_there(desk: Desk) -> None:
+def test_a_suspended_job_runs_no_time_and_is_there(desk: Texts) -> None:
     still = job(1, hours=1, state="SUSPENDED", suspended=DAY.format(1))
     desk.load(NODE, still, job(2), OTHER)
     desk.load(still, STAYS, OTHER)
@@ -159,7 +142,7 @@ def test_a_suspended_job_runs_no_time_and_is_there(desk: Desk) -> None:
 # What does.
 
 
-def test_a_job_that_a_later_text_does_not_list_ended_with_the_earlier_one(desk: Desk) -> None:
+def test_a_job_that_a_later_text_does_not_list_ended_with_the_earlier_one(desk: Texts) -> None:
     desk.load(*FIRST)
     desk.load(STAYS, OTHER)
 
@@ -169,7 +152,7 @@ def test_a_job_that_a_later_text_does_not_list_ended_with_the_earlier_one(desk: 
     )
 
 
-def test_the_order_of_imports_does_not_matter_and_taking_one_back_undoes_it(desk: Desk) -> None:
+def test_the_order_of_imports_does_not_matter_and_taking_one_back_undoes_it(desk: Texts) -> None:
     desk.load(STAYS, OTHER)
     desk.load(*FIRST)
     assert {"1": 4.0, "2": 20.0} == desk.hours()
@@ -179,7 +162,7 @@ def test_the_order_of_imports_does_not_matter_and_taking_one_back_undoes_it(desk
     assert desk.store.sql("select count(*) from run where ended") == [(0,)]
 
 
-def test_a_job_that_was_requeued_and_waits_again_ended(desk: Desk) -> None:
+def test_a_job_that_was_requeued_and_waits_again_ended(desk: Texts) -> None:
     desk.load(*FIRST)
     desk.load(STAYS, OTHER, job(1, start=9, state="PENDING"))
 
@@ -187,7 +170,7 @@ def test_a_job_that_was_requeued_and_waits_again_ended(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("listed", [(), (OTHER,)], ids=["a text of one job", "a list"])
-def test_a_job_that_was_resized_held_its_first_gpus_up_to_then(desk: Desk, listed: tuple[str, ...]) -> None:
+def test_a_job_that_was_resized_held_its_first_gpus_up_to_then(desk: Texts, listed: tuple[str, ...]) -> None:
     desk.load(NODE, job(1, gpus=4), *listed)
     desk.load(job(1, hours=10).replace("SuspendTime=", f"ResizeTime={DAY.format(6)} SuspendTime="), *listed)
 
@@ -195,7 +178,7 @@ def test_a_job_that_was_resized_held_its_first_gpus_up_to_then(desk: Desk, liste
 
 
 @pytest.mark.parametrize("listed", [(), (OTHER,)], ids=["a text of one job", "a list"])
-def test_a_job_that_runs_again_was_requeued_when_it_was_submitted_again(desk: Desk, listed: tuple[str, ...]) -> None:
+def test_a_job_that_runs_again_was_requeued_when_it_was_submitted_again(desk: Texts, listed: tuple[str, ...]) -> None:
     desk.load(NODE, job(1, gpus=4), *listed)
     again = job(1, start=8, hours=2).replace(f"SubmitTime={DAY.format(8)}", f"SubmitTime={DAY.format(5)}")
     desk.load(again, *listed)
@@ -203,7 +186,7 @@ def test_a_job_that_runs_again_was_requeued_when_it_was_submitted_again(desk: De
     assert {"1": 4 * 5.0 + 2 * 2.0} == desk.hours()
 
 
-def test_a_list_of_one_user_ends_that_users_jobs(desk: Desk) -> None:
+def test_a_list_of_one_user_ends_that_users_jobs(desk: Texts) -> None:
     desk.load(NODE, job(1), job(2), job(4, user="bob"))
     desk.load(STAYS, job(5, start=9, hours=1))
 
@@ -292,7 +275,7 @@ def test_a_missing_job_is_there_while_samples_name_it(desk: Desk) -> None:
 # One run, whatever its key.
 
 
-def test_array_tasks_and_components_count_once_where_accounting_lacks_their_numbers(desk: Desk) -> None:
+def test_array_tasks_and_components_count_once_where_accounting_lacks_their_numbers(desk: Texts) -> None:
     desk.load(
         NODE,
         job(101, more="ArrayJobId=100 ArrayTaskId=1 "),
