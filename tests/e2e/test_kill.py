@@ -130,7 +130,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
         last = _started(result, config, ROUNDS)
         for client in result.clients:
             client.stop()
-        wait_until(lambda: _queued(result.directory) == JOBS_A_ROUND * (ROUNDS + 1), "every idle job is found")
+        wait_until(lambda: _queued(result.directory) == JOBS_A_ROUND * (ROUNDS + 1), "every idle job is found", 600)
         assert 0 == last.stop(), last.log
         with State.open(result.directory) as state:
             # What a killed server was about to send is free again after HOLD_US: not waited for, but played.
