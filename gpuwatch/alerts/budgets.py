@@ -10,12 +10,11 @@ from gpuwatch.billing.budgets import PERIODS, Status, load_budgets, period_name,
 from gpuwatch.billing.spending import FLEET
 from gpuwatch.core.clock import DAY_US, parse_window, rfc3339
 from gpuwatch.findings.read import Finding
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 DETECTOR = "budget"
-PLATFORM = "__platform__"
-"""Owner of the fleet's budget."""
 EVIDENCE = ("spent", "amount", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
 """Fields of a status in the evidence, next to its forecast."""
 NEARLY, WHOLE = 80, 100

@@ -21,7 +21,7 @@ from gpuwatch.findings.presets import thresholds_in
 from gpuwatch.findings.repository import Actions, Feedback
 from gpuwatch.findings.threshold_overrides import ALL, Layer, layers
 from gpuwatch.policy.known_names import cluster_names
-from gpuwatch.policy.ownership import UNALLOCATED
+from gpuwatch.policy.ownership import PLATFORM, UNALLOCATED
 from gpuwatch.rules.rule import Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -31,7 +31,6 @@ WINDOW_US_MAX = 31 * DAY_US
 """The longest window of one back-test."""
 ITEMS_MAX = 1000
 """Findings listed in an answer, most expensive first; the totals include all."""
-PLATFORM = "__platform__"
 NEW, GONE, SAME = "new", "gone", "same"
 
 

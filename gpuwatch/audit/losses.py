@@ -10,10 +10,10 @@ from typing import Any
 from gpuwatch.advisor.give_back import with_give_back
 from gpuwatch.advisor.stranded import LAYERS, STRANDED, Cause, causes, unclaimed
 from gpuwatch.core.clock import DAY_US, Window
-from gpuwatch.findings.naming import PLATFORM
 from gpuwatch.findings.ranking import Order, order_of
 from gpuwatch.findings.texts import severity_of
 from gpuwatch.ledger.month import Basis
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.rules.layers import DAYS
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

@@ -14,13 +14,13 @@ from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.mig_profiles import GEOMETRIES, Profile
 from gpuwatch.ledger.totals import SECOND_PLACES, question, round_rows, scale_of, working_tables
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 RATIOS = ("gr_engine_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
 BY = ("slice", "team")
 NAMES = ("slice", "gpu", "gi", "cluster", "node", "profile", "gpu_model", "team", "user", "job")
-PLATFORM = "__platform__"
 MAX_LAYOUTS = 4096
 """Layouts whose packing is remembered."""
 PACKINGS_MAX = 4096

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.store.database import Store
 
 JOBS = ("waiting_job", "jobs", "last_job", "blockers", "moves", "deadlock_with")
 """Words of evidence that name Slurm jobs: `504013`, `504003 (1 GPU on n1), 504002`."""
-PLATFORM = "__platform__"
 _JOB = re.compile(r"(?:(?<=, )|(?<=^)|(?<= and ))(\d+(?:_\d+)?)(?= \(|,|$| and )")
 _GPU = re.compile(r"GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

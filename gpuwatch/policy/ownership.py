@@ -13,6 +13,8 @@ from gpuwatch.rates.csv_table import read_rows
 
 UNALLOCATED = "__unallocated__"
 """The team of held time whose owner is unknown."""
+PLATFORM = "__platform__"
+"""Who pays for time that nobody held, and owns the fleet's budget."""
 
 TEAM_LABEL = "gpuwatch.io/team"
 """A run's own word for its team; it wins over every rule."""

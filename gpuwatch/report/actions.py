@@ -9,10 +9,11 @@ from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.report.document import Block, Card, Section, Text
-from gpuwatch.report.facts import PLATFORM, Facts
+from gpuwatch.report.facts import Facts
 from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.report.sections import certainty
 from gpuwatch.report.steps import COST_MIN, Step, lost_cost, lost_work, most, saving, steps

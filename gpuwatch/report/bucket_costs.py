@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from gpuwatch.billing.records import Ledger
 from gpuwatch.core.money import CENT_PLACES
-from gpuwatch.report.facts import PLATFORM, Amount, added, amount_of
+from gpuwatch.policy.ownership import PLATFORM
+from gpuwatch.report.facts import Amount, added, amount_of
 
 CENT = Decimal(1).scaleb(-CENT_PLACES)
 ROUNDING_CENTS = 2

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Column, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PLATFORM, Amount, Facts, added
+from gpuwatch.report.facts import Amount, Facts, added
 from gpuwatch.report.html.markup import owner_name
 
 OWNERS_SHOWN = 40

@@ -13,9 +13,9 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import AVOIDABLE, MEASURED_MIN, NOT_MEASURED, WORKING, Measures
 from gpuwatch.ledger.month import Basis
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report.period_records import Budget, Closed, Past
 
-PLATFORM = "__platform__"
 UNOWNED = "__unallocated__"
 SPECIAL = (PLATFORM, UNOWNED, "__idle__", "__shared__")
 """Owners that are not teams and get no report of their own."""

@@ -18,9 +18,9 @@ from gpuwatch.jobs.loss_parts import LISTED_MAX, LossPart
 from gpuwatch.jobs.loss_parts import remedy as remedy_of
 from gpuwatch.ledger.measures import NOT_MEASURED
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import REMEDIES
-from gpuwatch.report.facts import PLATFORM
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX, NODES_MAX = 20, 50, 5, 5
 LOSS = "loss:"

@@ -19,7 +19,7 @@ from gpuwatch.findings.read import Finding, page
 from gpuwatch.findings.repository import Action
 from gpuwatch.jobs.loss_parts import divided, kinds_of
 from gpuwatch.ledger.measures import NOT_MEASURED
-from gpuwatch.report.facts import PLATFORM
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report.first_actions import Loss, first_actions
 from gpuwatch.report.text import GAP, percent
 from gpuwatch.state import State

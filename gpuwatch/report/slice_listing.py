@@ -8,7 +8,8 @@ from typing import Any
 
 from gpuwatch.billing.slices import slices
 from gpuwatch.core.clock import Window
-from gpuwatch.report.facts import PLATFORM, Amount, SliceHold
+from gpuwatch.policy.ownership import PLATFORM
+from gpuwatch.report.facts import Amount, SliceHold
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

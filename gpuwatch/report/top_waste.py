@@ -10,10 +10,11 @@ from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.findings.read import Finding, lost_of
 from gpuwatch.findings.texts import is_waste
 from gpuwatch.ledger.month import MONTH_FROM_US
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.actions import LOST_NOTE, subject_name
 from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
-from gpuwatch.report.facts import PLATFORM, UNOWNED, Facts
+from gpuwatch.report.facts import UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.sections.certainty import AT_LEAST
 

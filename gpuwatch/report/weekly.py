@@ -14,7 +14,8 @@ from gpuwatch.billing.spending import FLEET
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import ledger_window
-from gpuwatch.report.facts import PLATFORM, SPECIAL, Facts
+from gpuwatch.policy.ownership import PLATFORM
+from gpuwatch.report.facts import SPECIAL, Facts
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.html.index import write_index

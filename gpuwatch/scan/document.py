@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.core.words import joined
 from gpuwatch.ledger.measures import WORDS
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import (
@@ -25,7 +26,7 @@ from gpuwatch.report.document import (
     Text,
     row,
 )
-from gpuwatch.report.facts import PLATFORM, UNOWNED
+from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.report.scorecard.document import a_month, avoidable_sentence, window_text
 from gpuwatch.report.scorecard.plan import METHOD, ended, left_out, unknown_section, worth

@@ -20,11 +20,12 @@ from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.records import GroupMeasures
 from gpuwatch.core.clock import Window
 from gpuwatch.jobs.loss_parts import kinds_of
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import only_dumps
 from gpuwatch.quality.measure_checks import COUNTERS, lacking_fields
 from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
-from gpuwatch.report.facts import PLATFORM, UNOWNED
+from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.scan.lines import no_team
 from gpuwatch.scan.losses import unnamed_losses

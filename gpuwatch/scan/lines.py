@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.core.words import joined
-from gpuwatch.report.facts import PLATFORM, UNOWNED
+from gpuwatch.policy.ownership import PLATFORM
+from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.text import GAP, percent
 
 FIRST = 3

@@ -66,21 +66,15 @@ class Texts(Desk):
 
     def squeue(self, hour: int, *jobs: dict[str, Any], command: Sequence[str] | None = ()) -> None:
         """`squeue --json` of some hour; `command` as newer versions print it, None: as 22.05 prints none."""
-        self.texts += 1
         meta = {"Slurm": {"release": "25.05.1"}} | ({} if command is None else {"command": list(command)})
         text = json.dumps({"meta": meta, "jobs": list(jobs), "last_update": {"set": True, "number": epoch(hour)}})
-        path = self.folder / f"text{self.texts}.json"
-        path.write_text(text)
-        import_paths(self.store, self.state, "slurm-json", [path], cluster="c1", now_us=NOW_US)
+        self.put("slurm-json", text)
 
     def label(self, job_id: str, first_hour: float, last_hour: float) -> None:
         """Samples of a GPU of the node that name a job."""
-        self.texts += 1
-        path = self.folder / f"text{self.texts}.prom"
         labels = f'gpu="0",UUID="GPU-1",Hostname="n1",modelName="NVIDIA H100 80GB HBM3",hpc_job="{job_id}"'
         times = range(int(epoch(first_hour)) + 30, int(epoch(last_hour)), 60)
-        path.write_text("".join(f"DCGM_FI_PROF_SM_ACTIVE{{{labels}}} 0.8 {at}000\n" for at in times))
-        import_paths(self.store, self.state, "openmetrics", [path], cluster="c1", now_us=NOW_US)
+        self.put("openmetrics", "".join(f"DCGM_FI_PROF_SM_ACTIVE{{{labels}}} 0.8 {at}000\n" for at in times))
 
     def account(self, *rows: str) -> None:
         self.load(f"{HEADER}\n", *(f"{row}\n" for row in rows), kind="sacct")

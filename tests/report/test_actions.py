@@ -13,12 +13,13 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.month import MONTH_DAYS, Basis
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
 from gpuwatch.report.compose import document, lead
 from gpuwatch.report.data_quality import terms
 from gpuwatch.report.document import Block, Card, Table, Text
-from gpuwatch.report.facts import PLATFORM, Amount, Facts, Payer, Quality, Versions, added
+from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions, added
 from gpuwatch.report.flat_table import rows
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.period_records import Past

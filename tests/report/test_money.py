@@ -16,12 +16,13 @@ from gpuwatch.billing.chargeback import chargeback, price_all
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.core.clock import HOUR_US
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report import bucket_costs, corrections, tables
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
-from gpuwatch.report.facts import PLATFORM, Amount, Charge, Correction, Facts, Payer, added
+from gpuwatch.report.facts import Amount, Charge, Correction, Facts, Payer, added
 from gpuwatch.report.headlines import bucket_money
 from gpuwatch.report.week_facts import Rows, week_window
 from gpuwatch.report.weekly import facts_of, weekly

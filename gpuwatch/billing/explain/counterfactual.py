@@ -14,6 +14,7 @@ from gpuwatch.billing.periods.billed import CORRECTION
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.ledger.totals import SECOND_PLACES, working_tables
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.policy.parse import parse
 from gpuwatch.policy.policy import Policies
 from gpuwatch.policy.repository import load_policies
@@ -21,7 +22,6 @@ from gpuwatch.rates.presets import POLICIES
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
-PLATFORM = "__platform__"
 SINCE_EVER = "1970-01-01"
 POLICIES_SHOWN = 100
 """Policies of the window that an answer names."""

@@ -14,6 +14,7 @@ from gpuwatch.billing.focus.tables import month_of
 from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.repository import FINE, Periods
 from gpuwatch.core.clock import SECOND_US, Window, day_floor, rfc3339, second_floor
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.policy.policy import Policies
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -23,7 +24,6 @@ Records = Mapping[int, Sequence[Mapping[str, Any]]]
 CLASS = ("team", "cluster", "pool", "gpu_model", "mig_profile")
 """Words by which a charge without a policy is compared with one."""
 ONE = 10**PLACES
-PLATFORM = "__platform__"
 
 Key = tuple[str | None, ...]
 

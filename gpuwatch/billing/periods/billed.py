@@ -27,9 +27,10 @@ from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, divided
 from gpuwatch.ledger.dimensions import CAUSE
 from gpuwatch.ledger.totals import SECOND_PLACES, Totals
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.state import State
 
-CORRECTION, PLATFORM = "correction", "__platform__"
+CORRECTION = "correction"
 CORRECTIONS_FROM = 2**40
 """Offset of the first correction row: no answer has that many other rows."""
 LACKING = ("gpu_model", "mig_profile", "cluster", "pool")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from gpuwatch.report.facts import PLATFORM, UNOWNED
+from gpuwatch.policy.ownership import PLATFORM
+from gpuwatch.report.facts import UNOWNED
 
 NAME_SHOWN = 80
 """Characters of a name that a page shows; the table file has all of it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Column, Section, Table, Text, row
-from gpuwatch.report.facts import PLATFORM, UNOWNED, Facts
+from gpuwatch.report.facts import UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.period_records import Budget
 
