@@ -33,6 +33,14 @@ ENDLESS = frozenset({"levenshtein", "editdist3", "damerau_levenshtein", "json_co
 """Functions of which one call may take hours and looks for no interrupt: with the product of the lengths of its texts or lists,
 or, for the name of a time zone, with more than its length. Measured with 200,000 characters."""
 ZONE_CHARS = 60
+PATTERNED = frozenset(
+    {"regexp_matches", "regexp_full_match", "regexp_extract", "regexp_extract_all", "regexp_split_to_array", "string_split_regex"}
+    | {"str_split_regex", "regexp_split_to_table"}
+)
+"""Functions with a regular expression as second argument; `~` and `similar to` are the first two."""
+PATTERN_CHARS = 200
+PATTERN_REPEATS = 1000
+"""One match takes the length of the text times that of the pattern with its repetitions written out, and looks for no interrupt."""
 MACROS = re.compile(
     r"(list|array|map|json_group)_\w+|nullif|split_part|date_add|fmod|fdiv|wavg|weighted_avg|geomean|geometric_mean|if"
     r"|days_in_month|json|md5_number_(lower|upper)"
@@ -42,6 +50,7 @@ EXACT_MACROS = frozenset({"exact_sum", "exact_mean", "exact_weighted_mean", "exa
 """Our own macros for sums and means of measurements: aggregates without side effects (sql/schema/0013_analyzed.sql)."""
 MOMENTS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "user"})
 """Words that are functions without parentheses."""
+_REPEATS = re.compile(r"(\)?)\{(\d{0,4}),?(\d{0,4})\}")
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _NO_PLACE = 2**63
 _NO_SELECT = "Only SELECT statements can be serialized to json!"
@@ -103,6 +112,8 @@ def _unbounded(node: dict[str, Any], behind_from: set[int]) -> str | None:
         return f"function {name}() makes a value of any size its arguments ask for"
     if name in ENDLESS:
         return f"function {name}() cannot be ended while it works on long texts or lists"
+    if name in PATTERNED and (wrong := _long_pattern(_constant(node, 1))) is not None:
+        return f"the regular expression of {name}() {wrong}"
     if name == "timezone" and not _short_constant(node):
         return f"the time zone must be a name of at most {ZONE_CHARS} characters in the text"
     if node.get("class") == "LAMBDA" and any(part.get("class") == "LAMBDA" for part, _ in _walk([*node.values()])):
@@ -114,9 +125,35 @@ def _unbounded(node: dict[str, Any], behind_from: set[int]) -> str | None:
 
 def _short_constant(node: dict[str, Any]) -> bool:
     """Whether the first argument of a function is a short constant."""
-    first: dict[str, Any] = next(iter(node.get("arguments") or node.get("children") or []), {})
-    first = first.get("expression", first)
-    return first.get("class") == "CONSTANT" and len(str(first.get("literal", first.get("value")))) <= ZONE_CHARS + 200
+    zone = _constant(node, 0)
+    return zone is not None and len(zone) <= ZONE_CHARS
+
+
+def _constant(node: dict[str, Any], index: int) -> str | None:
+    """An argument of a function that is a text in the query; None where it is absent or anything else."""
+    arguments: list[dict[str, Any]] = node.get("arguments") or node.get("children") or []
+    if len(arguments) <= index:
+        return None
+    argument = arguments[index].get("expression", arguments[index])
+    literal = argument.get("literal") or argument.get("value") or {}
+    text = literal.get("text", literal.get("value"))  # DuckDB 2.0, 1.5
+    return text if argument.get("class") == "CONSTANT" and isinstance(text, str) else None
+
+
+def _long_pattern(pattern: str | None) -> str | None:
+    """Why one match of a regular expression may take minutes; None where it cannot."""
+    if pattern is None:
+        return "must be a text in the query"
+    if len(pattern) > PATTERN_CHARS:
+        return f"has more than {PATTERN_CHARS} characters"
+    plain, groups = 0, 1
+    for group, least, most in _REPEATS.findall(pattern):
+        times = max(int(least or 1), int(most or 1))
+        if group:
+            groups *= times
+        else:
+            plain += times
+    return f"repeats a part more than {PATTERN_REPEATS} times" if groups * max(plain, 1) > PATTERN_REPEATS else None
 
 
 def _wrong(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> str | None:

@@ -114,6 +114,11 @@ HOSTILE = {
     "a search without end": "select json_contains(to_json(list(run_id)), to_json(list(end_us))) from run",
     "a time zone without end": "select timezone(string_agg(name, ''), timestamp '2026-01-01') from run",
     "a list by a list": "select list_transform(list(run_id), lambda x: list_sum(list_transform([x], lambda y: x * y))) from run",
+    "a pattern with many repetitions": "select regexp_matches(string_agg(name, ''), '((a?){100}){10}(a{0,1000}){1}b') from run",
+    "repetitions of a repetition": "select name ~ '((ab{2,40}){30})' from run",
+    "a long pattern": f"select name similar to '{'a?' * 101}' from run",
+    "a pattern from the data": "select regexp_extract(name, job_id) from run",
+    "a pattern that is computed": "select regexp_split_to_array(name, 'a' || 'b') from run",
     "chance": "select random()",
     "a sample": "select * from run using sample 3",
     "the clock": "select now()",
@@ -150,6 +155,8 @@ def test_sql_that_does_more_than_read_the_books_is_refused(store: Store, text: s
         "select timestamp '2026-01-01' at time zone 'Europe/Berlin'",
         "select list_transform(list_filter(list(run_id), lambda x: x > 0), lambda y: y + 1) from run",
         "select jaro_winkler_similarity(name, job_id) from run",
+        "select regexp_matches(name, '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$', 'i') from run",
+        "select name ~ 'train-.*', name !~ '[0-9]{4}', regexp_extract(name, '([a-z]+)-x', 1) from run",
     ],
 )
 def test_what_can_be_ended_is_allowed(store: Store, text: str) -> None:
