@@ -34,8 +34,8 @@ ENDLESS = frozenset({"levenshtein", "editdist3", "damerau_levenshtein", "json_co
 or, for the name of a time zone, with more than its length. Measured with 200,000 characters."""
 ZONE_CHARS = 60
 PATTERNED = frozenset(
-    {"regexp_matches", "regexp_full_match", "regexp_extract", "regexp_extract_all", "regexp_split_to_array", "string_split_regex"}
-    | {"str_split_regex", "regexp_split_to_table"}
+    {"regexp_matches", "regexp_full_match", "regexp_extract", "regexp_extract_all", "regexp_split_to_array"}
+    | {"string_split_regex", "str_split_regex", "regexp_split_to_table"}
 )
 """Functions with a regular expression as second argument; `~` and `similar to` are the first two."""
 PATTERN_CHARS = 200
