@@ -14,7 +14,8 @@ pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from gpuwatch.dashboards.app import mount
-from tests.dashboards import fake_api, test_what_if_page
+from tests.dashboards import fake_api
+from tests.dashboards.money import test_what_if_page
 from tests.e2e.dashboard import served
 from tests.worlds.patience import PATIENCE_MS
 

@@ -9,9 +9,9 @@ import pytest
 from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.shell import states
 from tests.dashboards import fake_map
+from tests.dashboards.capacity.test_queues_page import gang
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, asked, check_layout, links, shown, text
-from tests.dashboards.test_queues_page import gang
 
 MOVED = "It could start if 1 job with 4 GPUs moved to other nodes."
 
