@@ -267,6 +267,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     foot = [
         *with_data(action_lines(rows), source.data),
         *([notes] if notes else []),
+        "By team:",
         *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
         f"Source: {source.name}; jobs that ran then are counted to that minute.",
         *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),
@@ -274,7 +275,7 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         *unknown_lines(card["unknown"]),
         f"Written: {', '.join(written)}",
     ]
-    foot += [f"{purpose}: {line}" for purpose, line in source.commands[:1]]
+    foot += [f"{purpose}: {line}" for purpose, line in source.commands]
     extra = {"window": card["window"], "waste": card["waste"], "teams": card["teams"], "files": written}
     show(Listing(COLUMNS, rows, extra, SHOWN, foot, head=[head, ""]), form)
 

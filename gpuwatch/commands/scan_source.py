@@ -85,10 +85,19 @@ def described(
         )
     shown = f"the bundle {bundle.resolve().name}" if bundle is not None else "a Prometheus server"
     shown += f" (one sample every {step_s} s of each metric)" if step_s else ""
-    gpus, nodes = store.sql("select count(distinct (cluster, gpu)), count(distinct (cluster, node)) from device")[0]
-    shown += f": {gpus:,} GPU{'s' * (gpus != 1)} on {nodes:,} node{'s' * (nodes != 1)}" if gpus else ""
+    shown += counted(store)
     last_us = store.sql("select max(end_us) from segment")[0][0]
     shown += f"; its last record is of {hints.minute(last_us)} UTC" if last_us is not None else ""
     return Source(
         shown, SOURCE if listed else "", prices_used(store) if listed else (), tuple(commands), f" --data {where}"
     )
+
+
+def counted(store: Store) -> str:
+    """`: 64 GPUs and 57 MIG slices on 17 nodes`; slices that only a scheduler knows are on GPUs that nobody names."""
+    gpus, slices, nodes = store.sql(
+        "select count(distinct (cluster, gpu)) filter (where gi >= 0 or profile is null),"
+        " count(distinct (cluster, gpu)) filter (where gi < 0 and profile is not null), count(distinct (cluster, node)) from device"
+    )[0]
+    parts = [f"{many:,} {name}{'s' * (many != 1)}" for many, name in ((gpus, "GPU"), (slices, "MIG slice")) if many]
+    return f": {' and '.join(parts)} on {nodes:,} node{'s' * (nodes != 1)}" if parts else ""

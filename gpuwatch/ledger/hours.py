@@ -34,6 +34,8 @@ BUCKETS = FREE_BUCKETS + HELD_BUCKETS
 
 PART_SAMPLES_MAX = 3_500_000
 """Samples of a slice that are computed at a time: more at once need more memory than the store may use."""
+BATCH_DAYS_MAX, BATCH_SAMPLES_MAX = 7, 500_000
+"""Days that are computed together, and the samples up to which they are."""
 IDLE_SPAN_US_MIN = 5 * MINUTE_US
 """Shorter idle spans are not kept: no rule asks for less than this."""
 _HOUR = pa.schema([("hour_us", pa.int64())])
@@ -50,7 +52,7 @@ def recompute(
 ) -> int:
     """Recomputes whole hours of a cluster from samples and segments; returns how many.
 
-    `hours` are starts of UTC hours in microseconds. Each UTC day's hours are one transaction. The rows of an hour
+    `hours` are starts of UTC hours in microseconds. The hours of a UTC day, or of adjacent days with few samples, are one transaction. The rows of an hour
     depend on the samples of that hour and of the two on either side, on the requests of the four weeks before its day, and on
     nothing that was computed before. `requests`: of each of the days, where they are known. `stored`: False where nothing is
     stored of these hours yet.
@@ -59,10 +61,31 @@ def recompute(
     if requests is None:
         requests = asked(store, cluster, (day_floor(hour) for hour in wanted))
     devices = traits(store, cluster, settings)
-    for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
+    for batch in _batches(store, wanted):
         with store.workspace() as work, work.view("device_trait", devices):
-            _recompute_slice(work, cluster, list(day), settings, requests, stored)
+            _recompute_slice(work, cluster, batch, settings, requests, stored)
     return len(wanted)
+
+
+def _batches(store: Store, hours: list[int]) -> list[list[int]]:
+    """Hours by UTC day; adjacent days together, up to BATCH_DAYS_MAX with at most BATCH_SAMPLES_MAX samples: each batch has a fixed cost."""
+    days = [list(day) for _, day in groupby(hours, key=lambda hour: hour // DAY_US)]
+    if len(days) < 2:
+        return days
+    query = "select observed_us // $day, count(*) from sample where observed_us >= $a and observed_us < $b group by 1"
+    samples = dict(store.sql(query, day=DAY_US, a=day_floor(hours[0]), b=hours[-1] + HOUR_US))
+    made: list[list[int]] = []
+    begun = sum_of_batch = 0
+    for day in days:
+        number, last = day[0] // DAY_US, made[-1][-1] // DAY_US if made else None
+        together = sum_of_batch + samples.get(number, 0)
+        if last == number - 1 and number - begun < BATCH_DAYS_MAX and together <= BATCH_SAMPLES_MAX:
+            made[-1] += day
+            sum_of_batch = together
+        else:
+            made.append(day)
+            begun, sum_of_batch = number, samples.get(number, 0)
+    return made
 
 
 def _recompute_slice(
@@ -121,9 +144,9 @@ def _write_part(store: Store, parameters: Mapping[str, Any]) -> None:
 def recompute_dirty(
     store: Store, cluster: str, settings: Settings, progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Recomputes every dirty hour of a cluster that has segments, a day at a time; returns how many hours.
+    """Recomputes every dirty hour of a cluster that has segments, a day or some small ones at a time; returns how many hours.
 
-    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty. `stranding.refresh`,
+    `progress(done, total)` is called after each. An interrupted run leaves the rest dirty. `stranding.refresh`,
     which runs before, handles the free time of other days whose requests have changed.
     """
     rows = store.rows("ledger/dirty_hours", cluster=cluster)
@@ -134,9 +157,9 @@ def recompute_dirty(
     hours = [row["hour_us"] for row in rows if row["reached"] or row["stored"]]
     requests = asked(store, cluster, (day_floor(hour) for hour in hours))
     done = len(empty)
-    for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
-        batch = list(day)
-        stored = any(row["stored"] for row in rows if row["hour_us"] in batch)
+    known = {row["hour_us"] for row in rows if row["stored"]}
+    for batch in _batches(store, hours):
+        stored = not known.isdisjoint(batch)
         done += recompute(store, cluster, batch, settings, requests, stored=stored)
         if done < len(rows):
             # Writers wait while the log is folded into the file: a little each day, not all of it at the end.

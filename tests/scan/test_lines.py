@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.report.document import Table
+from gpuwatch.report.scorecard.plan import unknown_section
 from gpuwatch.report.text import GAP
 from gpuwatch.scan.lines import action_lines, no_team, unknown_lines, with_data
 
@@ -85,3 +87,15 @@ def test_a_command_in_a_remedy_can_be_pasted() -> None:
         "Pack small jobs: `gpuwatch shapes --plan asked --data 'my scan/data'` lists the moves.",
         "Cull idle notebooks.",
     ] == with_data(lines, " --data 'my scan/data'")
+
+
+def test_a_reason_of_several_layers_is_written_once() -> None:
+    layers = [{"id": one, "name": one.capitalize()} for one in ("placement", "fabric")]
+    unjudged = [{"layer": one["id"], "what": "Not graded.", "fix": "Measure."} for one in layers]
+    section = unknown_section({"layers": layers, "unknown": unjudged})
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+
+    assert [["Placement, Fabric", "Not graded.", "Measure."]] == [
+        [str(cell.text) for cell in row.cells] for row in table.rows
+    ]

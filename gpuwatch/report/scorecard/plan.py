@@ -60,7 +60,7 @@ def unknown_section(card: Json) -> Section:
     rows = []
     for fix, many in by_fix.items():
         layers = dict.fromkeys(layer_name(card, one["layer"]) if one["layer"] else "All" for one in many)
-        rows.append(row([", ".join(layers), " ".join(one["what"] for one in many), fix]))
+        rows.append(row([", ".join(layers), " ".join(dict.fromkeys(one["what"] for one in many)), fix]))
     if not rows:
         text = Text("Every relevant decision could be evaluated.")
         return Section("Not evaluated: nothing", (text,), "quality")
