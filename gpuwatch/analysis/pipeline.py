@@ -64,11 +64,13 @@ def analyze(
     retention: bool = False,
     progress: Progress | None = None,
     samples_until_us: int | None = None,
+    corrects: bool = True,
 ) -> AnalyzeReport:
     """Brings the ledger and the findings up to date; running it again changes nothing.
 
     With `retention`, repeated records and those past their retention are deleted at the end. Without a window: everything
-    that is new or changed. With one: its hours are recomputed too. Samples after `samples_until_us` wait for a later run. Raises LedgerDoesNotClose, naming the device-hour, before
+    that is new or changed. With one: its hours are recomputed too. Samples after `samples_until_us` wait for a later run. Without `corrects`,
+    closed periods are compared elsewhere: where the whole fleet is. Raises LedgerDoesNotClose, naming the device-hour, before
     any finding is written; UsageError for an unknown detector.
     """
     with store.workspace() as work:
@@ -77,7 +79,7 @@ def analyze(
             if name not in known:
                 raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
         one = _Analysis(work, state, settings, now_us, (since_us, until_us), known, detectors or tuple(known), progress)
-        one.samples_until_us = samples_until_us
+        one.samples_until_us, one.corrects = samples_until_us, corrects
         return one.run(retention)
 
 
@@ -95,6 +97,7 @@ class _Analysis:
     progress: Progress | None
     report: AnalyzeReport = field(default_factory=AnalyzeReport)
     samples_until_us: int | None = None
+    corrects: bool = True
 
     def run(self, retention: bool) -> AnalyzeReport:
         """Every cluster, then what concerns all of them."""
@@ -112,7 +115,8 @@ class _Analysis:
         for cluster in topology_derive.clusters(store):
             if cluster not in report.clusters:
                 self.derive_topology(cluster)
-        report.corrections = find_corrections(store, self.state, self.now_us)
+        if self.corrects:
+            report.corrections = find_corrections(store, self.state, self.now_us)
         if retention:
             compact(store)
             topology_derive.compact(store)

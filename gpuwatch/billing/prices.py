@@ -132,6 +132,17 @@ def price_all(store: Store, state: State) -> None:
     _price(store, state, [cluster for (cluster,) in store.sql("select distinct cluster from device order by 1")])
 
 
+def is_priced(store: Store, state: State) -> bool:
+    """Whether every cluster has the prices of the newest cards, wherever they were made."""
+    known, teams = in_force.versions(state), state.card_version("teams")
+    found = store.sql("select d.cluster, p.rate_version, p.team_version, p.basis from (select distinct cluster from device) d"
+                      " left join priced p on p.cluster = d.cluster")  # fmt: skip
+    return all(
+        (rates, owners) == (known[RATES], teams) and known.items() <= json.loads(basis).items()
+        for _, rates, owners, basis in found
+    )
+
+
 def _price(store: Store, state: State, clusters: Sequence[str], force: bool = False, settled: bool = False) -> None:
     known, default = in_force.versions(state), ownership_default(state)
     named = namespace_teams(store)

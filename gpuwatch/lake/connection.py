@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -17,6 +19,7 @@ from gpuwatch.lake import extensions
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.store.private_files import private_umask
 
+_SESSION = "gpuwatch"
 MEMORY_LIMIT = "1GB"
 THREADS = 2
 CONNECT_S = 10
@@ -95,6 +98,24 @@ class Lake:
     def metadata(self) -> str:
         """The schema with DuckLake's own tables, for SQL."""
         return f"__ducklake_metadata_lake.{CATALOGUE_SCHEMA if self.settings.on_server else 'main'}"
+
+    @property
+    def _session(self) -> str:
+        """What the catalogue's server calls the connections of this process: PostgreSQL keeps 63 characters."""
+        return f"{_SESSION} {self.settings.cell or '-'} {os.getpid()} {socket.gethostname()}"[:63]
+
+    def end_others(self) -> None:
+        """Ends the catalogue's sessions of other processes of this cell that stopped in the middle of a commit: one that is paused,
+        or whose machine is gone, would keep its locks.
+        """
+        if not self.settings.on_server:
+            return
+        query = (
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+            f" and usename = current_user and starts_with(application_name, '{_SESSION} {self.settings.cell} ')"
+            f" and application_name <> {text(self._session)} and state like 'idle in transaction%'"
+        )
+        self.sql(f"from postgres_query('__ducklake_metadata_lake', {text(query)})")
 
     def interrupt(self) -> None:
         """Ends the running statement, from another thread."""
@@ -191,7 +212,7 @@ class Lake:
             "keepalives_idle": str(CONNECT_S),
             "keepalives_count": "3",
             "tcp_user_timeout": str(SILENT_S * 1000),
-            "application_name": "gpuwatch",
+            "application_name": self._session,
             "options": f"-c statement_timeout={SILENT_S}s -c lock_timeout={SILENT_S}s",
         }
         self._details = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())

@@ -145,6 +145,7 @@ def fence(lake: Lake, epoch: int, holder: str, at_us: int) -> None:
     """
     for attempt in range(TRIES, 0, -1):
         try:
+            lake.end_others()
             with lake.transaction():
                 found = read(lake)
                 check(found, lake.settings, found.store_id, epoch, False, holder)

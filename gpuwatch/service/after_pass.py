@@ -52,9 +52,12 @@ class Alerting:
         settings: Settings,
         delivered: Callable[[str, str], None],
         home: Path | None = None,
+        noting: State | None = None,
     ) -> None:
-        """`home` holds reports for channels that send them if report_directory is not set."""
-        self._state = state
+        """`home` holds reports for channels that send them if report_directory is not set. `noting` is the state for what is noted
+        after a pass, if another process may do that work now.
+        """
+        self._state, self._noting = state, noting or state
         self._home = home
         self._now_us = now_us
         self._base_url = base_url
@@ -89,12 +92,12 @@ class Alerting:
         """Queues messages about changes, and writes last week's report once the ledger covers the week."""
         now_us = self._now_us()
         messages = self._own("reclaims", reclaim_alerts.alerts, store, now_us)
-        if any(channel.enabled for channel in Channels(self._state).list()):
+        if any(channel.enabled for channel in Channels(self._noting).list()):
             window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
-            actions = Actions(self._state).current(now_us)
+            actions = Actions(self._noting).current(now_us)
             messages += self._own("budgets", alerts_budgets.alerts, store, now_us)
             found = findings_read.read(store, window=window, actions=actions)
-            enqueue(self._state, [*found, *messages], now_us)
+            enqueue(self._noting, [*found, *messages], now_us)
         if (directory := self._report_directory()) is not None:
             self._report(store, directory, now_us)
 
@@ -105,7 +108,7 @@ class Alerting:
         if there are no channels.
         """
         try:
-            return alerts(store, self._state, now_us)
+            return alerts(store, self._noting, now_us)
         except Exception as error:
             if was_interrupted(error):  # the service stops; the next pass after a start sends them
                 log.warning("messages about %s were interrupted", what)
@@ -117,7 +120,7 @@ class Alerting:
         """Where reports are written; None if they are not needed."""
         if self._settings.report_directory is not None:
             return Path(self._settings.report_directory)
-        wanted = any(channel.enabled and REPORT in channel.events for channel in Channels(self._state).list())
+        wanted = any(channel.enabled and REPORT in channel.events for channel in Channels(self._noting).list())
         return self._home if wanted else None
 
     def _report(self, store: Store, directory: Path, now_us: int) -> None:
@@ -128,7 +131,7 @@ class Alerting:
         settings = self._settings
         written = write_due(
             store,
-            self._state,
+            self._noting,
             directory,
             now_us,
             paper=settings.report_paper,
@@ -136,14 +139,14 @@ class Alerting:
         )
         if written is None:
             # Recipients who got an address after the report was sent.
-            if (week := report_notice.to_announce_again(self._state, now_us)) is not None:
-                notes = notes_of(store, self._state, week, now_us, method=settings.mig_share_method)
-                report_notice.enqueue(self._state, notes, now_us, mail_only=True)
-                report_notice.mark_announced(self._state, week)
+            if (week := report_notice.to_announce_again(self._noting, now_us)) is not None:
+                notes = notes_of(store, self._noting, week, now_us, method=settings.mig_share_method)
+                report_notice.enqueue(self._noting, notes, now_us, mail_only=True)
+                report_notice.mark_announced(self._noting, week)
             return
-        report_notice.enqueue(self._state, written.notes, now_us)
-        done(self._state, written.week, now_us)
-        report_notice.mark_announced(self._state, written.week)
+        report_notice.enqueue(self._noting, written.notes, now_us)
+        done(self._noting, written.week, now_us)
+        report_notice.mark_announced(self._noting, written.week)
         for path in written.paths:
             log.info("report written", extra={"path": str(path)})
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from gpuwatch.core.errors import NotHolder, StoreError
-from gpuwatch.state.lease import Lease, Leases, Taken
+from gpuwatch.state import State
+from gpuwatch.state.lease import Fence, Lease, Leases, Taken, fenced
 
 RENEW_SHARE = 3
 """A lease is renewed when this share of its length has passed; a failed renewal is repeated after the same share of that."""
@@ -41,6 +42,10 @@ class Always:
     def problems(self) -> list[str]:
         """Why this process must not work; empty if it may."""
         return []
+
+    def fenced(self, state: State) -> State:
+        """A state that refuses writes without the lease, even of a process that was paused."""
+        return state
 
     def higher(self, least: int) -> bool:
         """Has the epoch `least` from now on, if that is higher; False without a lease."""
@@ -83,6 +88,10 @@ class Holding(Always):
         except NotHolder as error:
             return [str(error)]
         return []
+
+    def fenced(self, state: State) -> State:
+        """A state that refuses writes without the lease, even of a process that was paused."""
+        return fenced(state, Fence(self.leases.name, self.holder or "", self.epoch))
 
     def start(self) -> None:
         """Starts to renew it."""

@@ -52,6 +52,8 @@ class Mirroring:
         self._now_us = now_us
         self._stopping = threading.Event()
         self._failures = 0
+        self.pulls = 0
+        """Pulls with news so far; the first one of this start counts as one."""
         self._status = MirrorStatus()
         self._mixed = True
         """Whether the store has parts of several snapshots, or nothing."""
@@ -148,7 +150,9 @@ class Mirroring:
         if self._failures or units:
             log.info("copied from the lake", extra={"units": units})
         self._failures, self._mixed = 0, False
-        known = clusters_of(self._store) if units or self._status.as_of_us is None else self._status.clusters
+        news = bool(units) or self._status.as_of_us is None
+        self.pulls += news
+        known = clusters_of(self._store) if news else self._status.clusters
         self._status = replace(self._status, as_of_us=began_us, error=None, clusters=known)
 
     def _failed(self, error: BaseException) -> None:

@@ -39,8 +39,8 @@ def opened(directory: Path | None, plan: Plan, role: Role, new_state: bool, new_
     server = Server.of(plan.settings)
     if replica and (directory is None or server is None):
         raise UsageError(
-            "--role api with [lake]: set state_url (or --state) to the PostgreSQL state of the cells, which has their tokens, "
-            "prices and teams; or leave [lake] out to answer from the directory as it is"
+            f"--role {role.name} with [lake]: set state_url (or --state) to the PostgreSQL state of the cells, which has their tokens, "
+            "prices and teams; or leave [lake] out to work on the directory as it is"
         )
     if directory is not None:
         check_directory(role, directory, replica)
@@ -78,7 +78,7 @@ def _shared(store: Store, server: Server) -> State:
 
     if not mirror.is_mirror(store) and not (store.is_empty() and store.linked_state() is None):
         raise StoreError(
-            f"--role api with [lake]: {store.path} has data of its own, which the copy of the lake would replace: name an empty "
-            "directory with --data, or leave [lake] out to answer from this one"
+            f"[lake]: {store.path} has data of its own, which the copy of the lake would replace: name an empty "
+            "directory with --data, or leave [lake] out to work on this one"
         )
     return open_shared(server)

@@ -116,7 +116,10 @@ class Publishing:
                 break
             try:
                 held.check()
-                lake = lake or Lake.open(settings, create=True)
+                if lake is None:
+                    lake = Lake.open(settings, create=True)
+                    if held.epoch is not None:
+                        lake.end_others()
                 self._interrupt = lake.interrupt
                 done = self._published(publisher, lake)
                 self._succeeded(done.units + done.removed)

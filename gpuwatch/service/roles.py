@@ -8,7 +8,6 @@ from pathlib import Path
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.service.config import Plan
-from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store import lockfile
 from gpuwatch.store.database import FILE_NAME
@@ -43,7 +42,7 @@ def role_of(name: str) -> Role:
 
 
 def part_of(role: Role, plan: Plan) -> Plan:
-    """The configuration as a role uses it: only one that analyzes has sources and publishes, and only `api` copies a lake.
+    """The configuration as a role uses it: only one that analyzes has sources and publishes, and only `api` and `lead` copy a lake.
 
     Raises UsageError for a lake without the name under which this process would publish.
     """
@@ -51,12 +50,12 @@ def part_of(role: Role, plan: Plan) -> Plan:
         if plan.lake is not None:
             plan.lake.need_cell()
         return plan
-    return replace(plan, live=(), lake=plan.lake if role == API else None)
+    return replace(plan, live=(), lake=plan.lake)
 
 
 def is_replica(role: Role, plan: Plan) -> bool:
     """Whether the process answers from a copy of a lake, which it keeps up to date."""
-    return role == API and plan.lake is not None
+    return not role.analyses and plan.lake is not None
 
 
 def check_directory(role: Role, directory: Path, replica: bool = False) -> None:
@@ -75,22 +74,31 @@ def check_directory(role: Role, directory: Path, replica: bool = False) -> None:
         )
 
 
-def check_work(role: Role, state: State, settings: Settings) -> None:
+def check_work(role: Role, state: State, plan: Plan) -> None:
     """Raises UsageError for configured work that nobody would do."""
-    if undone := left_undone(role, state, settings):
+    if not _shares_lead(state, plan) and (undone := left_undone(role, state, plan, False)):
         raise UsageError("; ".join(undone))
 
 
-def left_undone(role: Role, state: State, settings: Settings) -> list[str]:
+def left_undone(role: Role, state: State, plan: Plan, led: bool) -> list[str]:
     """Configured work that nobody does while this process has the directory, with the fix; empty if there is none.
 
-    A process that only answers questions about a copy is meant to send nothing.
+    `led`: another process has the lease of the lead. A process that only answers questions about a copy is meant to send nothing.
     """
-    if role != CELL:
+    if role != CELL or led:
         return []
     found = [f"channel {channel.name}" for channel in Channels(state).list() if channel.enabled]
-    found += ["report_directory"] if settings.report_directory is not None else []
-    fix = f"{ONE_PROCESS}: run --role all, or disable it"
+    found += ["report_directory"] if plan.settings.report_directory is not None else []
+    fix = (
+        "No process has the lead: start one with --role lead, or disable it"
+        if _shares_lead(state, plan)
+        else f"{ONE_PROCESS}: run --role all, or disable it"
+    )
     return [
         f"{what} is configured, but role {role.name} sends no alerts and writes no reports. {fix}" for what in found
     ]
+
+
+def _shares_lead(state: State, plan: Plan) -> bool:
+    """Whether a process of role lead may work for this cell."""
+    return plan.lake is not None and state.on_server

@@ -24,8 +24,9 @@ from gpuwatch.imports.uploads import ARRIVING, Bills
 from gpuwatch.policy.repository import set_ownership_default
 from gpuwatch.quality.clocks import Clocks, WrongClock
 from gpuwatch.quality.status import Sources, SourceStatus
+from gpuwatch.service import leading
 from gpuwatch.service.after_pass import Alerting
-from gpuwatch.service.analyzer import AnalysisStatus, Analyzer
+from gpuwatch.service.analyzer import AfterPass, AnalysisStatus, Analyzer
 from gpuwatch.service.backup import Backup, backup
 from gpuwatch.service.collect import Collectors, unchanged
 from gpuwatch.service.config import Plan, made
@@ -44,6 +45,7 @@ from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
+from gpuwatch.state.lease import LEAD, is_held
 from gpuwatch.store.database import Store
 
 OPEN_ROWS_MAX = 1_000_000
@@ -96,19 +98,16 @@ class Service:
         self._writer = GroupCommit(
             store.cursor(), now_us, settings.raw_retention_days, counted, failed, span, proof, holding.check
         )
+        home, delivered = None if directory is None else directory / "reports", self._telemetry.delivered
         self._alerting = Alerting(
-            state,
-            plan.alerts,
-            now_us,
-            lambda: self.base_url,
-            settings,
-            self._telemetry.delivered,
-            None if directory is None else directory / "reports",
+            state, plan.alerts, now_us, lambda: self.base_url, settings, delivered, home, holding.fenced(state)
         )
         self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
         self._telemetry.clock_doubted.set_function(lambda: self.times.clock.doubt() is not None)
         self.times.on_steps = self._telemetry.clock_stepped
-        parts = (self.times, self._after_pass, self._analysed, lambda: self._commits, role.analyses)
+        after: AfterPass = lambda store: leading.after_pass(self, self._alerting, store, self._analyzer.passes)
+        corrects = role.leads or holding is ALWAYS
+        parts = (self.times, after, self._analysed, lambda: self._commits, role.analyses, corrects)
         self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
         self.mirror = Mirroring(store.cursor(), plan.lake, now_us) if plan.lake and is_replica(role, plan) else None
         self._readers = Readers(store)
@@ -158,7 +157,7 @@ class Service:
         both = opened(directory, replace(plan, settings=settings), role, new_state, new_store)
         try:
             service = cls(both.store, both.state, plan, now_us, directory, live, both.scratch, uptime, role, holding)
-            check_work(role, both.state, settings)
+            check_work(role, both.state, plan)
             return service
         except BaseException:
             both.close()
@@ -292,7 +291,7 @@ class Service:
         found = [] if failed is None else [f"the last analysis failed: {failed}"]
         found += self.publishing.concerns() if self.mirror is None else self.mirror.concerns()
         with suppress(StoreError):  # a state that is away is one of the problems
-            found += left_undone(self.role, self.state, self.settings)
+            found += left_undone(self.role, self.state, self.plan, is_held(self.state, LEAD))
         return found if doubt is None else [*found, doubt]
 
     def submit(
@@ -377,12 +376,6 @@ class Service:
     def _fatal(self, why: str) -> None:
         log.critical("the store must be reopened", extra={"error": why})
         self.on_fatal(why)
-
-    def _after_pass(self, store: Store) -> None:
-        self._telemetry.fleet.refresh(store, self.state, self._analyzer.passes)
-        self.publishing.wake()
-        if self.role.leads and self.holding.valid:
-            self._alerting.after_pass(store)
 
     def _analysed(self, status: AnalysisStatus) -> None:
         self._telemetry.analysis.set(status.seconds)

@@ -15,7 +15,7 @@ from gpuwatch.service.config import Plan
 from gpuwatch.service.holding import RENEW_SHARE, Holding, not_holder, seconds
 from gpuwatch.service.roles import Role
 from gpuwatch.state import State
-from gpuwatch.state.lease import Lease, Leases, cell_lease
+from gpuwatch.state.lease import LEAD, Lease, Leases, cell_lease
 from gpuwatch.state.server import Server
 from gpuwatch.store import lockfile
 from gpuwatch.store.database import FILE_NAME, Store
@@ -35,11 +35,12 @@ def address_of(host: str, port: int) -> str:
 
 
 def leases_of(role: Role, plan: Plan, address: str) -> Leases | None:
-    """The lease that a process needs: of its cell, if it publishes one and the state is on a server; None without."""
+    """The lease that a process needs with a lake and the state on a server: of its cell, or of the lead; None without."""
     server = Server.of(plan.settings)
-    if server is None or plan.lake is None or not role.analyses:
+    if server is None or plan.lake is None or not (role.analyses or role.leads):
         return None
-    return Leases(server, cell_lease(plan.lake.cell), plan.lake.address or address, plan.lake.lease_s)
+    name = cell_lease(plan.lake.cell) if role.analyses else LEAD
+    return Leases(server, name, plan.lake.address or address, plan.lake.lease_s)
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Standby:
         """Brings the state to this version, which has the table of leases. Raises StoreError."""
         server = Server.of(self.plan.settings)
         assert server is not None
-        State.open(server, create=not (self.directory / FILE_NAME).exists()).close()
+        State.open(server, create=self.leases.name != LEAD and not (self.directory / FILE_NAME).exists()).close()
 
     def wait(self, stopping: threading.Event) -> Holding | None:
         """The lease, once this process has it and its directory is ready; None if it is stopped before.
@@ -118,6 +119,8 @@ class Standby:
         return ready
 
     def _prepare(self, holding: Holding) -> None:
+        if self.leases.name == LEAD:  # its directory is a copy that anyone may make
+            return
         from gpuwatch.lake import volume
 
         settings, lake = self.plan.settings, self.plan.lake

@@ -60,6 +60,7 @@ class State:
         self._making = Lock()
         self._engine_made: Engine | None = None
         self._reader = None if file is None else Reader(file)
+        self._fence: Callable[[Connection], None] | None = None
         self._watch = Watch(None if on_server else name)
 
     @property
@@ -203,7 +204,7 @@ class State:
         try:
             with (self._writing if write else self._reading).begin() as connection:
                 if write and self.on_server:
-                    wait_for_writers(connection)
+                    wait_for_writers(connection, self._fence)
                 yield connection
         except errors.IntegrityError as error:
             raise StoreError(f"state {self.name}: another process changed it at the same time; repeat") from error

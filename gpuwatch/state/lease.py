@@ -11,15 +11,18 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuwatch.core.errors import StoreError
+from gpuwatch.core.errors import NotHolder, StoreError
 from gpuwatch.state.causes import cause
 from gpuwatch.state.server import Server
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+    from gpuwatch.state.core import State
 
 CONNECT_S_MIN = 2
 """libpq waits no shorter for a connection."""
@@ -41,6 +44,43 @@ _RELEASE = f"update lease set until_us = 0 {_OWN}"
 def cell_lease(cell: str) -> str:
     """The name of the lease of a cell."""
     return f"cell {cell}"
+
+
+LEAD = "lead"
+"""The name of the lease of the process that does what is fleet-wide."""
+_HELD = f"select count(*) as n from lease where name = :name and until_us > {_NOW}"
+_MINE = (
+    f"select 1 from lease where name = :name and holder = :holder and epoch = :epoch and until_us > {_NOW} for share"
+)
+
+
+def is_held(state: State, name: str) -> bool:
+    """Whether some process has a lease now. A state in a file has none."""
+    return state.on_server and bool(state.read(_HELD, name=name)[0]["n"])
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Refuses the writing transactions of a process that has lost its lease, in the transaction itself."""
+
+    name: str
+    holder: str
+    epoch: int
+
+    def __call__(self, connection: Connection) -> None:
+        """Raises NotHolder without the lease. Until the transaction ends nobody else takes it."""
+        import sqlalchemy as sa
+
+        own = {"name": self.name, "holder": self.holder, "epoch": self.epoch}
+        if connection.execute(sa.text(_MINE), own).first() is None:
+            raise NotHolder(f"this process no longer has the lease {self.name}: another one does its work", "")
+
+
+def fenced(state: State, fence: Fence) -> State:
+    """The same state, whose writing transactions on a server are refused without the lease. Close the first one alone."""
+    other = copy(state)
+    other._fence = fence
+    return other
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -100,8 +101,11 @@ WRITING = {"isolation_level": "READ COMMITTED"}
 """Whatever the server's default is: each query after the lock sees all that earlier writers committed."""
 
 
-def wait_for_writers(connection: Connection) -> None:
-    """Begins a writing transaction: takes the one lock of all writers, so that no update is lost and none is retried."""
+def wait_for_writers(connection: Connection, fence: Callable[[Connection], None] | None = None) -> None:
+    """Begins a writing transaction: takes the one lock of all writers, so that no update is lost and none is retried.
+
+    Then `fence` may refuse it.
+    """
     import sqlalchemy as sa
 
     connection.execute(
@@ -111,3 +115,5 @@ def wait_for_writers(connection: Connection) -> None:
         )
     )
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    if fence is not None:
+        fence(connection)

@@ -32,6 +32,13 @@ class Snapshot(Store):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Raises Misdirected."""
-        raise Misdirected("this process answers from a copy and changes no data: send it to the one that has the data")
+        """A part of the snapshot, which is one transaction already."""
         yield
+
+    def _note(self, text: str, changing: bool) -> None:
+        """Raises Misdirected for a statement that changes a permanent table: with its transaction it is undone."""
+        super()._note(text, changing)
+        if self._written:
+            raise Misdirected(
+                "this process answers from a copy and changes no data: send it to the one that has the data"
+            )

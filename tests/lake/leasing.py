@@ -38,7 +38,10 @@ class Cell:
     directory: Path
     port: int = field(default_factory=free_port)
     process: processes.Child | None = None
-    more: dict[str, str] = field(default_factory=dict)
+    role: str = "cell"
+    tables: str = ""
+    """More tables of its gpuwatch.toml."""
+    constants: dict[str, object] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -56,12 +59,16 @@ class Cell:
         env = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
         env |= dict(self.settings.environ)
         env |= {"GPUWATCH_LAKE_LEASE_S": str(LEASE_S), "GPUWATCH_LAKE_EVERY_S": "1", "GPUWATCH_ANALYZE_INTERVAL_S": "1"}
-        env |= self.more
-        arguments = ("serve", "--role", "cell", "--data", self.directory, "--config", config(self.settings, folder))
+        written = config(self.settings, folder)
+        written.write_text(f"{written.read_text()}{self.tables}")
+        arguments = ("serve", "--role", self.role, "--data", self.directory, "--config", written)
         where = ("--state", self.state_url, "--port", str(self.port))
         with self.directory.with_suffix(".log").open("ab") as log:
             self.process = processes.start(
-                (*arguments, *where), env=env, stderr=log, constants={"gpuwatch.lake.settings.SECONDS": BOUNDS}
+                (*arguments, *where),
+                env=env,
+                stderr=log,
+                constants={"gpuwatch.lake.settings.SECONDS": BOUNDS, **self.constants},
             )
 
     def signal(self, number: int) -> None:

@@ -6,15 +6,18 @@ import random
 import shutil
 import signal
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake
+from gpuwatch.lake.settings import LakeSettings
 from tests.lake.conftest import Fleet, Make
-from tests.lake.publishing import ROUNDS, change, is_equal, is_whole, publish_all, seconds_of, start
+from tests.lake.publishing import NOW_US, ROUNDS, change, is_equal, is_whole, publish, publish_all, seconds_of, start
 from tests.worlds.patience import PATIENCE_S
+from tests.worlds.postgres import Postgres
 
 pytestmark = pytest.mark.slow
 
@@ -51,3 +54,34 @@ def test_a_paused_publisher_that_wakes_after_a_take_over(make_lake: Make, fleet:
         shutil.rmtree(copy)
     assert publish_all(settings, fleet.directory, tmp_path)
     is_equal(settings, fleet.directory)
+
+
+def test_a_session_that_stopped_in_a_commit_does_not_stop_a_take_over(
+    few: None, make_lake: Make, fleet: Fleet, catalogues: Postgres, tmp_path: Path
+) -> None:
+    """As of a machine that is gone: PostgreSQL does not know for hours, and keeps its locks."""
+    import psycopg
+
+    settings = make_lake("postgresql")
+    publish(settings, fleet.directory)
+    with ExitStack() as sessions:
+        for name in ("gpuwatch east 7 other", "gpuwatch west 7 other"):
+            url = catalogues.url(settings.catalogue.rpartition("/")[2]).replace("+psycopg", "")
+            session = sessions.enter_context(closing(psycopg.connect(url, application_name=name)))
+            if "east" in name:
+                session.execute("lock table lake.ducklake_snapshot")
+            else:
+                session.execute("select 1")
+        with Lake.open(LakeSettings(**{**settings.__dict__, "cell": "west"})) as other:
+            other.end_others()
+            stopped = catalogues.sql(
+                "select count(*) from pg_stat_activity where application_name like 'gpuwatch % other'"
+            )
+            assert [(1,)] == stopped, "only those of its own cell"
+        with Lake.open(settings) as lake:
+            began = time.monotonic()
+            guard.fence(lake, 9, "process 8", NOW_US)
+            assert time.monotonic() - began < 30
+            assert (9, "process 8") == (guard.read(lake).epoch, guard.read(lake).holder)
+            with pytest.raises(guard.Fenced):
+                guard.fence(lake, 9, "process 7", NOW_US)

@@ -19,6 +19,7 @@ from gpuwatch.billing.periods.repository import Closing, PeriodConflict, finishe
 from gpuwatch.billing.periods.repository import Periods as Stored
 from gpuwatch.billing.periods.view import Teams, lines, period_dict, rows
 from gpuwatch.core.errors import UsageError
+from gpuwatch.service import closing
 from gpuwatch.state import State
 
 PAGE = 10
@@ -148,7 +149,8 @@ def _close(service: Any, name: str, force: bool, actor: str) -> Response:
         raise ApiError(400, str(error), field="period") from error
     try:
         with service.reader() as store:
-            periods_close.close(store, service.state, name, actor, service.now_us(), force=force, price=service.reprice)
+            price, state = closing.needs(service, store)
+            periods_close.close(store, state, name, actor, service.now_us(), force=force, price=price)
     except PeriodConflict as error:
         raise ApiError(409, error.message, error.hint) from error
     return answer(_shown(service.state, name, None), 201)

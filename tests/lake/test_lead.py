@@ -1,0 +1,185 @@
+"""The lead: one process does what is fleet-wide, and another one goes on where it was killed. No alert is lost, none is sent twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.core.errors import NotHolder
+from gpuwatch.lake.connection import Lake
+from gpuwatch.lake.publish import Publisher
+from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.service.roles import CELL, left_undone
+from gpuwatch.state import State
+from gpuwatch.state.copying import fill
+from gpuwatch.state.lease import LEAD, Fence, Leases, fenced, is_held
+from gpuwatch.state.server import Server
+from gpuwatch.store.database import Store
+from tests.lake.cells import NOW_US
+from tests.lake.conftest import Fleet, Make
+from tests.lake.leasing import Cell, holder, running
+from tests.worlds.patience import wait_until
+from tests.worlds.postgres import Postgres
+
+pytestmark = pytest.mark.slow
+ANSWER_S = 0.4
+"""How long the receiver thinks: a kill comes in the middle of a message."""
+LONG_US = 10**17
+CONSTANTS = {
+    "gpuwatch.service.after_pass.LOOK_BACK_US": LONG_US,
+    "gpuwatch.alerts.outbox.deliver.HOLD_US": 3_000_000,
+    "gpuwatch.alerts.outbox.deliver.POLL_S": 0.2,
+}
+"""The findings are of November 2026; a message whose sender was killed is taken again after seconds."""
+
+
+@dataclass
+class Hook:
+    """A receiver of messages: their bodies by key."""
+
+    bodies: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    port: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(len(each) for each in self.bodies.values())
+
+
+@contextmanager
+def hooked() -> Iterator[Hook]:
+    hook = Hook()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            hook.bodies[self.headers["Idempotency-Key"]].append(body)
+            time.sleep(ANSWER_S)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        hook.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield hook
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def state_url(catalogues: Postgres, fleet: Fleet) -> str:
+    """The state of the fleet on a server."""
+    url = catalogues.url(catalogues.new(empty=True))
+    with State.open(fleet.directory) as saved, State.open(Server(url)) as state:
+        fill(saved, state)
+    return url
+
+
+def publish(settings: LakeSettings, directory: Path, change: str) -> list[str]:
+    """Changes findings and publishes them; returns the keys of those that are open."""
+    with Lake.open(settings, create=True) as lake, Store.open(directory) as store:
+        store.sql(change)
+        Publisher(settings, lambda: NOW_US).publish(lake, store)
+        return sorted(key for (key,) in store.sql("select key from finding where state = 'open'"))
+
+
+def sent(state: State) -> dict[tuple[str, str], str]:
+    """The state of each message by finding and event."""
+    rows = state.read("select finding_key, event, state from outbox")
+    assert len(rows) == len({(row["finding_key"], row["event"], row["state"]) for row in rows})
+    return {(row["finding_key"], row["event"]): row["state"] for row in rows}
+
+
+def test_two_leads_of_which_one_is_killed(make_lake: Make, fleet: Fleet, state_url: str, tmp_path: Path) -> None:
+    settings, rng = make_lake("postgresql"), random.Random(6)
+    wanted = publish(settings, fleet.directory, "update finding set state = 'open', resolved_reason = null")
+    assert 1 < len(wanted)
+    with hooked() as hook, State.open(Server(state_url)) as state:
+        channel = f'name = "ops"\nkind = "webhook"\nurl = "http://127.0.0.1:{hook.port}/x"\nseverity_min = "info"\n'
+        tables = f'[alerts]\nallow_private = ["127.0.0.1"]\n[[channel]]\n{channel}'
+        leads = [
+            Cell(settings, state_url, tmp_path / name, role="lead", tables=tables, constants=CONSTANTS)
+            for name in ("first", "second")
+        ]
+        with running(*leads):
+            for round_, event in enumerate(("opened", "resolved")):
+                before = hook.count
+                if round_:
+                    publish(settings, fleet.directory, "update finding set state = 'resolved', resolved_reason = 'x'")
+                wait_until(lambda before=before: hook.count > before, f"{event} is sent", poll_s=0.02)  # type: ignore[misc]
+                now = holder(*leads)
+                other = next(each for each in leads if each is not now)
+                time.sleep(rng.uniform(0, 2 * ANSWER_S))
+                now.kill()
+                assert is_held(state, LEAD) and holder(other) is other
+                wait_until(
+                    lambda event=event: {"sent"} == {sent(state).get((key, event)) for key in wanted},  # type: ignore[misc]
+                    f"all is sent: {event}",
+                    poll_s=0.3,
+                )
+                now.start()
+                wait_until(lambda now=now: now.readiness()[0] == 503, "it waits", poll_s=0.1)  # type: ignore[misc]
+        messages: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for key, bodies in hook.bodies.items():
+            read = [json.loads(body) for body in bodies]
+            assert [(read[0]["event"], read[0]["finding"])] * len(read) == [
+                (one["event"], one["finding"]) for one in read
+            ]
+            messages[read[0]["finding"]["key"], read[0]["event"]].add(key)
+        assert {(key, event) for key in wanted for event in ("opened", "resolved")} == messages.keys(), "none is lost"
+        assert {1} == {len(keys) for keys in messages.values()}, "none has two keys"
+
+
+def test_a_lead_that_was_paused_notes_nothing(catalogues: Postgres) -> None:
+    """Its transactions are refused in the state itself, whatever it was about to write."""
+    url = catalogues.url(catalogues.new(empty=True))
+    with State.open(Server(url)) as state:
+        first, second = (Leases(Server(url), LEAD, "", 30) for _ in range(2))
+        taken = first.take()
+        assert taken is not None
+        mine = fenced(state, Fence(LEAD, first.holder, taken.epoch))
+        mine.note("week", "1")
+        first.release(1)
+        assert second.take() is not None
+        with pytest.raises(NotHolder, match="no longer has the lease lead"):
+            mine.note("week", "2")
+        assert "1" == state.setting("week") == mine.setting("week")
+        state.note("week", "3")
+        for each in (first, second):
+            each.close()
+
+
+def test_a_cell_with_a_channel_needs_a_lead(make_lake: Make, fleet: Fleet, state_url: str, tmp_path: Path) -> None:
+    tables = '[[channel]]\nname = "ops"\nkind = "webhook"\nurl = "https://hooks.example.com/x"\n'
+    cell = Cell(make_lake("postgresql"), state_url, fleet.directory, tables=tables)
+    lead = Leases(Server(state_url), LEAD, "", 3600)
+    with running(cell):
+        assert holder(cell) is cell
+        words = (
+            "channel ops is configured, but role cell sends no alerts and writes no reports. No process has the lead"
+        )
+        assert any(words in each for each in cell.readiness()[1]["reasons"])
+        status, _, body = cell.ask("POST", "/api/v1/periods", b'{"period": "2026-W45"}')
+        assert (421, "misdirected") == (status, body["error"]["code"]), body
+        assert lead.take() is not None
+        assert not any(words in each for each in cell.readiness()[1]["reasons"])
+        cell.signal(signal.SIGTERM)
+        assert 0 == cell.end()
+    lead.close()
+    assert [] == left_undone(CELL, None, None, True)  # type: ignore[arg-type]
