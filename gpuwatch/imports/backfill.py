@@ -245,6 +245,7 @@ class _Run:
         complete = not chunk.lacking and span[1] <= self.now_us - SETTLE_US
         file = self._file(part, span, complete)
         facts = Facts(f"{self.history.samples.name} {part} {rfc3339(span[0])},{rfc3339(span[1])}", chunk.bytes)
+        self.store.prepare(chunk.batches)
         with self.store.transaction():
             for batch in chunk.batches:
                 facts.see(batch)

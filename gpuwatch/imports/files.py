@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,9 @@ from gpuwatch.imports.provenance import (
     ImportRun,
     KnownFiles,
     import_records,
+    is_bill_file,
     known_files,
+    paths_name,
     place_of,
     wider,
 )
@@ -32,14 +34,12 @@ from gpuwatch.store.retention import drop_late
 from gpuwatch.store.time_bounds import history, in_time
 
 ROWS_A_COMMIT = 5_000_000
-"""A file with more rows is committed in parts; after a crash it is read again and repeated rows are dropped."""
+"""A file with more rows or a field new to the store is committed in parts; after a crash it is read again, repeated rows are dropped."""
 SLURM_KINDS = ("sacct", "scontrol", "slurm-json")
 """Kinds of files that may tell of one run by different keys."""
 INCOMPLETE = "incomplete: %"
 """Pattern of reasons for input that needs another file: its file is read again when it is imported again."""
 DEFAULT_CLUSTER = "default"
-SHOWN_PATHS = 3
-"""Paths in the name of an import."""
 WHERE = (
     "put the output of kubectl get pods,nodes,events -A -o json into k8s/NAME.json, that of sacct into slurm/sacct.txt, and pages of "
     "dcgm-exporter into metrics/NAME.prom (docs/get-started/from-files.md)"
@@ -115,7 +115,7 @@ def import_paths(
     read = 0
     repeated: list[int] = []
     known = known_files(store, _incomplete(store))
-    run = ImportRun(store, kind, _paths(named), now_us)
+    run = ImportRun(store, kind, paths_name(named), now_us)
     with closing(read_ahead(parts, known)) as opened:
         for number, file in enumerate(opened):
             if progress is not None:
@@ -139,11 +139,6 @@ def import_paths(
         report.notes.append(zone_note(report.assumed, bundle, report.to_us, now_us))
     finish_import(store, report)
     return report
-
-
-def _paths(named: Sequence[Path]) -> str:
-    shown = ", ".join(str(path) for path in named[:SHOWN_PATHS])
-    return f"{shown} and {len(named) - SHOWN_PATHS} more" if len(named) > SHOWN_PATHS else shown
 
 
 def _require_path(path: Path) -> None:
@@ -208,18 +203,23 @@ def _bundle_parts(
 
 def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportReport, now_us: int) -> None:
     facts = Facts(str(file.part.path), file.size, place=place_of(file.part.path))
-    stored = 0
-    finished = False
+    committed, stored, finished = 0, 0, False
+    waiting: Records | Points | None = None
     try:
         while not finished:
+            if waiting is not None:
+                store.prepare([waiting])
             with store.transaction():
                 rows = 0
                 while rows < ROWS_A_COMMIT:
-                    batch = file.batches.get()
+                    batch, waiting = waiting or file.batches.get(), None
                     if batch is None:
                         if file.error is not None:
                             raise file.error
                         finished = True
+                        break
+                    if store.lacks(batch):
+                        waiting = batch
                         break
                     file.taken()
                     if isinstance(batch, Points) and now_us > 0:
@@ -233,10 +233,16 @@ def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportRep
                     facts.size = file.size
                     _record(store, file.identity, facts, file.rejects, report, now_us)
                     run.gave(file.identity.file_id)
-            report.records, stored = report.records + stored, 0
+            committed, stored = committed + stored, 0
+    except UnreadableInput:
+        if committed and not file.known and file.identity is not None:
+            with store.transaction():
+                forget_files(store, [file.identity.file_id], str(file.part.path))
+        raise
     finally:
         if file.rejects.total:
             report.rejects.append(file.rejects)
+    report.records += committed
     if file.known:
         report.repeated += 1
     else:
@@ -246,11 +252,6 @@ def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportRep
     if file.rejects.naive_times and file.part.timezone is None:
         report.assumed_zone = ASSUMED_ZONE
         report.assumed.append(file.part.path)
-
-
-def is_bill_file(batch: Records | Points) -> bool:
-    """Whether a batch is the record of a bill's file, which completes its lines and does not count as one of them."""
-    return isinstance(batch, Records) and batch.table == "bill_file"
 
 
 def _record(

@@ -15,6 +15,8 @@ from gpuwatch.store.database import Store
 
 ASSUMED_ZONE = "UTC"
 """The time zone of naive times if none was given."""
+SHOWN_PATHS = 3
+"""Paths in the name of an import."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Facts:
 
     def see(self, batch: Records | Points) -> None:
         """Notes a batch of the file: its records, the time of its samples, the id of its bill."""
-        if isinstance(batch, Records) and batch.table == "bill_file":
+        if is_bill_file(batch):
             self.bill_file_id = batch.rows.column("file_id")[0].as_py()
             return
         self.records += batch.rows.num_rows
@@ -218,3 +220,14 @@ def _next_id(store: Store) -> int:
 def place_of(path: Path) -> str:
     """The absolute path of a file, by which it is recognized with other options."""
     return str(path.absolute())
+
+
+def is_bill_file(batch: Records | Points) -> bool:
+    """Whether a batch is the record of a bill's file, which completes its lines and does not count as one of them."""
+    return isinstance(batch, Records) and batch.table == "bill_file"
+
+
+def paths_name(named: Sequence[Path]) -> str:
+    """The name of an import."""
+    shown = ", ".join(str(path) for path in named[:SHOWN_PATHS])
+    return f"{shown} and {len(named) - SHOWN_PATHS} more" if len(named) > SHOWN_PATHS else shown

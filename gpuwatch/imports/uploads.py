@@ -15,8 +15,8 @@ from pathlib import Path
 from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput, UsageError
 from gpuwatch.core.model import Points, Records, Rejects, Source
 from gpuwatch.core.registry import Importer, importers
-from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, is_bill_file
-from gpuwatch.imports.provenance import Facts, FileIdentity, import_records, run_records
+from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport
+from gpuwatch.imports.provenance import Facts, FileIdentity, import_records, is_bill_file, run_records
 from gpuwatch.imports.read_ahead import digest_of
 from gpuwatch.store.database import Store
 

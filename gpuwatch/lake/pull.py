@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.fields import columns
 from gpuwatch.lake import guard, mirror
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.guard import Guard
@@ -14,6 +15,7 @@ from gpuwatch.lake.tables import SAMPLES, Columns, Table, cells_of, kept_type, p
 from gpuwatch.lake.units import Content, Key, Units, among, exactly, key_table, place, within
 from gpuwatch.store.connection import Connection, identifier
 from gpuwatch.store.database import Store
+from gpuwatch.store.sample_columns import SAMPLE_TABLES, widen
 
 ROWS_MAX = 1_000_000
 """Rows of one transaction. A pull with fewer is one transaction: readers see all of it at once."""
@@ -183,6 +185,8 @@ class Puller:
     ) -> None:
         """In transactions of about ROWS_MAX rows; the last one notes that everything is there."""
         total, done = sum(piece.rows for piece in pieces), 0
+        if any(piece.table.name in SAMPLE_TABLES for piece in pieces):
+            widen(store, columns())
         groups = _groups(pieces)
         if len(groups) > 1:
             self.on_parts(True)
@@ -210,13 +214,15 @@ class Puller:
         counts = {key: sum(key in units for units in piece.now.values()) for key in piece.keys}
         shared = {key for key, count in counts.items() if count > 1}
         if shared:
-            work.sql(f"create or replace temp table {SHARED} as from {name} limit 0")
+            work.sql(f"create or replace temp table {SHARED} as select {table.listed} from {name} limit 0")
         for cell, units in piece.now.items():
             for into, keys in ((name, units.keys() - shared), (SHARED, units.keys() & shared)):
                 if keys:
                     self._insert(lake.cell(cell), work, into, table, sorted(keys, key=_order), numbers[cell])
         if shared:
-            work.sql(f"insert into {name} {_MERGED.get(table.name, f'select distinct * from {SHARED}')}")
+            work.sql(
+                f"insert into {name} ({table.listed}) {_MERGED.get(table.name, f'select distinct * from {SHARED}')}"
+            )
             work.sql(f"drop table {SHARED}")
         mirror.note_units(work, table.name, piece.keys, piece.now)
 

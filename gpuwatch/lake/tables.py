@@ -8,6 +8,7 @@ from gpuwatch.core.clock import DAY_US
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.settings import SCHEMA_PREFIX
 from gpuwatch.store.connection import Connection, identifier
+from gpuwatch.store.sample_columns import ORDER, SAMPLE_TABLES
 
 NOT_PUBLISHED = {
     "analyzed": "what the last pass of this file read; a rebuilt file analyzes once",
@@ -45,6 +46,7 @@ join duckdb_tables() t using (database_name, schema_name, table_name)
 where c.database_name = current_database() and c.schema_name = 'main' and not t.temporary and not t.internal
 order by c.table_name, c.column_index
 """
+_SAMPLE_PLACES = {name: place for place, name in enumerate(ORDER)}
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Table:
     @property
     def names(self) -> list[str]:
         return [name for name, _ in self.columns]
+
+    @property
+    def listed(self) -> str:
+        """The names of the columns, for SQL."""
+        return ", ".join(map(identifier, self.names))
 
     @property
     def cluster(self) -> bool:
@@ -113,6 +120,8 @@ def every_table(store: Connection) -> list[Table]:
     found: dict[str, list[tuple[str, str]]] = {}
     for table, column, kind in store.sql(_COLUMNS):
         found.setdefault(table, []).append((column, kind))
+    for table in SAMPLE_TABLES:  # their columns move when a field gets a stored one
+        found[table].sort(key=lambda column: _SAMPLE_PLACES[column[0]])
     return [Table(name, tuple(columns)) for name, columns in found.items()]
 
 

@@ -213,8 +213,10 @@ class GroupCommit:
     def _append(self, group: list[_Request]) -> None:
         with self._storing:
             batches = self._contexts.without([batch for request in group for batch in request.batches])
+            together = merged(batches)
+            self._store.prepare(together)
             with self._store.transaction():
-                for batch in merged(batches):
+                for batch in together:
                     self._store.append(batch)
             self._contexts.committed(batches)
 

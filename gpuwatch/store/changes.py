@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
-from threading import Lock
+from threading import Lock, RLock
 
 TEXTS_MAX = 2048
 """Statements whose words are kept."""
@@ -54,6 +54,10 @@ class Changes:
         self._tables: frozenset[str] = frozenset()
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
+        self.sample_lock = RLock()
+        """Held by a transaction that deletes samples, and while a field gets its column."""
+        self.sample_fields: frozenset[str] | None = None
+        """The fields that have a stored column; None: not read yet."""
 
     def learn(self, tables: Iterable[str]) -> None:
         """Takes over the names of the permanent tables. All others are temporary, and belong to one connection."""

@@ -98,7 +98,7 @@ def undo(store: Store, damage: Damage) -> None:
     """
     lost = pa.Table.from_pylist([{name: row[name] for name in _LOST.names} for row in damage.lost], schema=_LOST)
     newest_us = damage.span.from_us if damage.newest_us is None else damage.newest_us
-    with store.view("lost_rows", lost), store.transaction():
+    with store.changes.sample_lock, store.view("lost_rows", lost), store.transaction():
         if damage.future or damage.hours:
             span = damage.span
             store.run("store/repair/withdraw", from_us=span.from_us, until_us=span.until_us, newest_us=newest_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,8 +57,9 @@ class Connection:
         """Permanent tables that temporary views and macros of this connection name."""
         self._made: set[str] = set()
         """Temporary tables and views that this connection has made and not dropped with `drop_made`."""
-        self._hollow: dict[str, bool] = {}
+        self.hollow: dict[str, bool] = {}
         """Tables this transaction has written, and whether only empty results so far."""
+        self.ends = ExitStack()  # closed at the end of a transaction
         self._workspaces: list[Self] = []
         self.path = path
 
@@ -220,14 +221,14 @@ class Connection:
         nothing but an empty result into that table before. A row that is put there and deleted mends it.
         """
         table = statement.writes
-        if table is not None and statement.inserts and self._within and self._hollow.get(table):
+        if table is not None and statement.inserts and self._within and self.hollow.get(table):
             name = identifier(table)
-            self._execute(f"insert into {name} select t.* from (select 1) left join {name} t on false").fetchall()
+            self._execute(f"insert into {name} default values").fetchall()
             self._execute(f"delete from {name} where rowid = (select max(rowid) from {name})").fetchall()
         rows = self._execute(statement.text, statement.pick(parameters)).fetchall()
         if table is not None and self._within:
             empty = bool(rows) and rows[0][0] == 0
-            self._hollow[table] = empty and (not statement.inserts or self._hollow.get(table, True))
+            self.hollow[table] = empty and (not statement.inserts or self.hollow.get(table, True))
         return rows
 
     def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
@@ -240,7 +241,7 @@ class Connection:
         """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
         try:
             self._execute("begin transaction").fetchall()
-            self._within, self._hollow = True, {}
+            self._within, self.hollow = True, {}
             try:
                 yield
             except BaseException:
@@ -259,6 +260,7 @@ class Connection:
             self._within = False
             self.changes.note(self._written)
             self._written = set()
+            self.ends.close()
 
     def _explained(self, error: duckdb.Error) -> Exception:
         """A full disk and the like as StoreError; what is our own mistake stays as it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from gpuwatch.core.model import TABLES, Points, Records
 from gpuwatch.store.connection import Connection, identifier
 from gpuwatch.store.damage import ChangeLog, cannot_open, check_replayed, warn_if_cut
 from gpuwatch.store.private_files import close_to_others, make_private, private_umask
+from gpuwatch.store.sample_columns import filled, lacking, narrow, widen
 from gpuwatch.store.sealing import seal
 from gpuwatch.store.wide_rows import wide
 
@@ -34,6 +35,8 @@ CHECKPOINT_ROOM_BYTES = 64 << 20
 """Space that a checkpoint may need beside the size of the log. One that fills the disk breaks the store until it is reopened."""
 THREADS_MAX = 64
 TABLES_KNOWN = "select table_name from duckdb_tables() where not temporary and not internal"
+NARROWED = 29
+"""The migration from which on only fields that a sample has are stored."""
 NOTES = ("import_file", "reject", "import_run", "import_given")
 """Tables in which an import notes what it read, beside the records of model.TABLES."""
 TRACED = frozenset({"sample_tail", *TABLES} - {"context", "bill", "bill_file"})
@@ -121,6 +124,14 @@ class Store(Connection):
 
     # Writing ---------------------------------------------------------------------------------------------------
 
+    def prepare(self, batches: Iterable[Records | Points]) -> None:
+        """Makes columns for the fields of batches, before the transaction that appends them."""
+        widen(self, lacking(self, batches))
+
+    def lacks(self, batch: Records | Points) -> bool:
+        """Whether a field of the batch has no column yet: end the transaction and `prepare` before it is appended."""
+        return bool(lacking(self, (batch,)))
+
     def append(self, batch: Records | Points, file_id: int | None = None) -> int:
         """Appends a batch to its table; returns rows appended. Call within a transaction for all-or-nothing.
 
@@ -131,7 +142,8 @@ class Store(Connection):
         if batch.rows.num_rows == 0:
             return 0
         if batch.table == "sample":
-            names = batch.rows.column_names
+            widen(self, lacking(self, (batch,)))
+            names = filled(batch.rows)
             table = "sample_tail"
         elif batch.table in NOTES:
             names = batch.rows.column_names
@@ -222,6 +234,8 @@ class Store(Connection):
         for version in sorted(set(available) - done):
             with self.transaction():
                 self.run(available[version])
+                if version == NARROWED:
+                    narrow(self)
                 self.sql(
                     "insert into schema_migration values ($version, $name, $now)",
                     version=version,

@@ -44,7 +44,7 @@ def retain(store: Store, settings: Settings, now_us: int) -> Retained:
         min(agreed.minute_until_us, _next_day(store, "store/retention/oldest_minute"), day_floor(now_us)),
     )
     before = _rows(store)
-    with store.transaction():
+    with store.changes.sample_lock, store.transaction():
         store.run("store/retention/retain", raw_until_us=allowed.raw_until_us, minute_until_us=allowed.minute_until_us)
         store.run("store/retention/propose", raw_until_us=wanted.raw_until_us, minute_until_us=wanted.minute_until_us)
     after = _rows(store)
@@ -97,7 +97,8 @@ def compact(store: Store) -> int:
 
 def drop_late(store: Store) -> int:
     """Drops samples that wait to be sealed into days whose raw samples are gone; returns how many."""
-    return store.run("store/retention/drop_late")
+    with store.changes.sample_lock:
+        return store.run("store/retention/drop_late")
 
 
 def skip_retired(store: Store, cluster: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.fields import columns as field_columns
 from gpuwatch.store.connection import Connection, identifier
+from gpuwatch.store.sample_columns import stored_fields
 
 _TAIL = "sample_tail where observed_us >= $start_us and observed_us < $end_us"
 _LATE = (
@@ -36,7 +37,7 @@ def seal(store: Connection, before_us: int) -> int:
     sealed = 0
     for (day,) in days:
         start, end = day * DAY_US, min((day + 1) * DAY_US, before_us)
-        with store.workspace() as work, work.transaction():
+        with store.changes.sample_lock, store.workspace() as work, work.transaction():
             work.run("store/late_hour", start_us=start, end_us=end)
             sealed += _seal_day(work, start, end)
             note_day(work, start_us=start, end_us=end, day_us=day * DAY_US)
@@ -92,7 +93,7 @@ def _origins(names: str, source: str) -> str:
 
 def _filled(work: Connection, source: str, span: dict[str, int]) -> tuple[int, set[str]]:
     """How many samples repeat another one's device, labels and instant, and the columns that any sample has."""
-    columns = [*field_columns(), "file_id"]
+    columns = [*stored_fields(work), "file_id"]
     counts = ", ".join(f"count({identifier(c)})" for c in columns)
     keys = "count(distinct (device_id, context_id, observed_us))"
     rows, distinct, *counted = work.sql(f"select count(*), {keys}, {counts} from {source}", **span)[0]

@@ -9,6 +9,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.fields import columns as field_columns
 from gpuwatch.store.connection import Connection, identifier
 from gpuwatch.store.database import TRACED
+from gpuwatch.store.sample_columns import stored_fields
 from gpuwatch.store.sealing import merged, note_day
 
 RECORDS = sorted(TRACED - {"sample_tail"})
@@ -54,7 +55,7 @@ def _samples(store: Connection) -> int:
 
 
 def _merge_again(store: Connection) -> None:
-    fields = list(field_columns())
+    fields = [name for name in field_columns() if name in stored_fields(store)]
     names = ", ".join(["device_id", "context_id", "observed_us", "file_id", *map(identifier, fields)])
     kept = f"select {names} from sample_origin join gone_key using (device_id, context_id, observed_us)"
     store.sql(f"insert into sample ({names}) {merged(fields, kept)} order by device_id, observed_us, context_id")

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.clock import HOUR_US
+from gpuwatch.core.fields import columns
 from gpuwatch.ledger.attribution import attribute
 from gpuwatch.store.database import Store
+from gpuwatch.store.sample_columns import stored_fields, widen
 from gpuwatch.store.withdraw import withdraw
 from tests.worlds.long_history import DAY, SLOW, History, history
 from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, node, pod, samples, us
@@ -122,6 +124,9 @@ def with_each_record_twice(parts: Passes) -> dict[str, list[Any]]:
 
 def copy_table(source: Store, target: Store, table: str, into: str | None = None) -> None:
     names = [row[0] for row in source.sql("select name from pragma_table_info($t)", t=table)]
+    if table == "sample":
+        widen(target, stored_fields(source))
+        names = [name for name in names if name not in columns() or name in stored_fields(source)]
     with target.view("copied_rows", source._arrow(f"select * from {table}", {})):
         target.sql(f"insert into {into or table} ({', '.join(names)}) select {', '.join(names)} from copied_rows")
 

@@ -1,0 +1,2 @@
+-- Empty tables of samples and what an earlier version stored are made again by store/sample_columns.py in this migration:
+-- a field has a stored column only once a sample has it.
