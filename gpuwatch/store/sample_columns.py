@@ -76,11 +76,15 @@ def widen(store: Connection, fields: Collection[str]) -> None:
         if "sample_tail" in store.hollow:
             raise RuntimeError("a field got no column before the transaction that stores it: call Store.prepare")
         store.ends.enter_context(store.changes.sample_lock)
-        _add_all(store, fields)
+        # The transaction may have begun before others were committed: a table that looks empty to it need not be.
+        changed = store.changes.counts()
+        for table in SAMPLE_TABLES:
+            _add(store, table, fields, surely=not changed[table])
         return
     with store.changes.sample_lock:
         with store.transaction():
-            _add_all(store, fields)
+            for table in SAMPLE_TABLES:
+                _add(store, table, fields, surely=True)
         store.changes.sample_fields = _stored(store, "sample_tail")
 
 
@@ -109,17 +113,13 @@ def _stored(store: Connection, table: str) -> frozenset[str]:
     return frozenset(name for (name,) in store.sql(_FIELDS, table=table)) & columns().keys()
 
 
-def _add_all(store: Connection, fields: Collection[str]) -> None:
-    for table in SAMPLE_TABLES:
-        _add(store, table, fields)
-
-
-def _add(store: Connection, table: str, fields: Collection[str]) -> None:
+def _add(store: Connection, table: str, fields: Collection[str], *, surely: bool) -> None:
+    """`surely`: the transaction sees all rows of the table. An empty one is made again, which is faster than to alter it."""
     have = _stored(store, table)
     missing = [name for name in columns() if name in fields and name not in have]
     if not missing:
         return
-    if not store.sql(f"select exists(from {table})")[0][0]:
+    if surely and not store.sql(f"select exists(from {table})")[0][0]:
         _make(store, table, have.union(missing), copied=False)
         return
     for name in missing:

@@ -55,7 +55,9 @@ class Slow(Store):
 
 @pytest.fixture
 def store() -> Iterator[Store]:
+    """A store that has samples with the field of `points` before."""
     with Store.open(None) as opened:
+        opened.prepare([points([NOW_US])])
         yield opened
 
 
