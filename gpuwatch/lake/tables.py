@@ -121,7 +121,7 @@ def every_table(store: Connection) -> list[Table]:
     for table, column, kind in store.sql(_COLUMNS):
         found.setdefault(table, []).append((column, kind))
     for table in SAMPLE_TABLES:  # their columns move when a field gets a stored one
-        found[table].sort(key=lambda column: _SAMPLE_PLACES[column[0]])
+        found[table].sort(key=lambda column: _SAMPLE_PLACES.get(column[0], len(ORDER)))
     return [Table(name, tuple(columns)) for name, columns in found.items()]
 
 
