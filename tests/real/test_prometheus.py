@@ -23,10 +23,13 @@ import pytest
 from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
 from tests.worlds import processes
-from tests.worlds.patience import PATIENCE_S, wait_until
+from tests.worlds.patience import FACTOR, PATIENCE_S, wait_until
 from tests.worlds.ports import free_port
 
 SCRAPES = 4
+INTERVAL_S = round(2 * FACTOR)
+"""Between two scrapes. One that takes longer is lost: a slow machine has more time for it."""
+SCRAPE_TIMES = f"{{scrape_interval: {INTERVAL_S}s, scrape_timeout: {INTERVAL_S * 950}ms}}"
 BY_PROMETHEUS, BY_US = "written", "scraped"
 FIELDS = {
     "DCGM_FI_DEV_GPU_UTIL": "gpu_util_ratio",
@@ -147,7 +150,8 @@ def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> No
     port = exporter.server_address[1]
     config, data = tmp_path / "gpuwatch.toml", tmp_path / "data"
     config.write_text(
-        f'[[dcgm]]\ncluster = "{BY_US}"\ntargets = ["http://127.0.0.1:{port}/ours"]\ninterval_s = 2\ntimeout_s = 1.9\n'
+        f'[[dcgm]]\ncluster = "{BY_US}"\ntargets = ["http://127.0.0.1:{port}/ours"]\ninterval_s = {INTERVAL_S}\n'
+        f"timeout_s = {0.95 * INTERVAL_S}\n"
     )
     serve = ["serve", "--data", str(data), "--config", str(config), "--port", "0"]
     log = tmp_path / "gpuwatch.log"
@@ -155,7 +159,7 @@ def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> No
         url = wait_until(lambda: re.findall(r"gpuwatch listening on (\S+)", log.read_text())[0], "gpuwatch serve")
         yaml = tmp_path / "prometheus.yml"
         yaml.write_text(
-            "global: {scrape_interval: 2s, scrape_timeout: 1900ms}\n"
+            f"global: {SCRAPE_TIMES}\n"
             f"scrape_configs: [{{job_name: dcgm, metrics_path: /theirs, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]\n"
             f"remote_write: [{{url: '{url}/api/v1/write?cluster={BY_PROMETHEUS}', queue_config: {{batch_send_deadline: 1s}}}}]\n"
         )

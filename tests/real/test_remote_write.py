@@ -37,7 +37,7 @@ def test_prometheus_sends_again_what_was_refused_or_cut_off(tmp_path: Path, expo
     url = f"http://127.0.0.1:{port}"
     yaml = tmp_path / "prometheus.yml"
     yaml.write_text(
-        "global: {scrape_interval: 2s, scrape_timeout: 1900ms}\n"
+        f"global: {world.SCRAPE_TIMES}\n"
         "scrape_configs: [{job_name: dcgm, metrics_path: /theirs, static_configs: [{targets: "
         f"['127.0.0.1:{exporter.server_address[1]}']}}]}}]\n"
         f"remote_write: [{{url: '{url}/api/v1/write?cluster={BY_PROMETHEUS}', queue_config: {{min_shards: 8, max_shards: 8, "
