@@ -25,13 +25,19 @@ class Place:
     taints: tuple[tuple[str, str, str], ...]
     elsewhere: bool = False
     """Only other schedulers have a record of it, though Kubernetes' nodes are known: no pod can be placed there."""
+    partitions: frozenset[str] = frozenset()
+    """Of Slurm, all of them; empty where no record names them."""
 
 
 def place_of(row: Mapping[str, Any]) -> Place:
     """A row of capacity/node_fit."""
     labels = {HOST: row["place"]} | json_object(row["labels"]) if row["recorded"] else None
     taints = tuple((str(key), str(value), str(effect)) for key, value, effect in json.loads(row["taints"] or "[]"))
-    return Place(row["place"], row["pool"], frozenset(row["models"] or ()), labels, taints, row["elsewhere"])
+    slurm = json_object(row["slurm_labels"])
+    partitions = frozenset(str(slurm.get("partitions") or "").split(",")) - {""}
+    return Place(
+        row["place"], row["pool"], frozenset(row["models"] or ()), labels, taints, row["elsewhere"], partitions
+    )
 
 
 def fitting_places(rule: str | None, places: Iterable[Place]) -> list[Place]:

@@ -71,7 +71,7 @@ def _why_not(wait: Wait, ready: Sequence[Row]) -> str:
     if any(_placed(wait, one) for one in ready):
         return "its queue is that of another pool"
     belong = "it belongs" if len(ready) == 1 else "they belong"
-    return f"{belong} to another scheduler, or its selectors, affinity or tolerations do not fit"
+    return f"{belong} to another scheduler, or its partitions, selectors, affinity or tolerations do not fit"
 
 
 def _larger(wait: Wait, slices: Sequence[Row]) -> list[Row]:

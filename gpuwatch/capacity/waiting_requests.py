@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gpuwatch.capacity.demand import named_models
 from gpuwatch.capacity.node_fit import Place, fitting_places, place_of
+from gpuwatch.capacity.partition_fit import partition_places
 from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of, short_nodes
 from gpuwatch.hardware.shares import profile_name
 from gpuwatch.rules.rule import EvaluationScope
@@ -56,7 +57,7 @@ class Wait:
     nodes_max: int | None = None
     """Nodes that its scheduler found to lack GPUs only, where others refused it for another reason; None: no other reason."""
     places: frozenset[str] | None = None
-    """Nodes that its selectors, affinity and tolerations fit, or GPUs without one; None: all."""
+    """Nodes that its partitions, selectors, affinity and tolerations fit, or GPUs without one; None: all of its pools."""
 
     @property
     def shape(self) -> str:
@@ -69,8 +70,8 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
     A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit, but
-    not for nodes that only another scheduler has. One of another scheduler whose queue is no pool is left out if several pools
-    have suitable models: which of them its queue has is unknown.
+    not for nodes that only another scheduler has. One of Slurm waits for any node of its partitions. One of another scheduler
+    whose queue is no pool is left out if several pools have suitable models: which of them its queue has is unknown.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)
@@ -78,8 +79,7 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
         return []
     places = [place_of(row) for row in store.rows("capacity/node_fit", cluster=cluster, until_us=until_us)]
     models = frozenset[str]().union(*(place.models for place in places))
-    everywhere = _Fit(places, len(places))
-    by_rule = {rule: _Fit(fitting_places(rule, places), len(places)) for rule in {row["node_rule"] for row in rows}}
+    fits = _Fits(places)
     messages = _messages(store, cluster, rows, scope)
     queued = {row["job_id"] for row in rows if row["queued"]}
     found = []
@@ -89,39 +89,57 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
         start_us, end_us = max(row["start_us"], from_us), min(row["end_us"], until_us)
         taken = named_models(row["gpu_type"], models)
         message = row["message"] or messages.get(row["job_id"])
-        kubernetes = row["scheduler"] in KUBERNETES
-        fit = by_rule[row["node_rule"]] if kubernetes else everywhere
-        suited = _suited_pools(row["queue"], fit.pools, taken, kubernetes)
-        if not suited or start_us >= end_us or not for_room(row["reason"], message):
+        if start_us >= end_us or not for_room(row["reason"], message):
+            continue
+        pools, where = fits.of(row, taken)
+        if not pools:
             continue
         members, gpus, profile = _sized(row)
         some = None if taken is None else sorted(taken)
         span = row["job_id"], start_us, end_us, row["submit_us"]
-        found.append(Wait(*span, tuple(suited), some, profile, members, gpus, short_nodes(message), fit.places))
+        found.append(Wait(*span, pools, some, profile, members, gpus, short_nodes(message), where))
     return found[:WAITS_MAX]
 
 
-class _Fit:
-    """Where a request may lie: the models of each pool there, and the names of its places, None for all."""
-
-    def __init__(self, found: Collection[Place], places: int) -> None:
-        self.pools: dict[str | None, set[str]] = {}
-        for place in found:
-            self.pools.setdefault(place.pool, set()).update(place.models)
-        self.places = None if len(found) == places else frozenset(place.name for place in found)
+Fit = tuple[tuple[str | None, ...], frozenset[str] | None]
+"""Pools, and the names of places in them, None for all of their places."""
 
 
-def _suited_pools(
-    queue: str | None,
-    pools: Mapping[str | None, set[str]],
-    taken: Collection[str] | None,
-    kubernetes: bool,
-) -> list[str | None]:
-    """The pools that a request may use: its queue's, or those with a model that it takes; none where that is unknown."""
-    suited = [pool for pool, models in pools.items() if taken is None or models.intersection(taken)]
-    if queue in suited:
-        return [queue]
-    return suited if len(suited) == 1 or kubernetes else []
+class _Fits:
+    """Where requests may lie, found once for requests that are alike."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self._places = places
+        self._by_rule: dict[str | None, list[Place]] = {}
+        self._found: dict[tuple[object, ...], Fit] = {}
+
+    def of(self, row: Mapping[str, Any], taken: frozenset[str] | None) -> Fit:
+        """The pools with models that a request takes and places that it may use; none where these are unknown."""
+        kubernetes = row["scheduler"] in KUBERNETES
+        key = (kubernetes, row["node_rule"] if kubernetes else row["queue"], taken)
+        if key not in self._found:
+            self._found[key] = (
+                self._labelled(row["node_rule"], taken) if kubernetes else self._listed(row["queue"], taken)
+            )
+        return self._found[key]
+
+    def _labelled(self, rule: str | None, taken: frozenset[str] | None) -> Fit:
+        if rule not in self._by_rule:
+            self._by_rule[rule] = fitting_places(rule, self._places)
+        fitting = self._by_rule[rule]
+        pools = dict.fromkeys(place.pool for place in fitting if _takes(place, taken))
+        return tuple(pools), None if len(fitting) == len(self._places) else frozenset(place.name for place in fitting)
+
+    def _listed(self, queue: str | None, taken: frozenset[str] | None) -> Fit:
+        some = [place for place in self._places if _takes(place, taken)]
+        fitting = partition_places(queue, some)
+        pools = dict.fromkeys(place.pool for place in fitting)
+        whole = len(fitting) == sum(place.pool in pools for place in some)
+        return tuple(pools), None if whole else frozenset(place.name for place in fitting)
+
+
+def _takes(place: Place, taken: Collection[str] | None) -> bool:
+    return taken is None or not place.models.isdisjoint(taken)
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:

@@ -79,8 +79,8 @@ def wait(members: int = 1, **more: Any) -> Wait:
         pytest.param(
             [part(), part(held=True, node="n2")],
             wait(places=frozenset({"n2"})),
-            "1 instance of 1g.10gb is free on n1, which it may not use: it belongs to another scheduler, or its selectors, affinity "
-            "or tolerations do not fit.",
+            "1 instance of 1g.10gb is free on n1, which it may not use: it belongs to another scheduler, or its partitions, "
+            "selectors, affinity or tolerations do not fit.",
             id="free ones on other nodes",
         ),
         pytest.param(

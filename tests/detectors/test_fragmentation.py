@@ -80,6 +80,18 @@ class Case:
             self.node(name, 4, held, "kubernetes", name[0], **labels)
         return self
 
+    def two_partitions(self, held_b: int = 1) -> Case:
+        """Two nodes of partition a and one of b, which no record of Slurm names as partitions."""
+        for name, held in (("a1", 1), ("a2", 1), ("b1", held_b)):
+            self.node(name, 4, held, pool=name[0])
+        return self
+
+    def overlapping(self) -> Case:
+        """Three nodes that are in two partitions."""
+        for name in ("n1", "n2", "n3"):
+            self.node(name, 4, 1, labels={"partitions": f"{self.name},{self.name}/debug"})
+        return self
+
     def asked(self, gpus: int, times: int, gpu_type: str | None = None) -> Case:
         """Requests of the day before."""
         asked(self.world, gpus, times, self.name, gpu_type=gpu_type or self.gpu_type)
@@ -153,6 +165,17 @@ SILENT: dict[str, Callable[[Case], object]] = {
     ),
     "selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a", "b"]]]]}, **ZONE_B),
     "a label of no node": lambda c: c.ruled({"terms": [[["disk", "In", ["ssd"]]]]}, **ZONE_B),
+    "named by one of two partitions, whose other has a free node": lambda c: c.two_partitions(0).waits(
+        4, 10, 150, queue=f"{c.name}/a,{c.name}/b"
+    ),
+    "named by a partition that is not the first of a free node": lambda c: (
+        c.overlapping().node("n4", 4, 0, pool="other", labels={"partitions": f"{c.name}/other,{c.name}/debug"}),
+        c.waits(4, 10, 150, queue=f"{c.name}/debug"),
+    ),
+    "named by a partition that no record has, beside nodes without records": lambda c: c.two_partitions().waits(
+        4, 10, 150, queue=f"{c.name}/a,{c.name}/c"
+    ),
+    "in a partition of none of the nodes": lambda c: c.overlapping().waits(4, 10, 150, queue=f"{c.name}/cpu"),
     "tolerated": lambda c: c.ruled({"tolerations": [["x", "Exists", "", None]]}, **TAINT),
 }
 REPORTED: dict[str, Callable[[Case], object]] = {
@@ -171,6 +194,12 @@ REPORTED: dict[str, Callable[[Case], object]] = {
     "not selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a"]]]]}, **ZONE_B),
     "kept away": lambda c: c.ruled({"terms": [[["zone", "NotIn", ["b"]]]]}, **ZONE_B),
     "tainted": lambda c: c.ruled({"terms": []}, **TAINT),
+    "partitions": lambda c: c.two_partitions().waits(4, 10, 150, queue=f"{c.name}/a,{c.name}/b"),
+    "one of two": lambda c: c.two_partitions(0).waits(4, 10, 150, queue=f"{c.name}/a"),
+    "second": lambda c: (
+        c.overlapping().node("n4", 4, 0, pool="other", labels={"partitions": f"{c.name}/other"}),
+        c.waits(4, 10, 150, queue=f"{c.name}/debug,{c.name}/cpu"),
+    ),
 }
 
 
@@ -239,6 +268,23 @@ def test_a_pod_that_any_of_several_pools_could_take_waits_for_each(findings: dic
 def test_a_place_is_free_only_on_nodes_that_a_pod_may_use(findings: dict[str, Verdict], case: str) -> None:
     """The message is that of the pods; there is no event. The cases where pool b is free for the pod are in SILENT."""
     assert [f"{case}/a"] == [subject for subject in findings if subject.split("/")[0] == case]
+
+
+def test_a_request_waits_for_any_of_its_partitions(findings: dict[str, Verdict]) -> None:
+    """Each pool has its part of the four free GPUs. A free node of a partition that is not named is not free for it."""
+    both = [findings["partitions/a"], findings["partitions/b"]]
+
+    assert [4 * 110 * 60 * 6 / 9, 4 * 110 * 60 * 3 / 9] == pytest.approx(
+        [float(one.wasted_s) for one in both], abs=0.01
+    )
+    assert 4 * 110 * 60 == pytest.approx(float(findings["one of two/a"].wasted_s), abs=0.001)
+    assert "one of two/b" not in findings
+
+
+def test_a_node_is_in_all_its_partitions(findings: dict[str, Verdict]) -> None:
+    """The finding is of the nodes' pool, their first partition. A name without GPU nodes hides nothing: all records are known."""
+    assert 4 * 110 * 60 == pytest.approx(float(findings["second"].wasted_s), abs=0.001)
+    assert "second/other" not in findings
 
 
 def test_records_of_a_job_that_are_hours_apart_are_one_wait(findings: dict[str, Verdict]) -> None:
