@@ -8,6 +8,7 @@ from typing import Any
 from gpuwatch.collectors.shared.records import Columns, Row
 from gpuwatch.collectors.slurm.scontrol_records import first_word
 from gpuwatch.collectors.slurm.text import known
+from gpuwatch.collectors.slurm.waiting import Waiting
 
 LEAST_JOBS = 2
 """A text of one job was probably asked for by its number."""
@@ -125,16 +126,24 @@ def _add(known_words: set[str | None], word: str | None) -> None:
 
 
 def dated(rows: Iterable[Row], jobs: JobList, cluster: str, observed_us: int | None) -> Iterator[Row]:
-    """The rows of a text, with its jobs that run dated to it, and a `job_list` row.
+    """The rows of a text, with its jobs that run or wait dated to it, and a `job_list` row.
 
-    The run times of these jobs end when it was written; only that of a suspended one stands still.
+    The run times of jobs end when it was written; only that of a suspended one stands still.
     """
     running: list[Columns] = []
+    waiting = Waiting()
     for table, row in rows:
+        if table == "pending":
+            yield from waiting.take(row)
+            continue
+        if table == "claim" or (table == "workload" and row["state"] in ("admitted", "running", "finished")):
+            yield from waiting.superseded(row["cluster"], row["job_id"])
+            waiting.seen(row)
         if table == "claim" and row["end_us"] is None:
             running.append(row)
         else:
             yield table, row
+    yield from waiting.finish(observed_us)
     written_us = max((row["evidence_us"] for row in running), default=0)
     at_us = max(written_us, observed_us or 0)
     for row in running:

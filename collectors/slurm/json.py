@@ -16,6 +16,7 @@ from gpuwatch.collectors.slurm.json_rows import controller_rows, node_from_json,
 from gpuwatch.collectors.slurm.json_values import moment_us
 from gpuwatch.collectors.slurm.partitions import partition_from_json, qos_from_json, reservation_from_json
 from gpuwatch.collectors.slurm.queue_totals import with_totals
+from gpuwatch.collectors.slurm.waiting import Waiting
 from gpuwatch.core.clock import zone
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Rows, Source
@@ -92,12 +93,14 @@ class _Document:
     """Rows that get the document's time as `observed_us`."""
     running: list[Row] = field(default_factory=list)
     """Allocations of running jobs, which get the document's time as evidence."""
+    waiting: Waiting = field(init=False)
     jobs: JobList = field(default_factory=JobList)
     refused: int = field(init=False)
     """What was refused before this document."""
 
     def __post_init__(self) -> None:
         self.refused = self.rejects.total
+        self.waiting = Waiting()
 
     def add(self, piece: Element) -> Iterator[Row]:
         """Yields the rows of a member or item, except for those that need the document's time."""
@@ -122,12 +125,13 @@ class _Document:
             self.rejects.add(_printable(str(error)), path, piece.line, _printable(_name(value)))
 
     def finish(self) -> Iterator[Row]:
-        """Yields the deferred rows. The controller's running jobs were running when it wrote the document."""
+        """Yields the deferred rows. The controller's running jobs were running or waiting when it wrote the document."""
         written_us = self.requested_us or self.written_us
         yield from ((table, row | {"observed_us": written_us}) for table, row in self.deferred)
         alive_us = max(written_us or 0, self.latest_job_us)
         for table, row in self.running:
             yield table, row | {"evidence_us": max(row["evidence_us"], alive_us)}
+        yield from self.waiting.finish(alive_us)
         # A live source sees each job end. A job that is missing may be one that could not be read.
         whole = self.requested_us is None and self.rejects.total == self.refused and len(self.running) < MAX_DEFERRED
         if whole and self.running and (scope := self.jobs.scope()) is not None:
@@ -147,6 +151,8 @@ class _Document:
             self.latest_job_us = max(self.latest_job_us, row["evidence_us"] or 0)
             if table == "claim" and row["end_us"] is None and len(self.running) < MAX_DEFERRED:
                 self.running.append((table, row))
+            elif table == "pending":
+                yield from self.waiting.take(row)
             else:
                 yield table, row
         for workload in workloads:

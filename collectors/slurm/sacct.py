@@ -25,6 +25,7 @@ from gpuwatch.collectors.slurm.text import (
     task_ids,
     tres_gpus,
 )
+from gpuwatch.collectors.slurm.waiting import Waiting
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Source
@@ -52,6 +53,8 @@ Fields = dict[str, str]
 def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
     """Yields `claim` rows (one per node and device type) and `pending` rows of a `sacct -P` text with a header.
 
+    Requests that wait are dated to the newest time of the text; a repeated header begins another one.
+
     Columns are matched by name, in any order; the delimiter comes from the header. Steps are skipped because they
     repeat their job's GPUs. An invalid row is rejected on its own. Raises UnreadableInput without a usable header,
     UsageError for an unknown time zone.
@@ -59,8 +62,10 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
     tz = zone(source.timezone)
     numbered = iter(lines)
     header, delimiter, names = _header(numbered, source.path)
-    clusters = _Clusters(source)
+    clusters, waiting = _Clusters(source), Waiting()
     for number, line in numbered:
+        if line == header:
+            yield from waiting.finish()
         if not line.strip() or line == header:
             continue
         values = line.split(delimiter)
@@ -69,11 +74,19 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
             continue
         fields = dict(zip(names, values, strict=True))
         try:
-            rows = fitting(job_rows(fields, clusters.of(fields), tz))
+            cluster = clusters.of(fields)
+            rows = fitting(job_rows(fields, cluster, tz))
             rejects.naive_times |= any("naive_zone" in row for _, row in rows)
-            yield from rows
+            yield from waiting.superseded(cluster, fields.get("jobid") or fields.get("jobidraw"))
+            for table, row in rows:
+                if table == "pending":
+                    yield from waiting.take(row)
+                else:
+                    waiting.seen(row)
+                    yield table, row
         except ValueError as error:
             rejects.add(str(error), source.path, number, line)
+    yield from waiting.finish()
 
 
 class _Clusters:

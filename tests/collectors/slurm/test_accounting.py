@@ -237,6 +237,47 @@ def test_a_request_that_waits_is_pending(tmp_path: Path, job: dict[str, str], id
     assert {parse_rfc3339("2026-11-21T01:05:00Z")} == {p["evidence_us"] for p in tables["pending"]}
 
 
+WAITS = {"State": "PENDING", "Start": "Unknown", "End": "Unknown", "ElapsedRaw": "0", "AllocTRES": "", "JobID": "7"}
+QUEUED = WAITS | {"Submit": "2026-11-21T00:00:00", "Eligible": "2026-11-21T00:00:00"}
+RUNS = {"JobID": "8", "State": "RUNNING", "Start": "2026-11-21T00:00:00", "End": "Unknown", "ElapsedRaw": "10800"}
+CANCELLED = QUEUED | {"State": "CANCELLED by 1", "Start": "None", "End": "2026-11-21T00:20:00"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "until"),
+    [
+        pytest.param([[QUEUED]], "00:00", id="alone, to its submission"),
+        pytest.param([[RUNS | {"Cluster": "c2"}, QUEUED | {"Cluster": "c1"}]], "00:00", id="not by another cluster"),
+        pytest.param([[QUEUED], [RUNS]], "00:00", id="not by the next of several texts in one file"),
+        pytest.param([[QUEUED, CANCELLED, RUNS]], "00:00", id="not if a later record has it cancelled"),
+        pytest.param([[QUEUED, RUNS | {"JobID": "7"}]], "00:00", id="not if a later record has it started"),
+        pytest.param([[QUEUED, RUNS]], "03:00", id="by a job that runs"),
+        pytest.param([[RUNS, QUEUED], [QUEUED]], "03:00", id="by the text that it is in"),
+        pytest.param(
+            [
+                [
+                    QUEUED,
+                    {"JobID": "9", "Start": "2026-11-21T00:30:00", "End": "2026-11-21T01:00:00", "ElapsedRaw": "1800"},
+                ]
+            ],
+            "01:00",
+            id="by a job that has ended",
+        ),
+    ],
+)
+def test_a_text_proves_a_wait_up_to_its_newest_time(
+    tmp_path: Path, texts: list[list[dict[str, str]]], until: str
+) -> None:
+    path, rejects = tmp_path / "sacct.txt", Rejects()
+    path.write_text("".join(history(*text, Cluster="", Eligible="Unknown") for text in texts))
+    batches = list(read_sacct(Source(str(path), "c1", "UTC", cluster_given=False), rejects))
+    waits = [row for batch in batches if batch.table == "pending" for row in batch.rows.to_pylist()]
+
+    assert 0 == rejects.total
+    assert parse_rfc3339(f"2026-11-21T{until}:00Z") == max(row["evidence_us"] for row in waits)
+    assert {parse_rfc3339("2026-11-21T00:00:00Z")} == {row["submit_us"] for row in waits}
+
+
 @pytest.mark.parametrize("delimiter", ["|", "^|^", "\t", ";", "^"])
 def test_the_delimiter_is_read_off_the_header(tmp_path: Path, delimiter: str) -> None:
     tables, rejects = read(tmp_path, history({}, delimiter=delimiter))

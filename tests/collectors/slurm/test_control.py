@@ -245,6 +245,25 @@ def test_a_waiting_job_is_a_request(
     }
 
 
+PENDS = {"state": "PENDING", "reason": "Resources", "nodes": "", "detail": ""}
+
+
+@pytest.mark.parametrize(
+    ("texts", "until"),
+    [
+        pytest.param([job(**PENDS)], "01:30", id="alone, to when it was last considered"),
+        pytest.param([job(**PENDS), job()], "01:30", id="not if a later record has it started"),
+        pytest.param([job(**PENDS), job(head="JobId=6")], "03:00", id="by a job that runs"),
+        pytest.param([job(head="JobId=6"), job(**PENDS)], "03:00", id="by a job that runs and comes first"),
+        pytest.param(["# observed 2026-11-21T05:00:00Z\n", job(**PENDS)], "05:00", id="by the time of the text"),
+    ],
+)
+def test_a_text_proves_a_wait_up_to_its_newest_time(tmp_path: Path, texts: list[str], until: str) -> None:
+    (waits,) = read(tmp_path, "".join(texts))[0]["pending"]
+
+    assert parse_rfc3339(f"2026-11-21T{until}:00Z") == waits["evidence_us"]
+
+
 FORGED = "x NodeList=gpu09 NumNodes=1 Nodes=gpu09 CPU_IDs=0 Mem=1 GRES=gpu:h100:8(IDX:0-7)"
 
 

@@ -423,6 +423,17 @@ def test_a_waiting_request_of_the_controller(tmp_path: Path, job: Json, rows: li
     }
 
 
+@pytest.mark.parametrize(
+    ("more", "until"),
+    [pytest.param({}, START, id="of no known time"), pytest.param({"last_update": boxed(END)}, END, id="dated")],
+)
+def test_a_document_proves_a_wait_up_to_its_time(tmp_path: Path, more: Json, until: int) -> None:
+    waiting = squeue({"job_state": ["PENDING"], "nodes": "", "gres_detail": [], "tres_alloc_str": ""})
+    tables, _ = read(tmp_path, answer(waiting) | more)
+
+    assert [until] == [p["evidence_us"] // SECOND_US for p in tables["pending"]]
+
+
 def test_a_waiting_request_of_the_database(tmp_path: Path) -> None:
     waits = {"start": 0, "end": 0, "elapsed": 0, "planned": boxed(90)}
     state = {"current": ["PENDING"], "reason": "Priority"}
