@@ -107,6 +107,14 @@ def why(row: Row) -> Component:
     return parts.card("Why it waits", html.P(words), own)
 
 
+def rest(row: Row, query: Query) -> Component:
+    """The members of a job that wait while others run: why, and what would let them start."""
+    words = formats.sentence(formats.clip(row.get("why") or row.get("reason") or "no reason reported", MAX_WORDS))
+    found = str((row.get("start") or {}).get("words") or "")
+    title = f"The rest waits for {wanted(row)} since {formats.when(row.get('submitted_at'))}"
+    return parts.card(title, html.P(words), html.P(formats.clip(found, MAX_WORDS), className="soft") if found else None)
+
+
 def start(row: Row, query: Query) -> Component:
     """What would let it start, with the way to the map or to the instances."""
     found: Row = row.get("start") or {}

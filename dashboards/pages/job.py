@@ -23,21 +23,31 @@ MAX_WHY = 400
 PLACEMENT_RULE = "topology-blind-placement"
 MAX_DEVICES = 64
 FEW = 8
+GANG_RULE = "gang-partial"
 
 
 async def load(api: Api, query: Query) -> Row:
     """The job in the path, on the cluster given by `in` or the filter; or its request, under `waiting`, if it has no GPU yet."""
     job, cluster = query.path.removeprefix("/jobs/"), query.get("in") or query.get("cluster") or None
     try:
-        return await api.job(job, cluster)
+        data = await api.job(job, cluster)
     except ApiFailure as error:
         if error.status != 404:
             raise
+    else:
+        if not runs_in_part(data):
+            return data
+        return data | {"rest": await ledger_math.optional(waiting_request.find(api, job, cluster)) or None}
     waiting = await ledger_math.optional(waiting_request.find(api, job, cluster))
     if not waiting:
         words = f"Job {formats.clip(job, 100)} held no GPU that is known, and it is not waiting for one now."
         raise ApiFailure(404, "not_found", words, "Its records may be too old to be kept, or of another cluster.")
     return {"waiting": waiting}
+
+
+def runs_in_part(data: Row) -> bool:
+    """Whether some members of the job wait while others hold GPUs."""
+    return any(one.get("detector") == GANG_RULE and one.get("state") == "open" for one in data.get("findings") or [])
 
 
 @page("/jobs/*", "Job", load, filters=())
@@ -51,7 +61,16 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
             html.Div(
                 [
                     html.Div([summary(data, query), time(data), chart(data, scheme)], className="column"),
-                    html.Div([found(data, query), placement(data), runs(data), devices(data)], className="column"),
+                    html.Div(
+                        [
+                            found(data, query),
+                            waiting_request.rest(data["rest"], query) if data.get("rest") else None,
+                            placement(data),
+                            runs(data),
+                            devices(data),
+                        ],
+                        className="column",
+                    ),
                 ],
                 className="two-one",
             ),

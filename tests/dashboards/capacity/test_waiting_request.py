@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.shell import states
-from tests.dashboards import fake_map
+from tests.dashboards import fake_api, fake_map
 from tests.dashboards.capacity.test_queues_page import gang
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, asked, check_layout, links, shown, text
@@ -101,3 +101,23 @@ def test_jobs_that_wait_have_a_tab_of_the_jobs_page(more: str, expected: list[st
     assert expected == [name for name in ("alpha", "beta", "gamma") if f"/ui/jobs/lab/{name}" in str(links(layout))]
     assert ("No waiting job matches" in text(layout)) == (not expected)
     assert "/ui/jobs?state=waiting" in [href for href in links(shown("/jobs"))]
+
+
+@pytest.mark.parametrize(
+    ("state", "shown_rest"),
+    [pytest.param("open", True, id="it runs in part"), pytest.param("resolved", False, id="no more")],
+)
+def test_a_job_that_runs_in_part_says_what_the_rest_waits_for(state: str, shown_rest: bool) -> None:
+    row = fake_map.waiting("4800", "gpus", start={"words": MOVED, "best": fake_map.NO_FIT}, gpus=3, shape="3x1")
+    finding = fake_api.finding(0) | {"detector": "gang-partial", "state": state}
+    job = fake_api.job(0) | {
+        "findings": [finding],
+        "runs": [],
+        "devices": [],
+        "waterfall": [],
+        "series": {"points": []},
+    }
+    answers = {"jobs/4800": job, "capacity/pending": {"items": [row], "next": None}}
+    words = text(shown("/jobs/4800", source=answering(answers)))
+
+    assert ("The rest waits for" in words) == (MOVED in words) == shown_rest
