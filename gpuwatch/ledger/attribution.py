@@ -183,8 +183,8 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
     A GPU that was replaced is not a device of its own here: the newest one in its slot has the holds of all.
     """
     inventory = {
-        node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
-        for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
+        node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing, at_us)
+        for node, devices, sharing, at_us in store.sql("select node, devices, sharing, last_us from site order by node")
     }
     wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
     if not inventory and not wanted:
@@ -206,16 +206,12 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
     for held in store.rows("ledger/attribution/25_slot_held"):
         for found in by_device.get((held["device_id"], held["stay"]), ()):
             found.held.add(held["start_us"], held["end_us"], WHOLE_UNITS if held["units"] is None else held["units"])
-    return {
-        name: Node(
-            cluster,
-            name,
-            inventory.get(name, (None, None))[0],
-            slots.get(name, []),
-            shared=inventory.get(name, (None, None))[1] in ("time-slicing", "mps"),
-        )
-        for name in sorted(wanted | set(inventory))
-    }
+    built = {}
+    for name in sorted(wanted | set(inventory)):
+        counts, sharing, at_us = inventory.get(name, (None, None, None))
+        shared = sharing in ("time-slicing", "mps")
+        built[name] = Node(cluster, name, counts, slots.get(name, []), shared=shared, counted_us=at_us)
+    return built
 
 
 def _away(here_us: int | None, away_us: int | None) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.ledger.nesting import Holder, Inner, InnerHold, OuterHold, refine, short
-from gpuwatch.ledger.placement_estimate import Node
+from gpuwatch.ledger.node_division import divide
+from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Wanted
 from gpuwatch.store.database import Store
 
 INNER_SCHEDULERS = ("slurm", "ray")
@@ -78,7 +79,7 @@ def inner_holds(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
         signs[run_id, pod_uid].add(device_id)
     found: list[InnerHold] = []
     for scheduler in INNER_SCHEDULERS:
-        placed = refine(_inner_runs(store, scheduler), holds, signs)
+        placed = refine(_inner_runs(store, scheduler, holds), holds, signs)
         found += placed
         facts = {hold.device_id: hold for hold in holds}
         for p in placed:
@@ -88,13 +89,14 @@ def inner_holds(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
     return found
 
 
-def _inner_runs(store: Store, scheduler: str) -> list[Inner]:
-    """The inner runs of one scheduler with all the runs that each may be in."""
+def _inner_runs(store: Store, scheduler: str, holds: list[OuterHold]) -> list[Inner]:
+    """The inner runs of one scheduler with all the runs that each may be in; those with a total are divided by what is free."""
     rows = store.sql(
         """select w.run_id, w.pod_uid, w.node, w.profile, w.device_count, w.units, w.start_us, w.end_us,
             w.device_indexes, n.outer_scheduler,
             list((n.outer_run_id, n.outer_pod_uid, n.outer_start_us, n.outer_end_us)
-                order by n.outer_run_id, n.outer_pod_uid)
+                order by n.outer_run_id, n.outer_pod_uid),
+            w.totals
         from wanted w
         join nested n
             on n.run_id = w.run_id and n.pod_uid is not distinct from w.pod_uid and n.node = w.node
@@ -102,21 +104,55 @@ def _inner_runs(store: Store, scheduler: str) -> list[Inner]:
         group by all""",
         scheduler=scheduler,
     )
+    devices: dict[Holder, set[int]] = defaultdict(set)
+    for hold in holds:
+        devices[hold.holder].add(hold.device_id)
+    sizes: dict[str, set[int]] = defaultdict(set)
+    requests: dict[int, Wanted] = {}
+    for number, row in enumerate(rows):
+        run_id, pod_uid, node, profile, count, units, start_us, end_us, indexes, _, outers, totals = row
+        sizes[node] |= {len(devices[run, pod]) for run, pod, _, _ in outers}
+        kind = (hardware_shares.profile_name(profile) or profile) if profile else None
+        requests[number] = Wanted(
+            *(run_id, pod_uid, node, kind, count, start_us, end_us, numbers(indexes)),
+            units=units,
+            numbered=scheduler == "slurm",
+            totals=bool(totals) and units == WHOLE_UNITS and kind is None,
+        )
+    counts = _divided(requests, sizes)
     return [
         Inner(
             (run_id, pod_uid),
             tuple(((run, pod), start, end) for run, pod, start, end in outers),
             node,
             short(node) if outer_scheduler == "slurm" else None,
-            (hardware_shares.profile_name(profile) or profile) if profile else None,
-            count,
+            requests[number].profile,
+            counts[number],
             units,
             start_us,
             end_us,
-            numbers(indexes),
+            requests[number].indexes,
         )
-        for run_id, pod_uid, node, profile, count, units, start_us, end_us, indexes, outer_scheduler, outers in rows
+        for number, (run_id, pod_uid, node, _, _, units, start_us, end_us, _, outer_scheduler, outers, _) in enumerate(
+            rows
+        )
+        if counts[number]
     ]
+
+
+def _divided(requests: dict[int, Wanted], sizes: dict[str, set[int]]) -> dict[int, int]:
+    """How many devices each request has on its node, which is a pod with as many devices as the pod holds."""
+    if not any(request.totals for request in requests.values()):
+        return {number: request.count for number, request in requests.items()}
+    fleet = {
+        node: Node("", node, {"": next(iter(known))} if len(known) == 1 and 0 not in known else None, [])
+        for node, known in sizes.items()
+    }
+    place = {(r.run_id, r.pod_uid, r.node, r.profile, r.start_us): number for number, r in requests.items()}
+    counts = dict.fromkeys(requests, 0)
+    for r in divide(fleet, requests.values()):
+        counts[place[r.run_id, r.pod_uid, r.node, r.profile, r.start_us]] = r.count
+    return counts
 
 
 def inner_table(holds: list[InnerHold]) -> pa.Table:

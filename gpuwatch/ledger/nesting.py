@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.ledger.device_slots import most_units
+from gpuwatch.ledger.device_slots import Spans, most_units
 from gpuwatch.ledger.placement_estimate import WHOLE_UNITS
 
 Holder = tuple[int, str | None]
@@ -67,7 +67,7 @@ class InnerHold:
 
 
 def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[Holder, set[int]]) -> list[InnerHold]:
-    """Puts inner runs on devices of their outer runs, in order of start. `signs`: devices that labels or UUIDs name.
+    """Puts inner runs on devices of their outer runs: those whose devices are named first, then the others, in order of start. `signs`: devices that labels or UUIDs name.
 
     Where the counts are equal, or signs or indexes name the devices, the choice is exact. Otherwise free devices are taken
     in order, and the hold is marked as estimated.
@@ -75,9 +75,14 @@ def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[H
     by_outer: dict[Holder, list[OuterHold]] = defaultdict(list)
     for hold in holds:
         by_outer[hold.holder].append(hold)
-    used: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    used: dict[int, Spans] = defaultdict(Spans)
     found: list[InnerHold] = []
-    ordered = sorted(inners, key=lambda i: (i.start_us, i.holder[0], i.holder[1] or "", i.node, i.profile or ""))
+
+    def turn(i: Inner) -> tuple[bool, int, int, str, str, str]:
+        named = i.units == WHOLE_UNITS and bool(i.indexes or signs.get(i.holder))
+        return not named, i.start_us, i.holder[0], i.holder[1] or "", i.node, i.profile or ""
+
+    ordered = sorted(inners, key=turn)
     for inner in ordered:
         for outer, sure in _outers(inner, by_outer):
             theirs = [h for h in by_outer[outer] if _fits(h, inner)]
@@ -88,7 +93,7 @@ def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[H
                 found.append(
                     InnerHold(inner.holder, outer, inner.node, hold.device_id, start, end, inner.units, estimated)
                 )
-                used[hold.device_id].append((start, end, inner.units))
+                used[hold.device_id].add(start, end, inner.units)
     return found
 
 
@@ -119,7 +124,7 @@ def _outers(inner: Inner, by_outer: Mapping[Holder, Sequence[OuterHold]]) -> lis
 
 
 def _choose(
-    inner: Inner, theirs: Sequence[OuterHold], used: dict[int, list[tuple[int, int, int]]], signs: set[int]
+    inner: Inner, theirs: Sequence[OuterHold], used: dict[int, Spans], signs: set[int]
 ) -> list[tuple[OuterHold, bool]]:
     """The chosen holds, each with whether the choice is certain. A device may be held in several spans."""
     seats = _seats(sorted(theirs, key=lambda h: (h.order, h.device_id, h.start_us)))
@@ -161,11 +166,9 @@ def _follows(hold: OuterHold, seat: Sequence[OuterHold]) -> bool:
     )
 
 
-def _load(inner: Inner, used: dict[int, list[tuple[int, int, int]]], device: int) -> int:
+def _load(inner: Inner, used: dict[int, Spans], device: int) -> int:
     """The most units that runs chosen before hold at one time while an inner run is there."""
-    # Later runs do not start earlier, so spans that have ended no longer compete.
-    used[device] = [span for span in used.get(device, ()) if span[1] > inner.start_us]
-    return most_units([span for span in used[device] if span[0] < inner.end_us], inner.start_us)
+    return most_units(list(used[device].meeting(inner.start_us, inner.end_us)), inner.start_us)
 
 
 def short(host: str) -> str:

@@ -65,14 +65,23 @@ class Node:
     inventory: Mapping[str, int] | None
     slots: list[Slot]
     shared: bool = False
+    counted_us: int | None = None
+    """When the inventory was last read: a GPU that was moved away later is one of it."""
     named: dict[str, Slot] = field(default_factory=dict, init=False)
     """The device chosen for a UUID that samples do not contain: a slice's own, or that of a GPU that nobody measures."""
 
     def __post_init__(self) -> None:
         for profile, count in sorted((self.inventory or {}).items()):
-            have = sum(1 for slot in self.slots if (slot.profile or "") == profile and not slot.former)
+            have = sum(1 for slot in self.slots if (slot.profile or "") == profile and self._has(slot))
             for _ in range(min(count - have, DEVICES_PER_NODE_MAX)):
                 self.add(profile or None, counted=True)
+
+    def _has(self, slot: Slot) -> bool:
+        """Whether a device is one of those that the inventory counts."""
+        if not slot.former:
+            return True
+        at = self.counted_us
+        return at is not None and not any(from_us <= at < until_us for from_us, until_us in slot.away)
 
     def add(self, profile: str | None, *, counted: bool = False) -> Slot:
         """Adds an unmeasured device, named after the node and the lowest free index of its kind."""
@@ -191,7 +200,7 @@ class Node:
         """Without an inventory, the scheduler's records are the only evidence of the number of devices."""
         if self.inventory is None:
             return True
-        have = sum(1 for slot in self.slots if slot.profile == profile and not slot.former)
+        have = sum(1 for slot in self.slots if slot.profile == profile and self._has(slot))
         return have < self.inventory.get(profile or "", 0)
 
     def _best(self, slots: list[Slot], wanted: Wanted) -> tuple[Slot | None, bool]:

@@ -86,3 +86,31 @@ def test_two_jobs_at_once_do_not_share_a_gpu_that_is_gone() -> None:
     assert [(0, HALF + GAP, FREE), (HALF + GAP, HOUR, "1")] == found["GPU-s"]
     assert {who for _, _, who in found["GPU-m"]} == {FREE}
     assert [(HALF + GAP, HOUR, "2")] == [row for rows in found.values() for row in rows if row[2] == "2"]
+
+
+def test_a_node_that_was_renamed_has_no_gpu_beside_the_one_that_went() -> None:
+    """The old name is in an inventory of that time, the new one in one of today."""
+    world = World().add(
+        seen(Gpu("GPU-a", "old"), 0, HALF),
+        seen(Gpu("GPU-a", "new"), HALF, HOUR),
+        node("old", {"": 1}, at=0),
+        node("new", {"": 1}, at=HOUR),
+        claim("1", 0, 1200, "old"),
+        claim("2", 2400, HOUR, "new"),
+    )
+    world.book()
+
+    assert {"GPU-a": [(0, 1200, "1"), (1200, 2400, FREE), (2400, HOUR, "2")]} == spans(world)
+
+
+def test_a_node_whose_inventory_was_read_after_the_move_has_another_gpu() -> None:
+    world = World().add(
+        seen(Gpu("GPU-a", "n1"), 0, HALF),
+        seen(Gpu("GPU-a", "n2"), HALF, HOUR),
+        node("n1", {"": 1}, at=HOUR),
+        node("n2", {"": 1}, at=HOUR),
+        claim("1", 0, 1200, "n1"),
+    )
+    world.book()
+
+    assert {"GPU-a", "n1/gpu1"} == set(spans(world)) or {"GPU-a", "n1/gpu0"} == set(spans(world))

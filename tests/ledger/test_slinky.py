@@ -213,3 +213,21 @@ def test_shares_of_a_slinky_pod_without_indexes_stay_in_the_pod() -> None:
     assert (["u2"], ["schedulable"]) == (found["GPU-c"], found["GPU-d"])
     assert {"3", "4", "9"} <= {who.split()[0] for gpu in ("GPU-a", "GPU-b") for who in found[gpu]}
     assert [(4,)] == world.store.sql("select count(*) from device")
+
+
+def test_a_total_over_two_slinky_pods_leaves_another_job_its_gpu() -> None:
+    """Accounting divides three GPUs as 2 + 1; the first pod has one free beside a job whose index is known."""
+    second = {"nodeset.slinky.slurm.net/pod-name": "slurm-worker-slinky-1", "gpuwatch.io/hostname": "slinky-1"}
+    text = json.dumps(second, separators=(",", ":"))
+    world = World().add(
+        machine(),
+        node("k1", {"": 4}, scheduler="kubernetes"),
+        slurmd(**{"gpuwatch.io/hostname": "slinky-0"}),
+        pod("slurm-worker-slinky-1", "u3", 0, HOUR, "k1", count=2, gpus="GPU-c,GPU-d", labels=text),
+        *(claim("7", 0, HOUR, node=f"slinky-{number}", count=count) for number, count in ((0, 2), (1, 1))),
+        claim("8", 0, HOUR, node="slinky-0", kind="scontrol", device_indexes="0", evidence=HOUR),
+    )
+    world.book()
+
+    held = {device: (who.split()[0], share) for device, _, _, who, share in world.segments()}
+    assert {"GPU-a": ("8", "1"), "GPU-b": ("7", "1"), "GPU-c": ("7", "1"), "GPU-d": ("7", "1")} == held
