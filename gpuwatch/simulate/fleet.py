@@ -49,6 +49,15 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Outage:
+    """Since when the scheduler of a node keeps it out of service, and why. `down`: it does not answer; otherwise it is drained."""
+
+    since_s: int
+    reason: str
+    down: bool = False
+
+
+@dataclass(frozen=True)
 class Node:
     """A host. `counters` names the field set its exporter has: training, standard, default, health, mig, or none.
 
@@ -76,6 +85,7 @@ class Node:
     patches: tuple[Patch, ...] = ()
     also_kubernetes: bool = False
     """A Slurm node that is also a Kubernetes node."""
+    outage: Outage | None = None
 
     @property
     def is_mig(self) -> bool:

@@ -23,8 +23,11 @@ CONTROLLER_APIS = {
 }
 CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8"}
 """The newest CUDA version that a driver branch supports."""
+CORDON = "node.kubernetes.io/unschedulable"
 LAST_TRY_S, TRY_EVERY_S = 95, 300
 """How long before the dump the scheduler last tried a pending pod, and how often it retries."""
+LAST_START_S, LAST_FAILURE_S = 300, 120
+"""How long before the dump a container in a crash loop last began and last failed."""
 RESTART_S = 41
 """How long a restarted container was down."""
 
@@ -108,6 +111,8 @@ def _pod_status(run: Run, epoch: Epoch) -> Json:
         waiting = _condition("PodScheduled", "False", epoch.rfc3339(run.submit_s))
         waiting.update(reason="Unschedulable", message=run.reason or _no_room(run))
         return {"phase": "Pending", "conditions": [waiting]}
+    if run.blocked:
+        return _blocked_status(run, epoch)
     started = epoch.rfc3339(run.start_s)
     failed = run.state in ("FAILED", "TIMEOUT", "PREEMPTED")
     status: Json = {"startTime": started, "hostIP": "10.0.0.1"}
@@ -136,6 +141,22 @@ def _pod_status(run: Run, epoch: Epoch) -> Json:
     status["conditions"] = conditions
     status["containerStatuses"] = [container]
     return status
+
+
+def _blocked_status(run: Run, epoch: Epoch) -> Json:
+    """A pod that holds its devices, and whose container does not run: never did, or failed `restarts` times."""
+    bound = epoch.rfc3339(run.submit_s if run.start_s is None else run.start_s)
+    container: Json = {"name": "main", "restartCount": run.restarts, "ready": False, "image": "registry.example/ml:1"}
+    container["state"] = {"waiting": {"reason": run.blocked, "message": "back-off"}}
+    if run.restarts:
+        last = epoch.rfc3339(epoch.window_s - LAST_FAILURE_S)
+        container["lastState"] = {
+            "terminated": _terminated(epoch.rfc3339(epoch.window_s - LAST_START_S), last, 1, "Error")
+        }
+    conditions = [_condition(kind, "True", bound) for kind in ("PodScheduled", "Initialized")]
+    conditions.append(_condition("Ready", "False", bound))
+    phase = "Running" if run.restarts else "Pending"
+    return {"phase": phase, "startTime": bound, "conditions": conditions, "containerStatuses": [container]}
 
 
 def _terminated(started: str, finished: str, code: int, reason: str) -> Json:
@@ -186,9 +207,16 @@ def _node(node: Node, epoch: Epoch) -> Json:
         labels["nvidia.com/mig.config.state"] = "success"
     ready = _condition("Ready", "True", epoch.rfc3339(node.from_s))
     spec: Json = {}
-    if node.taints:
-        spec["taints"] = [{"key": key, "value": value, "effect": effect} for key, value, effect in node.taints]
-    ready.update(lastHeartbeatTime=epoch.rfc3339(epoch.window_s), reason="KubeletReady")
+    taints: list[Json] = [{"key": key, "value": value, "effect": effect} for key, value, effect in node.taints]
+    if node.outage and node.outage.down:
+        ready.update(status="Unknown", lastTransitionTime=epoch.rfc3339(node.outage.since_s), reason=node.outage.reason)
+    elif node.outage:
+        spec["unschedulable"] = True
+        taints.append({"key": CORDON, "effect": "NoSchedule", "timeAdded": epoch.rfc3339(node.outage.since_s)})
+    if taints:
+        spec["taints"] = taints
+    ready.update(lastHeartbeatTime=epoch.rfc3339(epoch.window_s))
+    ready.setdefault("reason", "KubeletReady")
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -59,6 +59,8 @@ class Run:
     """Reason of the disruption that ended a pod: PreemptionByScheduler, EvictionByEvictionAPI."""
     creating: str = ""
     """Node on which a pod is still pulling its image, so that it does not hold devices yet."""
+    blocked: str = ""
+    """Why the container of a pod does not run: ImagePullBackOff, CreateContainerConfigError, CrashLoopBackOff."""
     restarts: int = 0
     factor: float = 1.0
     """Factor for the activity, power and traffic of its levels."""

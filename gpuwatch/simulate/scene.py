@@ -23,7 +23,7 @@ ORDER = (
     "degraded-gpu", "memory-leak", "checkpoint-stall", "mig-mismatch", "mig-training", "small-batch", "partial-island",
     "starvation", "preemption-thrash", "scheduler-conflict", "mig-mixed-pool", "driver-drift", "mig-speculative",
     "noisy-neighbour", "fabric-congestion", "right-sizing", "spot-suitability", "own-vs-cloud", "blind-spot",
-    "failed-work",
+    "failed-work", "node-out-of-service",
 )  # fmt: skip
 """Detectors in order of importance: a fleet too small for all scenes gets the first ones; others follow by name."""
 

@@ -233,6 +233,8 @@ def _job_block(run: Run, epoch: Epoch, gres: str) -> str:
 def _node_block(node: Node, busy: list[int], epoch: Epoch) -> str:
     gres, count, used = node.model.gres, node.gpu_count, len(busy)
     state = "IDLE" if not busy else "ALLOCATED" if used == count else "MIXED"
+    if node.outage:
+        state = "DOWN" if node.outage.down else f"{state}+DRAIN"
     shown = index_ranges(busy) if busy else "N/A"
     tres = f"gres/gpu={count},gres/gpu:{gres}={count}"
     allocated = (
@@ -260,6 +262,11 @@ def _node_block(node: Node, busy: list[int], epoch: Epoch) -> str:
                 "   CapWatts=n/a",
                 "   CurrentWatts=0 AveWatts=0",
                 "   ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
+                *(
+                    (f"   Reason={node.outage.reason} [root@{epoch.naive(node.outage.since_s)}]",)
+                    if node.outage
+                    else ()
+                ),
             )
         )
         + "\n"

@@ -76,3 +76,34 @@ def tries_again(s: Stage) -> None:
     s.allow("checkpoint-stall", paused, "five minutes of every 45 are for saving")
     shell = s.job(two.devices[3:], s.ago(21), s.ago(5), "notebook", "jupyter", state="TIMEOUT")
     s.decoy("session", "a session at its time limit", shell)
+
+
+@scene(DETECTOR, "never-runs", rank=4, gpus=10, hours=20)
+def never_runs(s: Stage) -> None:
+    """Kubernetes: a crash loop that loads its model each time, images that are not pulled, and a pod that recovered."""
+    node, unseen = (
+        s.node(A100, "kubernetes", gpus=6, every=2),
+        s.node(A100, "kubernetes", gpus=4, every=2, counters="none"),
+    )
+    loop = s.pod(node.devices[:2], s.ago(15), None, "train-lean", "loops", blocked="CrashLoopBackOff", restarts=140)
+    s.plant("crash-loop", "two GPUs for 15 hours, started again every six minutes", loop)
+    brief = s.pod(node.devices[2:3], s.ago(3), None, "train-lean", "new", blocked="CrashLoopBackOff", restarts=25)
+    s.decoy("crash-loop-of-hours", "three GPU-hours", brief)
+    rare = s.pod(node.devices[3:5], s.ago(18), None, "train-lean", "rare", blocked="CrashLoopBackOff", restarts=6)
+    s.decoy("fails-now-and-then", "six restarts in eighteen hours: it works in between", rare)
+    well = s.pod(node.devices[5:], s.ago(16), None, "train-lean", "well", restarted_s=s.ago(15))
+    s.decoy("restarted-once", "one restart, then it worked", well)
+    image = s.pod(unseen.devices[:2], s.ago(14), None, "train-lean", "typo", blocked="ImagePullBackOff")
+    s.plant("image-not-pulled", "two GPUs for 14 hours without an image", image)
+    late = s.pod(unseen.devices[2:], s.ago(2), None, "train-lean", "slow", blocked="ImagePullBackOff")
+    s.decoy("image-of-two-hours", "four GPU-hours", late)
+    s.allow("blind-spot", ("node", unseen.name), "its GPUs are not measured")
+
+
+@scene("idle-hoarding", "image-not-pulled", rank=4, gpus=2, hours=14)
+def image_not_pulled(s: Stage) -> None:
+    """Kubernetes: the GPUs of a pod without an image are measured, and idle."""
+    node = s.node(A100, "kubernetes", gpus=2, every=2)
+    image = s.pod(node.devices, s.ago(12), None, "idle", "no-image", blocked="ImagePullBackOff")
+    s.plant("image-not-pulled", "two measured GPUs idle for twelve hours while an image is not pulled", image)
+    s.allow(DETECTOR, image, "the work that never began is lost as well")
