@@ -121,7 +121,8 @@ variants, were measured with fewer scenes. Seeds 1003-1007, 1014 and 1015, which
 below were not used before, and no detector was changed because of them: 20 with all fields, and the first of them in the other
 variants. They are few, so the intervals are wide. Requests for accelerators of other vendors and for shares of GPUs, in no scene, were separated from
 requests for GPUs after these measurements. Seeds 2001 and 2002 were measured with all fields after later changes of ownership: all 205 planted
-cases were found, nothing else, and none of 276 decoys.
+cases were found, nothing else, and none of 276 decoys. Seed 3002 was measured with all fields after scenes of nodes out of service, crash loops and
+images that are not pulled were added: all 109 planted cases were found, nothing else, and none of 146 decoys.
 
 - **Found**: planted cases with a finding of that detector about that subject at an overlapping time.
 - **False**: findings about anything that was not planted for that detector, on the whole fleet.
