@@ -2,7 +2,7 @@
    when the page has been open for a while, so that a printed page has its charts. Dash waits for window.Plotly. */
 (function () {
   "use strict";
-  const NEAR_PX = 300;
+  const NEAR_PX = 100;
   const LATEST_MS = 15000;
   if (window.Plotly) return;
 
