@@ -18,7 +18,7 @@ from tests.lake.conftest import START_US
 from tests.worlds import processes
 from tests.worlds.patience import PATIENCE_S
 
-ROUNDS = int(os.environ.get("GPUWATCH_KILL_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("GPUWATCH_TEST_KILL_ROUNDS", "10"))
 NOW_US = START_US + 3 * DAY_US
 CHANGES = (
     "update ledger_hour set estimated = not estimated",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -16,12 +15,11 @@ from gpuwatch.state import State
 from gpuwatch.store.database import FILE_NAME, Store
 from tests.lake.conftest import Make
 from tests.lake.leasing import LEASE_S, Cell, Seen, Sender, equal, holder, running, stored
-from tests.lake.publishing import is_whole
+from tests.lake.publishing import ROUNDS, is_whole
 from tests.worlds.patience import wait_until
 from tests.worlds.postgres import Postgres, postgres_server
 
 pytestmark = pytest.mark.slow
-ROUNDS = int(os.environ.get("GPUWATCH_KILL_ROUNDS", "10"))
 
 
 @pytest.fixture
