@@ -35,6 +35,8 @@ LONGEST = (
     "billing/test_cost_days.py",
     "billing/test_chargeback.py",
     "store/test_day_sums.py",
+    "lake/test_lease_cells.py",
+    "lake/test_lead.py",
 )
 """Files of half a minute and more, longest first."""
 GARBAGE_THRESHOLDS = 20_000, 20, 20

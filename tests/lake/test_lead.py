@@ -17,19 +17,30 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.api.app import create_app
+from gpuwatch.billing.periods.corrections.repository import Corrections
+from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.errors import NotHolder
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.publish import Publisher
 from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.service import after_pass
+from gpuwatch.service.config import Plan
+from gpuwatch.service.holding import Holding, seconds
 from gpuwatch.service.roles import CELL, left_undone
+from gpuwatch.service.roles import LEAD as LEAD_ROLE
+from gpuwatch.service.service import Service
+from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.state.copying import fill
 from gpuwatch.state.lease import LEAD, Fence, Leases, fenced, is_held
 from gpuwatch.state.server import Server
 from gpuwatch.store.database import Store
 from tests.lake.cells import NOW_US
-from tests.lake.conftest import Fleet, Make
+from tests.lake.conftest import START_US, Fleet, Make, bring
 from tests.lake.leasing import Cell, holder, running
+from tests.lake.test_replica import replica_of
+from tests.worlds.api import Api, Clock
 from tests.worlds.patience import wait_until
 from tests.worlds.postgres import Postgres
 
@@ -183,3 +194,47 @@ def test_a_cell_with_a_channel_needs_a_lead(make_lake: Make, fleet: Fleet, state
         assert 0 == cell.end()
     lead.close()
     assert [] == left_undone(CELL, None, None, True)  # type: ignore[arg-type]
+
+
+def test_the_lead_closes_a_period_and_corrects_it(
+    make_lake: Make, fleet: Fleet, state_url: str, tmp_path: Path
+) -> None:
+    """Over the copy of all cells: the frozen charges are those of the cell, and late data becomes one correction."""
+    made, settings, moment = make_lake("postgresql"), Settings(state_url=state_url), [START_US + 8 * DAY_US]
+    publish(made, fleet.directory, "select 1")
+    leases = Leases(Server(state_url), LEAD, "http://lead:1", 3600)
+    taken = leases.take()
+    assert taken is not None
+    holding = Holding(leases, taken, seconds())
+    plan = Plan(settings, {}, (), after_pass.configured({}), lake=replica_of(made))
+    service = Service.open(tmp_path / "lead", settings, plan, now_us=lambda: moment[0], role=LEAD_ROLE, holding=holding)
+    try:
+        assert service.mirror is not None
+        service.mirror.start()
+        wait_until(lambda: not service.mirror.problems(), "the copy is whole")  # type: ignore[union-attr]
+        clock = Clock()
+        api = Api(service, create_app(service, clock=clock), clock, moment)
+        charged = api.get("/api/v1/chargeback?window=2026-11-02,2026-11-09&by=team").json()["items"]
+        closed = api.request("POST", "/api/v1/periods", json={"period": "2026-W45", "force": True})
+        assert 201 == closed.status_code, closed.text
+        assert [] == Corrections(service.state).of("2026-W45")
+
+        with Store.open(fleet.directory) as store, State.open(fleet.directory) as state:
+            bring(store, state, fleet.hours[0], fleet.now_us + HOUR_US)
+        assert [] == Corrections(service.state).of("2026-W45")
+        pulled = service.mirror.pulls
+        publish(made, fleet.directory, "select 1")
+        wait_until(lambda: service.mirror.pulls > pulled, "the new hour is copied")  # type: ignore[union-attr]
+        service.analyse_once()
+        posted = Corrections(service.state).of("2026-W45")
+        assert posted and {"late data"} == {line.why for line in posted}
+        service.analyse_once()
+        assert posted == Corrections(service.state).of("2026-W45"), "again: nothing"
+        assert charged != api.get("/api/v1/chargeback?window=2026-11-02,2026-11-09&by=team").json()["items"]
+
+        leases.release(holding.epoch)
+        with pytest.raises(NotHolder):
+            holding.fenced(service.state).note("x", "1")
+    finally:
+        service.stop()
+        leases.close()
