@@ -166,7 +166,7 @@ class Fixed:
     """What an answer is made from, for `Answers` alone."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.state = store, self
+        self.store, self.state, self.mirror = store, self, None
 
     def version(self) -> str:
         return "1"
