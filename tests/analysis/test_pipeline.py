@@ -246,7 +246,8 @@ def test_an_interrupted_analysis_is_finished_by_the_next(
 
 
 def test_days_done_before_the_interruption_are_not_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each day is a transaction: what was dirty and computed is clean."""
+    """Each day with many samples is a transaction: what was dirty and computed is clean."""
+    monkeypatch.setattr(ledger_hours, "BATCH_SAMPLES_MAX", 1)
     world.gpu("G0", (120, WORK), start=1440).job("later", ["G0"], 1440, 1560)
     real = ledger_hours._recompute_slice
     done: list[int] = []
