@@ -9,7 +9,13 @@ from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, s
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import count_of, job_number, moment_us, states_of, texts
 from gpuwatch.collectors.slurm.node import node_row
-from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, allocation_rows, located_allocation_rows, pending_rows
+from gpuwatch.collectors.slurm.sacct import (
+    RUNNING_STATES,
+    allocation_rows,
+    constraint_rule,
+    located_allocation_rows,
+    pending_rows,
+)
 from gpuwatch.collectors.slurm.shares import gres_held, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     MAX_DEVICES,
@@ -125,6 +131,7 @@ def node_from_json(node: Object, source: Source, tz: ZoneInfo) -> Row:
         "Reason": (string(node, "reason") or "") + (f" [@{since // SECOND_US}]" if since else ""),
         "Partitions": ",".join(texts(node, "partitions")),
         "ActiveFeatures": ",".join(texts(node, "active_features")),
+        "AvailableFeatures": ",".join(texts(node, "features")),
     }
     if booted := moment_us(node, "boot_time"):
         fields["BootTime"] = str(booted // SECOND_US)
@@ -192,6 +199,7 @@ def _pending(job: Object, cluster: str) -> list[Row]:
         "account": known(string(job, "account")),
         "queue": known(string(job, "partition")),
         "reason": known(string(job, "state_reason")),
+        "node_rule": constraint_rule(string(job, "features")),
     }
     shares = requested_shares(string(job, "tres_req_str") or "") or requested_shares(
         string(job, "tres_per_node") or "", count_of(job, "node_count") or 1

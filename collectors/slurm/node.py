@@ -56,7 +56,9 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
     partitions = known(fields.get("Partitions"))
     sharing, replicas = _sharing(gres, devices.get("", 0))
     states = ",".join(sorted(_flags(printed_state) - _BUSY))
-    labels = {"partitions": partitions, "features": known(fields.get("ActiveFeatures")), "states": states}
+    features, available = known(fields.get("ActiveFeatures")), known(fields.get("AvailableFeatures"))
+    labels = {"partitions": partitions, "features": features, "states": states}
+    labels["available_features"] = available if available != features else None
     return "node", {
         "cluster": source.cluster,
         "scheduler": "slurm",

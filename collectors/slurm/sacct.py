@@ -224,10 +224,17 @@ def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, t
         "account": known(fields.get("account")),
         "queue": known(fields.get("partition")),
         "reason": known(fields.get("reason")),
+        "node_rule": constraint_rule(fields.get("constraints")),
         **as_printed(fields.get("submit"), tz),
     }
     asked = fields.get("reqtres") or fields["alloctres"]
     return pending_rows(request, jobs, tres_gpus(asked) or requested_shares(asked))
+
+
+def constraint_rule(text: str | None) -> str | None:
+    """The `node_rule` of a request with a constraint, None without one."""
+    constraint = known(text)
+    return None if constraint is None else compact_json({"constraint": constraint})
 
 
 def pending_rows(request: dict[str, Any], jobs: list[str], gpus: tuple[Gpus, ...]) -> list[Row]:

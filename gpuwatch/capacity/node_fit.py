@@ -27,6 +27,8 @@ class Place:
     """Only other schedulers have a record of it, though Kubernetes' nodes are known: no pod can be placed there."""
     partitions: frozenset[str] = frozenset()
     """Of Slurm, all of them; empty where no record names them."""
+    features: frozenset[str] = frozenset()
+    """Of Slurm, those that it has or can be started with."""
 
 
 def place_of(row: Mapping[str, Any]) -> Place:
@@ -34,10 +36,13 @@ def place_of(row: Mapping[str, Any]) -> Place:
     labels = {HOST: row["place"]} | json_object(row["labels"]) if row["recorded"] else None
     taints = tuple((str(key), str(value), str(effect)) for key, value, effect in json.loads(row["taints"] or "[]"))
     slurm = json_object(row["slurm_labels"])
-    partitions = frozenset(str(slurm.get("partitions") or "").split(",")) - {""}
-    return Place(
-        row["place"], row["pool"], frozenset(row["models"] or ()), labels, taints, row["elsewhere"], partitions
-    )
+    partitions, features, other = (_words(slurm.get(key)) for key in ("partitions", "features", "available_features"))
+    models = frozenset[str](row["models"] or ())
+    return Place(row["place"], row["pool"], models, labels, taints, row["elsewhere"], partitions, features | other)
+
+
+def _words(text: Any) -> frozenset[str]:
+    return frozenset(str(text or "").split(",")) - {""}
 
 
 def fitting_places(rule: str | None, places: Iterable[Place]) -> list[Place]:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from gpuwatch.capacity.demand import named_models
 from gpuwatch.capacity.node_fit import Place, fitting_places, place_of
-from gpuwatch.capacity.partition_fit import partition_places
+from gpuwatch.capacity.slurm_fit import constraint_places, partition_places, reservations_of, reserved_spans
 from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of, short_nodes
+from gpuwatch.capacity.workloads import json_object
 from gpuwatch.hardware.shares import profile_name
 from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
@@ -57,7 +58,7 @@ class Wait:
     nodes_max: int | None = None
     """Nodes that its scheduler found to lack GPUs only, where others refused it for another reason; None: no other reason."""
     places: frozenset[str] | None = None
-    """Nodes that its partitions, selectors, affinity and tolerations fit, or GPUs without one; None: all of its pools."""
+    """Nodes that its partitions, constraint, selectors, affinity and tolerations fit, or GPUs without one; None: all of its pools."""
 
     @property
     def shape(self) -> str:
@@ -70,8 +71,9 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
     A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit, but
-    not for nodes that only another scheduler has. One of Slurm waits for any node of its partitions. One of another scheduler
-    whose queue is no pool is left out if several pools have suitable models: which of them its queue has is unknown.
+    not for nodes that only another scheduler has. One of Slurm waits for any node of its partitions with the features that it
+    needs, but not while others have reserved it. One of another scheduler whose queue is no pool is left out if several pools
+    have suitable models: which of them its queue has is unknown.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)
@@ -80,6 +82,10 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     places = [place_of(row) for row in store.rows("capacity/node_fit", cluster=cluster, until_us=until_us)]
     models = frozenset[str]().union(*(place.models for place in places))
     fits = _Fits(places)
+    held = {name: scope[name] for name in ("cluster", "from_us", "until_us", "fresh_us")}
+    reservations = reservations_of(store.rows("capacity/reserved", **held))
+    slurm = [row for row in rows if row["scheduler"] not in KUBERNETES]
+    constraints = {row["job_id"]: row["node_rule"] for row in slurm if row["node_rule"]}
     messages = _messages(store, cluster, rows, scope)
     queued = {row["job_id"] for row in rows if row["queued"]}
     found = []
@@ -91,13 +97,17 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
         message = row["message"] or messages.get(row["job_id"])
         if start_us >= end_us or not for_room(row["reason"], message):
             continue
-        pools, where = fits.of(row, taken)
-        if not pools:
-            continue
         members, gpus, profile = _sized(row)
         some = None if taken is None else sorted(taken)
-        span = row["job_id"], start_us, end_us, row["submit_us"]
-        found.append(Wait(*span, pools, some, profile, members, gpus, short_nodes(message), where))
+        rest = some, profile, members, gpus, short_nodes(message)
+        kubernetes = row["scheduler"] in KUBERNETES
+        rule = row["node_rule"] if kubernetes else constraints.get(row["job_id"])
+        for begin_us, stop_us, reserved in reserved_spans(
+            row["user_name"], start_us, end_us, () if kubernetes else reservations
+        ):
+            pools, where = fits.of(kubernetes, row["queue"], rule, taken, reserved)
+            if pools:
+                found.append(Wait(row["job_id"], begin_us, stop_us, row["submit_us"], pools, *rest, where))
     return found[:WAITS_MAX]
 
 
@@ -113,14 +123,18 @@ class _Fits:
         self._by_rule: dict[str | None, list[Place]] = {}
         self._found: dict[tuple[object, ...], Fit] = {}
 
-    def of(self, row: Mapping[str, Any], taken: frozenset[str] | None) -> Fit:
+    def of(
+        self,
+        kubernetes: bool,
+        queue: str | None,
+        rule: str | None,
+        taken: frozenset[str] | None,
+        reserved: frozenset[str],
+    ) -> Fit:
         """The pools with models that a request takes and places that it may use; none where these are unknown."""
-        kubernetes = row["scheduler"] in KUBERNETES
-        key = (kubernetes, row["node_rule"] if kubernetes else row["queue"], taken)
+        key = (kubernetes, None if kubernetes else queue, rule, taken, reserved)
         if key not in self._found:
-            self._found[key] = (
-                self._labelled(row["node_rule"], taken) if kubernetes else self._listed(row["queue"], taken)
-            )
+            self._found[key] = self._labelled(rule, taken) if kubernetes else self._listed(queue, rule, taken, reserved)
         return self._found[key]
 
     def _labelled(self, rule: str | None, taken: frozenset[str] | None) -> Fit:
@@ -130,9 +144,13 @@ class _Fits:
         pools = dict.fromkeys(place.pool for place in fitting if _takes(place, taken))
         return tuple(pools), None if len(fitting) == len(self._places) else frozenset(place.name for place in fitting)
 
-    def _listed(self, queue: str | None, taken: frozenset[str] | None) -> Fit:
+    def _listed(
+        self, queue: str | None, rule: str | None, taken: frozenset[str] | None, reserved: frozenset[str]
+    ) -> Fit:
         some = [place for place in self._places if _takes(place, taken)]
-        fitting = partition_places(queue, some)
+        constraint = json_object(rule).get("constraint")
+        fitting = constraint_places(constraint, partition_places(queue, some))
+        fitting = [place for place in fitting if place.name not in reserved]
         pools = dict.fromkeys(place.pool for place in fitting)
         whole = len(fitting) == sum(place.pool in pools for place in some)
         return tuple(pools), None if whole else frozenset(place.name for place in fitting)

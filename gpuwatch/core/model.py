@@ -95,7 +95,10 @@ PENDING = pa.schema(
         ("queue", pa.string()),
         ("reason", pa.string()),
         ("message", pa.string()),  # why the scheduler placed none of its pods, NULL unknown
-        ("node_rule", pa.string()),  # JSON: the labels and tolerations that its pods name, NULL unknown or none
+        (
+            "node_rule",
+            pa.string(),
+        ),  # JSON: the labels and tolerations that its pods name, or {"constraint": that of Slurm}
         ("naive_us", pa.int64()),  # submission as it was printed, see CLAIM
         ("naive_zone", pa.string()),
     ]

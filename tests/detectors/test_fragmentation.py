@@ -92,6 +92,19 @@ class Case:
             self.node(name, 4, 1, labels={"partitions": f"{self.name},{self.name}/debug"})
         return self
 
+    def beside(self, rule: str | None = None, user: str = "ann", **labels: str) -> Case:
+        """A job that waits beside three nodes in parts, which have the feature ib, and a free one with some labels of Slurm."""
+        for name in ("n1", "n2", "n3"):
+            self.node(name, 4, 1, labels={"partitions": self.name, "features": "ib,h"})
+        self.node("n4", 4, 0, labels={"partitions": self.name, "features": "eth,h"} | labels)
+        return self.waits(4, 10, 150, queue=self.name, user_name=user, node_rule=rule and {"constraint": rule})
+
+    def reserved(self, start: float, end: float, **more: object) -> Case:
+        """The free node is reserved, for maintenance."""
+        row = {"scheduler": "slurm", "name": self.name, "nodes": f"{self.name} n4", "users": "root", "flags": "MAINT"}
+        tell(self.world, "reservation", **(row | {"start_us": start, "end_us": end} | more))
+        return self
+
     def asked(self, gpus: int, times: int, gpu_type: str | None = None) -> Case:
         """Requests of the day before."""
         asked(self.world, gpus, times, self.name, gpu_type=gpu_type or self.gpu_type)
@@ -165,6 +178,20 @@ SILENT: dict[str, Callable[[Case], object]] = {
     ),
     "selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a", "b"]]]]}, **ZONE_B),
     "a label of no node": lambda c: c.ruled({"terms": [[["disk", "In", ["ssd"]]]]}, **ZONE_B),
+    "free for it without a constraint": lambda c: c.beside(),
+    "free for it by one of two features": lambda c: c.beside("ib|eth"),
+    "free for it by a constraint for some of its nodes": lambda c: c.beside("[ib*1&eth*1]"),
+    "free for it as no record names the feature": lambda c: c.beside("nvme"),
+    "free for it once it is started with another feature": lambda c: c.beside("ib", available_features="eth,ib,h"),
+    "free for it as its features are not recorded": lambda c: c.beside("ib", partitions=""),
+    "reserved for the one who waits": lambda c: c.beside(user="root").reserved(0, 500),
+    "reserved for one of whom only the account is known": lambda c: c.beside().reserved(
+        0, 500, users=None, accounts="x"
+    ),
+    "reserved for all but some": lambda c: c.beside().reserved(0, 500, users="-eve"),
+    "reserved in part": lambda c: c.beside().reserved(0, 500, flags="SPEC_NODES", device_count=2),
+    "reserved before it waits": lambda c: c.beside().reserved(0, 10),
+    "reserved hours before, as a record says that is all": lambda c: c.beside().reserved(-500, 500, observed_us=-120),
     "named by one of two partitions, whose other has a free node": lambda c: c.two_partitions(0).waits(
         4, 10, 150, queue=f"{c.name}/a,{c.name}/b"
     ),
@@ -194,6 +221,9 @@ REPORTED: dict[str, Callable[[Case], object]] = {
     "not selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a"]]]]}, **ZONE_B),
     "kept away": lambda c: c.ruled({"terms": [[["zone", "NotIn", ["b"]]]]}, **ZONE_B),
     "tainted": lambda c: c.ruled({"terms": []}, **TAINT),
+    "feature": lambda c: c.beside("ib&(h|a)"),
+    "maintenance": lambda c: c.beside().reserved(0, 500),
+    "for a while": lambda c: c.beside().reserved(60, 100, flags="SPEC_NODES", device_count=4),
     "partitions": lambda c: c.two_partitions().waits(4, 10, 150, queue=f"{c.name}/a,{c.name}/b"),
     "one of two": lambda c: c.two_partitions(0).waits(4, 10, 150, queue=f"{c.name}/a"),
     "second": lambda c: (
@@ -285,6 +315,16 @@ def test_a_node_is_in_all_its_partitions(findings: dict[str, Verdict]) -> None:
     """The finding is of the nodes' pool, their first partition. A name without GPU nodes hides nothing: all records are known."""
     assert 4 * 110 * 60 == pytest.approx(float(findings["second"].wasted_s), abs=0.001)
     assert "second/other" not in findings
+
+
+@pytest.mark.parametrize(
+    ("case", "start", "minutes"), [("feature", 40, 110), ("maintenance", 40, 110), ("for a while", 60, 40)]
+)
+def test_a_node_that_lacks_a_feature_or_is_reserved_for_others_is_not_free(
+    findings: dict[str, Verdict], case: str, start: float, minutes: int
+) -> None:
+    assert (start, minutes) == (findings[case].started, findings[case].evidence["starved_minutes"])
+    assert 4 * minutes * 60 == pytest.approx(float(findings[case].wasted_s), abs=0.001)
 
 
 def test_records_of_a_job_that_are_hours_apart_are_one_wait(findings: dict[str, Verdict]) -> None:

@@ -14,11 +14,18 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.core.clock import SECOND_US
-from gpuwatch.core.model import EVENT, NODE, PENDING, QUEUE, WORKLOAD, Records
+from gpuwatch.core.model import EVENT, NODE, PENDING, QUEUE, RESERVATION, WORKLOAD, Records
 from tests.worlds.detectors import H100, Level, World, minutes, us
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED") or Path(__file__).parents[3] / "shared")
-SCHEMAS = {"pending": PENDING, "workload": WORKLOAD, "queue": QUEUE, "event": EVENT, "node": NODE}
+SCHEMAS = {
+    "pending": PENDING,
+    "workload": WORKLOAD,
+    "queue": QUEUE,
+    "event": EVENT,
+    "node": NODE,
+    "reservation": RESERVATION,
+}
 
 
 @dataclass(frozen=True)

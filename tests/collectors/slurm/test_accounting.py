@@ -278,6 +278,14 @@ def test_a_text_proves_a_wait_up_to_its_newest_time(
     assert {parse_rfc3339("2026-11-21T00:00:00Z")} == {row["submit_us"] for row in waits}
 
 
+def test_a_request_has_its_constraint_where_the_column_is_there(tmp_path: Path) -> None:
+    tables, _ = read(
+        tmp_path, history(QUEUED | {"JobID": "7"}, QUEUED | {"JobID": "9", "Constraints": "ib"}, Constraints="")
+    )
+
+    assert {"7": None, "9": '{"constraint":"ib"}'} == {p["job_id"]: p["node_rule"] for p in tables["pending"]}
+
+
 @pytest.mark.parametrize("delimiter", ["|", "^|^", "\t", ";", "^"])
 def test_the_delimiter_is_read_off_the_header(tmp_path: Path, delimiter: str) -> None:
     tables, rejects = read(tmp_path, history({}, delimiter=delimiter))

@@ -245,6 +245,13 @@ def test_a_waiting_job_is_a_request(
     }
 
 
+@pytest.mark.parametrize(("features", "rule"), [("(null)", None), ("ib&h100", '{"constraint":"ib&h100"}')])
+def test_a_request_has_its_constraint(tmp_path: Path, features: str, rule: str | None) -> None:
+    (waits,) = read(tmp_path, job(**PENDS, name=f"x\n   Features={features} DelayBoot=00:00:00"))[0]["pending"]
+
+    assert rule == waits["node_rule"]
+
+
 PENDS = {"state": "PENDING", "reason": "Resources", "nodes": "", "detail": ""}
 
 

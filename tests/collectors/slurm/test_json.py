@@ -434,6 +434,13 @@ def test_a_document_proves_a_wait_up_to_its_time(tmp_path: Path, more: Json, unt
     assert [until] == [p["evidence_us"] // SECOND_US for p in tables["pending"]]
 
 
+def test_a_waiting_request_has_its_constraint(tmp_path: Path) -> None:
+    waiting = {"job_state": ["PENDING"], "nodes": "", "gres_detail": [], "tres_alloc_str": "", "features": "ib"}
+    (row,) = read(tmp_path, answer(squeue(waiting)))[0]["pending"]
+
+    assert '{"constraint":"ib"}' == row["node_rule"]
+
+
 def test_a_waiting_request_of_the_database(tmp_path: Path) -> None:
     waits = {"start": 0, "end": 0, "elapsed": 0, "planned": boxed(90)}
     state = {"current": ["PENDING"], "reason": "Priority"}
@@ -450,7 +457,13 @@ def test_a_waiting_request_of_the_database(tmp_path: Path) -> None:
     ("node", "row"),
     [
         pytest.param(
-            {"state": "mixed", "state_flags": ["DRAIN"], "partitions": ["gpu", "all"], "active_features": "ib"},
+            {
+                "state": "mixed",
+                "state_flags": ["DRAIN"],
+                "partitions": ["gpu", "all"],
+                "active_features": "ib",
+                "features": "ib",
+            },
             ("drain", START, "Xid 79"),
             id="22.05: state and flags apart",
         ),
