@@ -106,14 +106,16 @@ class Lake:
 
     def end_others(self) -> None:
         """Ends the catalogue's sessions of other processes of this cell that stopped in the middle of a commit: one that is paused,
-        or whose machine is gone, would keep its locks.
+        or whose machine is gone, would keep its locks. A process that wakes without its session may end: DuckDB's extension aborts
+        where it cannot roll back. Sessions that only read are left alone.
         """
         if not self.settings.on_server:
             return
         query = (
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+            "select pg_terminate_backend(pid) from pg_stat_activity a where datname = current_database()"
             f" and usename = current_user and starts_with(application_name, '{_SESSION} {self.settings.cell} ')"
             f" and application_name <> {text(self._session)} and state like 'idle in transaction%'"
+            " and exists (select from pg_locks l where l.pid = a.pid and locktype = 'relation' and mode <> 'AccessShareLock')"
         )
         self.sql(f"from postgres_query('__ducklake_metadata_lake', {text(query)})")
 

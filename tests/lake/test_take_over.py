@@ -65,13 +65,14 @@ def test_a_session_that_stopped_in_a_commit_does_not_stop_a_take_over(
     settings = make_lake("postgresql")
     publish(settings, fleet.directory)
     with ExitStack() as sessions:
-        for name in ("gpuwatch east 7 other", "gpuwatch west 7 other"):
+        for name, statement in (
+            ("gpuwatch east 6 reader", "select count(*) from lake.ducklake_table"),
+            ("gpuwatch east 7 other", "lock table lake.ducklake_snapshot"),
+            ("gpuwatch west 7 other", "lock table lake.ducklake_schema in row exclusive mode"),
+        ):
             url = catalogues.url(settings.catalogue.rpartition("/")[2]).replace("+psycopg", "")
             session = sessions.enter_context(closing(psycopg.connect(url, application_name=name)))
-            if "east" in name:
-                session.execute("lock table lake.ducklake_snapshot")
-            else:
-                session.execute("select 1")
+            session.execute(statement)
         with Lake.open(LakeSettings(**{**settings.__dict__, "cell": "west"})) as other:
             other.end_others()
             stopped = catalogues.sql(
@@ -85,3 +86,7 @@ def test_a_session_that_stopped_in_a_commit_does_not_stop_a_take_over(
             assert (9, "process 8") == (guard.read(lake).epoch, guard.read(lake).holder)
             with pytest.raises(guard.Fenced):
                 guard.fence(lake, 9, "process 7", NOW_US)
+        reading = catalogues.sql(
+            "select count(*) from pg_stat_activity where application_name like 'gpuwatch % reader'"
+        )
+        assert [(1,)] == reading, "one that only reads holds nothing up"
