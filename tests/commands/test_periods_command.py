@@ -151,7 +151,7 @@ def test_what_an_analysis_finds_is_a_correction(data: Path) -> None:
         replace_rates(state, [rate("3")], "eve", "rates.csv", us(0))
     output_of(data, "analyze")
     lines = rows(data, "period", "show", WEEK, "--corrections")
-    month = rows(data, "chargeback", "--window", "24h")
+    month = rows(data, "chargeback", "--window", "month")
 
     assert [("0.50", "rates version 2")] * 2 == [(line["cost"], line["why"]) for line in lines]
     assert {("red", "correction"), ("__platform__", "correction")} == {(r["team"], r["kind"]) for r in month}
