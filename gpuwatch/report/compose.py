@@ -108,7 +108,7 @@ def lead(facts: Facts) -> str:
         sentence += f" Acting on the findings is expected to save {report_text.money(worth, facts.currency)} a month{_rate(facts)}."
     sentence += _lost_work(facts, found)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
-        sentence += f" {forecast.period} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
+        sentence += f" {report_text.period(forecast.period)} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
     return sentence
 
 

@@ -50,7 +50,8 @@ def _forecast(facts: Facts) -> list[Headline]:
     if forecast is None or forecast.forecast is None:
         return []
     exact = f"{forecast.forecast:f} {forecast.currency}"
-    return [Headline(f"Forecast, {forecast.period}", _money(forecast.forecast, forecast), exact, between(forecast))]
+    title = f"Forecast, {report_text.period(forecast.period)}"
+    return [Headline(title, _money(forecast.forecast, forecast), exact, between(forecast))]
 
 
 def _money(value: Decimal, budget: Budget) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -188,6 +188,12 @@ def days(window: Window) -> str:
         first += "" if start.year == last.year else f" {start:%Y}"
         return f"{first} to {last:%A} {last.day} {last:%B %Y}"
     return f"{moment(window.start_us)} to {moment(window.end_us)}"
+
+
+def period(name: str) -> str:
+    """`2026-11` as `November 2026`; another name of a period as it is."""
+    year, _, month = name.partition("-")
+    return f"{datetime(int(year), int(month), 1):%B %Y}" if month.isdecimal() and year.isdecimal() else name
 
 
 def moment(at_us: int) -> str:

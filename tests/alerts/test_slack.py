@@ -443,7 +443,7 @@ def test_a_cause_of_several_findings_names_whose_they_are(
 
 LEAD = (
     "Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week. $3.00 of it was avoidable (25 % of the GPU time it "
-    "held). The actions could save up to $13.05 a month. 2026-11 is expected to cost $50.00."
+    "held). The actions could save up to $13.05 a month. November 2026 is expected to cost $50.00."
 )
 
 

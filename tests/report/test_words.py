@@ -148,3 +148,11 @@ def test_days(start: str, end: str, expected: str) -> None:
 def test_a_column_of_hours_adds_up(values: list[str], expected: list[str]) -> None:
     """The total first."""
     assert expected == [plain(one) for one in report_text.hour_column([Fraction(value) for value in values])]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("2026-11", "November 2026"), ("2026-W47", "2026-W47"), ("2026-11-21", "2026-11-21"), ("quarter", "quarter")],
+)
+def test_a_month_is_named(name: str, expected: str) -> None:
+    assert expected == report_text.period(name)
