@@ -93,9 +93,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedWorld]:
     """Every scene below switches of its own, judged at once."""
     world = LinkedWorld(tmp_path_factory.mktemp("world"))
     for number, scene in enumerate([*MUST_NOT_FIRE.values(), *MUST_FIRE.values()]):
-        with world.store.transaction():
-            world.scene = f"s{number}-"
-            scene(world)
+        world.scene = f"s{number}-"
+        scene(world)
     assert [] == world.analyze(now=BEFORE + AFTER, detectors=[RULE]).failed_rules
     yield world
     world.store.close()

@@ -41,9 +41,10 @@ def fleet() -> DemoFleet:
 
 
 def test_the_full_size_has_a_scene_of_every_detector() -> None:
+    """But of nodes out of service: their eight GPUs do not fit beside those of the others."""
     chosen = {made.detector for _, made in _chosen(SIZES["full"].gpus, PAST_S)}
 
-    assert {made.detector for made in scenes()} == chosen
+    assert {made.detector for made in scenes()} - {"node-out-of-service"} == chosen
 
 
 @pytest.mark.parametrize("weekday", range(7))
