@@ -188,7 +188,7 @@ def _bundle_parts(
     if plan.scrape_interval_us:
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
     if not plan.parts and plan.rates is None and plan.teams is None:
-        left = f" ({', '.join(plan.unknown[:NAMED_MAX])}: not read)" if plan.unknown else ""
+        left = f" ({', '.join(plan.unknown[:NAMED_MAX])}: not understood)" if plan.unknown else ""
         raise UnreadableInput(f"{path}: nothing to import{left}; {WHERE}")
     report.rejects += import_cards(plan.rates, plan.teams, state, now_us, report.notes, report.unreadable)
     known = importers()
