@@ -97,7 +97,7 @@ def words(row: Row) -> str:
     """What would let it start, in one sentence or two. Numbers of GPUs are those of the best pool that it may use."""
     if row["fits"]:
         nodes = [place["node"] for place in row["places"]]
-        return f"It fits now on {listed(nodes, NAMED_MAX)}; the scheduler has not started it yet."
+        return f"It fits now on {listed(nodes, NAMED_MAX)}. {slice_wait.NOT_STARTED}"
     why = (
         f"Where it may run ({row['pool']}): {row['why'][0].lower()}{row['why'][1:]}" if row.get("pool") else row["why"]
     )

@@ -12,6 +12,8 @@ from gpuwatch.hardware.mig_profiles import GEOMETRIES
 from gpuwatch.hardware.shares import model_key, profile_name
 from gpuwatch.rules.rule import count
 
+NOT_STARTED = "Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away."
+"""What is said of a request for which there are free devices: its scheduler knows more than the records that gpuwatch has."""
 NODES_MAX = 3
 """Nodes in a sentence."""
 
@@ -25,7 +27,7 @@ def words(wait: Wait, devices: Collection[Row]) -> str:
     ready = [one for one in same if _free(one)]
     usable = [one for one in ready if _may_use(wait, one)]
     if len(usable) >= wait.members:
-        return f"It fits now: {_counted(usable, wait)} free on {_nodes(usable)}; the scheduler has not started it yet."
+        return f"It fits now: {_counted(usable, wait)} free on {_nodes(usable)}. {NOT_STARTED}"
     need = f"It needs {_instances(wait.members, wait)}. " if wait.members > 1 else ""
     if usable:
         return f"{need}{_counted(usable, wait)} free on nodes that it may use."

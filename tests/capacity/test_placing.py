@@ -190,7 +190,10 @@ def test_a_waiting_request_has_its_reason_and_a_start(fleet: World) -> None:
         lost["waits_for"],
         lost["start"]["words"],
     )
-    assert ("2", "It fits now on n1; the scheduler has not started it yet.") == (
+    assert (
+        "2",
+        "It fits now on n1. Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away.",
+    ) == (
         earlier["shape"],
         earlier["start"]["words"],
     ), "a request that its scheduler recorded 20 minutes ago still waits"

@@ -67,7 +67,7 @@ def wait(members: int = 1, **more: Any) -> Wait:
         pytest.param(
             [part(), part(gi=2)],
             wait(),
-            "It fits now: 2 instances of 1g.10gb are free on n1; the scheduler has not started it yet.",
+            "It fits now: 2 instances of 1g.10gb are free on n1. Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away.",
             id="it fits",
         ),
         pytest.param(
@@ -108,6 +108,6 @@ def test_a_pod_is_not_promised_a_free_slice_of_another_scheduler() -> None:
         [found] = pending(store, state, us(end))["items"]
 
     assert (
-        "It fits now: 1 instance of 1g.10gb is free on k1; the scheduler has not started it yet."
+        "It fits now: 1 instance of 1g.10gb is free on k1. Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away."
         == (found["start"]["words"])
     )
