@@ -70,10 +70,10 @@ class Wait:
 def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]:
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
-    A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit, but
-    not for nodes that only another scheduler has. One of Slurm waits for any node of its partitions with the features that it
-    needs, but not while others have reserved it. One of another scheduler whose queue is no pool is left out if several pools
-    have suitable models: which of them its queue has is unknown.
+    A Kubernetes request waits for any pool with suitable models and nodes that its selectors, affinity and tolerations fit, or
+    for the one of them that its queue is named like, but not for nodes that only another scheduler has. One of Slurm waits for any
+    node of its partitions with the features that it needs, but not while others have reserved it. One of another scheduler whose
+    queue is no pool is left out if several pools have suitable models: which of them its queue has is unknown.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)
@@ -132,16 +132,19 @@ class _Fits:
         reserved: frozenset[str],
     ) -> Fit:
         """The pools with models that a request takes and places that it may use; none where these are unknown."""
-        key = (kubernetes, None if kubernetes else queue, rule, taken, reserved)
+        key = (kubernetes, queue, rule, taken, reserved)
         if key not in self._found:
-            self._found[key] = self._labelled(rule, taken) if kubernetes else self._listed(queue, rule, taken, reserved)
+            self._found[key] = (
+                self._labelled(queue, rule, taken) if kubernetes else self._listed(queue, rule, taken, reserved)
+            )
         return self._found[key]
 
-    def _labelled(self, rule: str | None, taken: frozenset[str] | None) -> Fit:
+    def _labelled(self, queue: str | None, rule: str | None, taken: frozenset[str] | None) -> Fit:
         if rule not in self._by_rule:
             self._by_rule[rule] = fitting_places(rule, self._places)
         fitting = self._by_rule[rule]
         pools = dict.fromkeys(place.pool for place in fitting if _takes(place, taken))
+        pools = {queue: None} if queue in pools else pools
         return tuple(pools), None if len(fitting) == len(self._places) else frozenset(place.name for place in fitting)
 
     def _listed(

@@ -176,6 +176,9 @@ SILENT: dict[str, Callable[[Case], object]] = {
     "a pod that one of its pools could take": lambda c: c.two_pools(held_b=0).pod(
         "0/6 nodes are available: 6 Insufficient nvidia.com/gpu.", queue="team-queue"
     ),
+    "a pod whose queue is a full pool, beside another pool in parts": lambda c: c.two_pools(held_b=4).pod(
+        "0/6 nodes are available: 6 Insufficient nvidia.com/gpu.", queue=f"{c.name}/b"
+    ),
     "selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a", "b"]]]]}, **ZONE_B),
     "a label of no node": lambda c: c.ruled({"terms": [[["disk", "In", ["ssd"]]]]}, **ZONE_B),
     "free for it without a constraint": lambda c: c.beside(),
