@@ -146,7 +146,7 @@ def _write(
 def _by_report(written: Sequence[Path], index: Sequence[Path]) -> Listing:
     """One row for the fleet and each team, for a terminal."""
     from gpuwatch.core.words import size
-    from gpuwatch.report.html.index import FOR_FLEET, FOR_TEAM, groups, title
+    from gpuwatch.report.html.index import FLEET, FOR_FLEET, FOR_TEAM, groups, title
 
     sizes = {path.name: path.stat().st_size for path in written}
     found = groups(sizes)
@@ -158,10 +158,10 @@ def _by_report(written: Sequence[Path], index: Sequence[Path]) -> Listing:
         }
         for stem, suffixes in found.items()
     ]
-    foot = [f"Fleet: {FOR_FLEET}"] if "fleet" in found else []
-    foot += [f"Team: {FOR_TEAM}"] if any(stem != "fleet" for stem in found) else []
+    foot = [f"Fleet: {FOR_FLEET}"] if FLEET in found else []
+    foot += [f"Team: {FOR_TEAM}"] if any(stem != FLEET for stem in found) else []
     return Listing(
-        ("report", "files", "size"), rows, foot=[*foot, *(f"Open {path}: it links to all of them." for path in index)]
+        ("report", "written", "size"), rows, foot=[*foot, *(f"Open {path}: it links to all of them." for path in index)]
     )
 
 

@@ -18,6 +18,7 @@ def test_one_row_for_each_report(tmp_path: Path) -> None:
         {"report": "The fleet", "written": "fleet.{html,pdf}", "size": "2 kB"},
         {"report": "Team nlp", "written": "team-nlp.pdf", "size": "1 kB"},
     ] == found.items
+    assert list(found.items[0]) == list(found.columns)
     assert ["Fleet: For finance", "Team: For the team's", f"Open {tmp_path}/index.html: "] == [
         line[: len(start)]
         for line, start in zip(
