@@ -93,14 +93,13 @@ class _Document:
     """Rows that get the document's time as `observed_us`."""
     running: list[Row] = field(default_factory=list)
     """Allocations of running jobs, which get the document's time as evidence."""
-    waiting: Waiting = field(init=False)
+    waiting: Waiting = field(default_factory=Waiting)
     jobs: JobList = field(default_factory=JobList)
     refused: int = field(init=False)
     """What was refused before this document."""
 
     def __post_init__(self) -> None:
         self.refused = self.rejects.total
-        self.waiting = Waiting()
 
     def add(self, piece: Element) -> Iterator[Row]:
         """Yields the rows of a member or item, except for those that need the document's time."""

@@ -85,9 +85,7 @@ class Group:
 
 def _teams(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     """`team nlp`, `physics, nlp, vision and 2 more teams`; empty where no finding is of a team."""
-    teams = dict.fromkeys(
-        str(one.get("team")) for one in findings if str(one.get("team") or "__").startswith("__") is False
-    )
+    teams = dict.fromkeys(str(one.get("team")) for one in findings if not str(one.get("team") or "__").startswith("__"))
     named = [clean(team)[:MAX_PART] for team in teams]
     if len(named) == 1:
         return [f"team {named[0]}"]

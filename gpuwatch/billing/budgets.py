@@ -201,12 +201,11 @@ def statuses(
     return sorted(found, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
-def for_report(store: Store, state: State, window: Window, team: str | None) -> Status | None:
-    """The budget of a team (None: the fleet) for the month, else the week, in which a window ends; None without one."""
-    wanted, among = (FLEET, None) if team is None else (team, [team])
+def for_report(store: Store, state: State, window: Window, team: str) -> Status | None:
+    """The budget of a team for the month, else the week, in which a window ends; None without one."""
     for period in PERIODS:
-        of_period = [one for one in load_budgets(state) if (one.team, one.period) == (wanted, period)]
-        for status in statuses(store, state, window.end_us, budgets=of_period, ended=True, among=among):
+        of_period = [one for one in load_budgets(state) if (one.team, one.period) == (team, period)]
+        for status in statuses(store, state, window.end_us, budgets=of_period, ended=True, among=[team]):
             return status
     return None
 

@@ -96,9 +96,12 @@ def instants(
     return pa.Table.from_pylist(rows, schema=_END), unknown
 
 
-def clusters(store: Store, ends: pa.Table) -> list[Cluster]:
-    """The clusters of `instants`, by name. A GPU is free as GET /fleet has it: in service and unallocated."""
-    found = rows_at(store, ends)
+def clusters(store: Store, ends: pa.Table, rows: Mapping[str, dict[str, list[Row]]] | None = None) -> list[Cluster]:
+    """The clusters of `instants`, by name. A GPU is free as GET /fleet has it: in service and unallocated.
+
+    `rows`: those of `rows_at`, where the caller has them.
+    """
+    found = rows_at(store, ends) if rows is None else rows
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for cluster, gpus in found.items():
         for devices in gpus.values():

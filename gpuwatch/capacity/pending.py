@@ -53,14 +53,14 @@ def pending(
         return {"at": rfc3339(at_us), "items": found, "unknown": {}}
     ends, unknown = instants(store, at_us, cluster, exact)
     idle = idle_gpus(findings)
-    for one in clusters(store, ends):
+    gpus = rows_at(store, ends)
+    for one in clusters(store, ends, gpus):
         mine = [row for row in found if row["cluster"] == one.name]
         if not mine:
             continue
         at_gpus = {wait.job_id: wait for wait in waits(store, one.name, recorded_us(mine, one.as_of_us), one.as_of_us)}
         places, planned = Places(store, one, idle.get(one.name)), 0
-        sliced = rows_at(store, ends).get(one.name, {}) if any(wait.profile for wait in at_gpus.values()) else {}
-        devices = [device for gpu in sliced.values() for device in gpu]
+        devices = [device for gpu in gpus.get(one.name, {}).values() for device in gpu]
         for row in mine:
             wait = at_gpus.get(row["job"])
             other = "/" in (row["profile"] or "")  # another vendor's devices, or shares of GPUs

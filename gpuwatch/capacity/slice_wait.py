@@ -35,8 +35,6 @@ def words(wait: Wait, devices: Collection[Row]) -> str:
         return f"{need}{_counted(ready, wait)} free on {_nodes(ready)}, which it may not use: {_why_not(wait, ready)}."
     own = [one for one in same if _may_use(wait, one)]
     larger = _larger(wait, slices)
-    if not own and not larger:
-        return f"{need}No GPU that it may use has an instance of {wait.profile}."
     held = f"All {len(own)} instances of {wait.profile}" if len(own) > 1 else f"The only instance of {wait.profile}"
     kept = (
         f"{held} that it may use {'are' if len(own) > 1 else 'is'} in use."

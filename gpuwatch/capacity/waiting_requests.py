@@ -82,8 +82,7 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     places = [place_of(row) for row in store.rows("capacity/node_fit", cluster=cluster, until_us=until_us)]
     models = frozenset[str]().union(*(place.models for place in places))
     fits = _Fits(places)
-    held = {name: scope[name] for name in ("cluster", "from_us", "until_us", "fresh_us")}
-    reservations = reservations_of(store.rows("capacity/reserved", **held))
+    reservations = reservations_of(store.rows("capacity/reserved", **scope))
     slurm = [row for row in rows if row["scheduler"] not in KUBERNETES]
     constraints = {row["job_id"]: row["node_rule"] for row in slurm if row["node_rule"]}
     messages = _messages(store, cluster, rows, scope)

@@ -199,16 +199,13 @@ def run(
         broken.append(why)
         server.should_exit = True
 
-    def lease_lost() -> None:
+    def stop_requested(*_: object) -> None:
         server.should_exit = True
 
     service.on_fatal = give_up
-    service.holding.on_lost = lease_lost
+    service.holding.on_lost = stop_requested
     if service.holding.lost:
-        lease_lost()
-
-    def stop_requested(*_: object) -> None:
-        server.should_exit = True
+        stop_requested()
 
     # Signals before uvicorn handles them, and those it passes on at its end, must still run the cleanup below.
     before = {number: signal.signal(number, stop_requested) for number in (signal.SIGTERM, signal.SIGINT)}

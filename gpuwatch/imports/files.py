@@ -207,8 +207,8 @@ def _import_file(store: Store, file: OpenFile, run: ImportRun, report: ImportRep
     waiting: Records | Points | None = None
     try:
         while not finished:
-            if waiting is not None:
-                store.prepare([waiting])
+            # Also looks once, outside the transaction, which fields have a column: within, each batch would.
+            store.prepare(() if waiting is None else [waiting])
             with store.transaction():
                 rows = 0
                 while rows < ROWS_A_COMMIT:

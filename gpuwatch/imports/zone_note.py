@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.core.clock import MINUTE_US, ZONE_US_MAX
 from gpuwatch.core.words import duration
-from gpuwatch.imports.provenance import ASSUMED_ZONE
+from gpuwatch.imports.provenance import ASSUMED_ZONE, place_of
 from gpuwatch.store.database import Store
 
 CLOCKS_DIFFER_US = 5 * MINUTE_US
@@ -15,7 +15,7 @@ CLOCKS_DIFFER_US = 5 * MINUTE_US
 
 def assumed_before(store: Store, repeated: Sequence[int], zoneless: Sequence[Path]) -> list[Path]:
     """Those of the files imported before whose local times were read as ASSUMED_ZONE; `zoneless`: files without a given zone."""
-    names = {str(path.absolute()): path for path in zoneless}
+    names = {place_of(path): path for path in zoneless}
     query = (
         "select place from import_file where list_contains($ids, file_id) and zone = $zone and file_id in"
         " (select file_id from claim where naive_us is not null union select file_id from pending where naive_us is not null)"

@@ -62,9 +62,21 @@ def recompute(
         requests = asked(store, cluster, (day_floor(hour) for hour in wanted))
     devices = traits(store, cluster, settings)
     for batch in _batches(store, wanted):
-        with store.workspace() as work, work.view("device_trait", devices):
-            _recompute_slice(work, cluster, batch, settings, requests, stored)
+        _recompute_batch(store, devices, cluster, batch, settings, requests, stored)
     return len(wanted)
+
+
+def _recompute_batch(
+    store: Store,
+    devices: pa.Table,
+    cluster: str,
+    hours: list[int],
+    settings: Settings,
+    requests: Mapping[int, Asked],
+    stored: bool,
+) -> None:
+    with store.workspace() as work, work.view("device_trait", devices):
+        _recompute_slice(work, cluster, hours, settings, requests, stored)
 
 
 def _batches(store: Store, hours: list[int]) -> list[list[int]]:
@@ -158,9 +170,10 @@ def recompute_dirty(
     requests = asked(store, cluster, (day_floor(hour) for hour in hours))
     done = len(empty)
     known = {row["hour_us"] for row in rows if row["stored"]}
+    devices = traits(store, cluster, settings)
     for batch in _batches(store, hours):
-        stored = not known.isdisjoint(batch)
-        done += recompute(store, cluster, batch, settings, requests, stored=stored)
+        _recompute_batch(store, devices, cluster, batch, settings, requests, not known.isdisjoint(batch))
+        done += len(batch)
         if done < len(rows):
             # Writers wait while the log is folded into the file: a little each day, not all of it at the end.
             store.checkpoint()

@@ -15,7 +15,7 @@ from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Section, Table, Terms, Text, row
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
-from gpuwatch.report.sections.certainty import certainty_term
+from gpuwatch.report.sections.certainty import CERTAINTY
 
 RATES_NAMED = 8
 """Missing rates that a report names."""
@@ -134,7 +134,7 @@ def terms(facts: Facts) -> dict[str, str]:
         "Findings": "A finding's waste is GPU-seconds that no other finding claims, at their own price. Findings are "
         "listed if they overlap the period.",
         "Saving": "What open findings waste a month if their cause stays: the cost a day over the days that were measured, times 30.4375.",
-        certainty_term()[0]: certainty_term()[1],
+        CERTAINTY[0]: CERTAINTY[1],
         "Severity": severity_scale(facts.currency),
         "Change": "This period against the same hours of the one before; less than half a percent shows as \u201csame\u201d.",
         "Versions": f"Rate card {_version(v.rates)}; ownership rules {_version(v.teams)}; policies "

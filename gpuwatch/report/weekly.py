@@ -139,24 +139,24 @@ def facts_of(
             raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
     named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
     if teams is None:
-        budget = _budget(store, state, known, None)
+        of_teams = _budgets(store, state, known)
+        budget = of_teams.pop(FLEET, None)
         facts = report_facts(known, None, budget, _forecast(store, state, known, budget))
-        yield replace(facts, team_budgets=_team_budgets(store, state, known))
+        yield replace(facts, team_budgets=of_teams)
     for team in named:
         yield report_facts(known, team, _budget(store, state, known, team))
 
 
-def _budget(store: Store, state: State, week: Week, team: str | None) -> Budget | None:
-    """The budget of a team (None: the fleet) for the period in which the data of the window ends."""
+def _budget(store: Store, state: State, week: Week, team: str) -> Budget | None:
+    """The budget of a team for the period in which the data of the window ends."""
     found = budgets.for_report(store, state, week.covered, team)
     return None if found is None else _of_status(found)
 
 
-def _team_budgets(store: Store, state: State, week: Week) -> dict[str, Budget]:
-    """The budget of each team that has one: of the month, else of the week, in which the data of the window ends."""
+def _budgets(store: Store, state: State, week: Week) -> dict[str, Budget]:
+    """The budget of the fleet and of each team that has one: of the month, else of the week, in which the data of the window ends."""
     found: dict[str, Budget] = {}
-    mine = [budget for budget in budgets.load_budgets(state) if budget.team != FLEET]
-    statuses = budgets.statuses(store, state, week.covered.end_us, budgets=mine, ended=True)
+    statuses = budgets.statuses(store, state, week.covered.end_us, ended=True)
     for status in sorted(statuses, key=lambda one: budgets.PERIODS.index(one.budget.period)):
         found.setdefault(status.budget.team, _of_status(status))
     return found

@@ -55,7 +55,8 @@ def _samples(store: Connection) -> int:
 
 
 def _merge_again(store: Connection) -> None:
-    fields = [name for name in field_columns() if name in stored_fields(store)]
+    stored = stored_fields(store)
+    fields = [name for name in field_columns() if name in stored]
     names = ", ".join(["device_id", "context_id", "observed_us", "file_id", *map(identifier, fields)])
     kept = f"select {names} from sample_origin join gone_key using (device_id, context_id, observed_us)"
     store.sql(f"insert into sample ({names}) {merged(fields, kept)} order by device_id, observed_us, context_id")

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.ledger.month import Basis
-from gpuwatch.report.sections.certainty import MEANINGS, SMALL_LOSSES, certainty_term, legend
+from gpuwatch.report.sections.certainty import CERTAINTY, MEANINGS, SMALL_LOSSES, legend
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "reference" / "glossary.md"
 LEAST = "“At least”: a lower bound: time that was not measured is not counted, so the true amount is this or more."
@@ -33,7 +33,7 @@ def test_the_glossary_has_the_same_meanings() -> None:
     glossary = GLOSSARY.read_text().lower()
 
     assert [] == [means for means in MEANINGS.values() if means not in glossary]
-    assert all(means in certainty_term()[1] for means in MEANINGS.values())
+    assert all(means in CERTAINTY[1] for means in MEANINGS.values())
 
 
 def test_lost_work_says_what_is_not_counted() -> None:

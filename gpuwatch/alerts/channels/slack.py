@@ -31,10 +31,10 @@ MAX_LINE = 300
 """Length of the headline: a phone shows no more of it."""
 MAX_SUMMARY = 600
 MAX_FACTS = 10
+"""Fields of a section: the most that Slack takes."""
 MAX_REMEDY = 300
 HEADLINE_SENTENCES = 2
 """Of a report: what was paid, and what of it was avoidable."""
-"""Fields of a section: the most that Slack takes."""
 
 _ICONS = {
     "critical": ":red_circle:",

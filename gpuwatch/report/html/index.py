@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import mkstemp
 
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.words import size
+from gpuwatch.report.files import ReportFile, write
 from gpuwatch.report.format_registry import report_formats
 from gpuwatch.report.html.markup import Html, join, tag
 from gpuwatch.report.html.style import CSS
@@ -76,11 +75,8 @@ def write_index(folder: Path) -> Path:
     """Writes the index of all report files in a folder, whole or not at all; returns its path. Raises UnreadableInput."""
     try:
         sizes = {one.name: one.stat().st_size for one in folder.iterdir() if _FILE.fullmatch(one.name)}
-        handle, temporary = mkstemp(prefix=".report-", dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(index_page(folder.name, sizes))
-        os.chmod(temporary, 0o600 if folder.stat().st_mode & 0o077 == 0 else 0o640)
-        os.replace(temporary, folder / NAME)
+        private = folder.stat().st_mode & 0o077 == 0
     except OSError as error:
         raise UnreadableInput(f"--out {folder.parent}: {error.strerror or error}; choose another directory") from error
-    return folder / NAME
+    page = ReportFile(f"{folder.name}/{NAME}", index_page(folder.name, sizes).encode())
+    return write([page], folder.parent, private)[0]

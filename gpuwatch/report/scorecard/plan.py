@@ -92,7 +92,7 @@ METHOD = (
         "The cost of runs that failed, since each finding began. It is not waste and in no total: the ledger counts the same "
         + f"GPU time by what the GPUs did. {certainty.SMALL_LOSSES}",
     ),
-    certainty.certainty_term(),
+    certainty.CERTAINTY,
     ("Savings", "From another GPU size, spot capacity, owning or renting. Savings are not waste and are in no total."),
 )
 """Terms that the scorecard and the scan share."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuwatch.core.words import joined
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Column, Section, Table, Text, row
@@ -114,4 +115,4 @@ def _listed(teams: Sequence[str]) -> str:
     named = [name(team) for team in teams]
     if len(named) > NAMED_MAX:
         named = [*named[: NAMED_MAX - 1], f"{len(named) - NAMED_MAX + 1} more"]
-    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return joined(named)

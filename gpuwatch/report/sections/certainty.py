@@ -14,6 +14,13 @@ MEANINGS = {
     UP_TO: "an upper bound: all of a waste whose cause no finding names yet, so an action saves this or less",
 }
 """As the glossary defines them."""
+CERTAINTY = (
+    "Certainty",
+    "An amount without a word before it is counted from records and measurements; "
+    + "; ".join(f"“{word.strip()}” is {means}" for word, means in MEANINGS.items())
+    + ".",
+)
+"""The term and its text for a method section."""
 SMALL_LOSSES = f"Jobs whose failed runs lost less than {LEAST_LOST_HOURS:g} GPU-hours are not counted as lost work (detector failed-work)."
 
 
@@ -21,9 +28,3 @@ def legend(texts: Iterable[str]) -> str:
     """`“Up to”: an upper bound …`: a sentence for each of these words that the texts have; empty without any."""
     whole = " ".join(texts).lower()
     return " ".join(f"“{word.strip().capitalize()}”: {means}." for word, means in MEANINGS.items() if word in whole)
-
-
-def certainty_term() -> tuple[str, str]:
-    """The term for a method section."""
-    words = "; ".join(f"“{word.strip()}” is {means}" for word, means in MEANINGS.items())
-    return "Certainty", f"An amount without a word before it is counted from records and measurements; {words}."
