@@ -64,6 +64,7 @@ def create(server: Any, client: Client, views: Views) -> Dash:
         server=server,
         url_base_pathname=f"{ROOT}/",
         assets_folder=str(Path(__file__).parent / "assets"),
+        assets_ignore="^plotly-",  # charts.js loads it when a chart is near
         suppress_callback_exceptions=True,
         index_string=INDEX,
         title="gpuwatch",

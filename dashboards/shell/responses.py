@@ -21,6 +21,8 @@ from gpuwatch.dashboards.shell.views import Views
 
 SUITES = f"{ROOT}/_dash-component-suites/"
 ASSETS = f"{ROOT}/assets/"
+CHARTS = f"{ASSETS}plotly/"
+"""The library of the charts."""
 UPDATE = f"{ROOT}/_dash-update-component"
 STATIC = (f"{ROOT}/_dash-layout", f"{ROOT}/_dash-dependencies")
 """The frame and the list of callbacks: as long as the process runs, they are the same."""
@@ -151,7 +153,7 @@ class Guarded:
         kind = out.get("content-type", "")
         if start["status"] != 200 or len(body) < SMALL or not any(part in kind for part in COMPRESSED):
             return body
-        bundle = path.startswith((SUITES, *STATIC))
+        bundle = path.startswith((SUITES, CHARTS, *STATIC))
         body = await asyncio.to_thread(gzip.compress, body, 6 if bundle else 2)
         out["content-encoding"] = "gzip"
         out["vary"] = "Accept-Encoding"
@@ -170,7 +172,7 @@ class Guarded:
         if path.startswith(ASSETS) and query.startswith(b"m="):
             out["cache-control"] = YEAR
         elif path.startswith(SUITES):
-            # Dash lets browsers cache a bundle with a version in its name for a year; others (plotly) are revalidated.
+            # Dash lets browsers cache a bundle with a version in its name for a year; others are revalidated.
             if "etag" in out and not out["etag"].startswith('"'):
                 out["etag"] = f'"{out["etag"]}"'
             out.setdefault("cache-control", "no-cache")

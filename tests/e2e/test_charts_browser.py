@@ -13,18 +13,23 @@ from playwright.sync_api import Browser, Page, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
+from tests.dashboards.capacity.test_fleet_pages import fleet, gpu
 from tests.e2e.dashboard import served
 from tests.worlds.patience import PATIENCE_MS
 
 LIBRARY = "plotly"
 SHORT = {"width": 1440, "height": 500}
 """The chart of the overview lies below this screen."""
+COLD_MAX = 1_300_000
+"""Bytes that a browser with an empty cache may load for a page with a chart. The target is 2 MB."""
+FURTHER_MAX = 100_000
 
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
     """The pages over canned answers."""
     app = fake_api.create()
+    app.add_api_route("/api/v1/gpus", lambda: fleet(gpu(0), gpu(1)))
     mount(app)
     with served(app) as address:
         yield address
@@ -63,3 +68,37 @@ def test_a_page_that_is_printed_has_its_charts(overview: tuple[Page, list[str]])
 
     expect(page.locator("#page .chart .main-svg").first).to_be_attached(timeout=PATIENCE_MS)
     assert 1 == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("path", "drawn"),
+    [
+        pytest.param("/ui/", ".barlayer .point", id="bars"),
+        pytest.param("/ui/budgets", ".scatterlayer .lines", id="lines"),
+        pytest.param("/ui/fleet", ".heatmaplayer image", id="a heat map"),
+    ],
+)
+def test_a_chart_is_drawn_with_little_to_load(browser: Browser, base: str, path: str, drawn: str) -> None:
+    """Each kind of chart, opened first with an empty cache; another page then loads next to nothing."""
+    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+        page, loaded, problems = context.new_page(), list[float](), list[str]()
+        page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        network = context.new_cdp_session(page)
+        network.send("Network.enable")
+        network.on("Network.loadingFinished", lambda event: loaded.append(event["encodedDataLength"]))
+        page.goto(f"{base}{path}")
+        page.locator("#page:not(.busy) .chart").first.scroll_into_view_if_needed(timeout=PATIENCE_MS)
+        page.locator(f"#page .chart {drawn}").first.wait_for(state="attached", timeout=PATIENCE_MS)
+        page.wait_for_load_state("networkidle")
+        cold = sum(loaded)
+        loaded.clear()
+        page.goto(f"{base}/ui/budgets")
+        page.locator("#page:not(.busy) .chart .scatterlayer .lines").first.wait_for(
+            state="attached", timeout=PATIENCE_MS
+        )
+        page.wait_for_load_state("networkidle")
+
+    assert cold < COLD_MAX
+    assert 0 < sum(loaded) < FURTHER_MAX
+    assert [] == problems
