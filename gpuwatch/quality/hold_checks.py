@@ -139,7 +139,7 @@ def estimated(store: Store, holds: Sequence[Row], evidence: Evidence, advice: Ad
     hours = sum(r["estimated_us"] for r in rows) / HOUR_US
     what = (
         f"{hours:.1f} device-hours belong to jobs whose placement within the node is not known, so their devices are estimated and "
-        f"evaluated only where one job holds the whole node: {named(place(r) for r in rows)}"
+        f"evaluated only where one job holds the whole node or all its GPUs idle: {named(place(r) for r in rows)}"
     )
     schedulers = sorted({scheduler for r in rows for scheduler in r["estimated_by"] or ()})
     fixes = [PLACEMENT_FIXES[scheduler] for scheduler in schedulers if scheduler in PLACEMENT_FIXES]

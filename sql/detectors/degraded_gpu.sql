@@ -282,7 +282,16 @@ select
     'gpu' as subject_kind,
     gpu as subject_id,
     start_us,
-    greatest(least(hour_us + 3600000000, $known_until_us), start_us + 1) as end_us,
+    least(
+        hour_us + 3600000000,
+        -- An error in the last sample lasts as long as the fleet owned the GPU by that sample.
+        case
+            when start_us < $known_until_us then $known_until_us
+            else (
+                select max(c.end_us) from capacity c where c.cluster = $cluster and list_contains(n.devices, c.device_id)
+            )
+        end
+    ) as end_us,
     case when is_gone then hour_us + 3600000000 >= $known_until_us end as still,
     case
         when is_critical then 'critical'
@@ -304,5 +313,5 @@ select
     } as numbers,
     map {'signs': array_to_string(signs, ', ')} as words,
     claims
-from named
+from named n
 order by hour_us, gpu;

@@ -19,7 +19,7 @@ idle_run as (
     from numbered
     group by device_id, number
 ),
--- Where jobs hold all devices of a node and no source says who holds which, what all of them idle is idle for each of the jobs.
+-- Where no source says which devices of a node a job holds, what all of them idle, held and free, is idle for each of its jobs.
 unsure_node as (
     select distinct d.node
     from held h

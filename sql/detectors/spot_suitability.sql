@@ -17,7 +17,7 @@ select
     'job' as subject_kind,
     s.job as subject_id,
     t.start_us,
-    greatest(least(t.end_us, s.until_us), t.start_us + 1) as end_us,
+    least(t.end_us, s.until_us) as end_us,
     t.end_us >= s.until_us - $recent_us as still,
     t.run_id,
     s.team,

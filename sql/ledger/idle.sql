@@ -27,11 +27,11 @@ select
     max(case when begins then start_us end) over (partition by device_id order by start_us) as company_us
 from linked;
 
--- A row of idle_piece is an idle piece of a held device, with the start and the length of the idle run it lies in.
+-- A row of idle_piece is an idle piece of a held or watched device, with the start and the length of the idle run it lies in.
 -- A busy piece, an unmeasured piece or a new owner ends a run.
 create or replace temp table idle_piece as
 with idle as (
-    select p.device_id, p.span_us, p.from_us, p.to_us, coalesce(c.company_us, p.span_us) as company_us
+    select p.device_id, p.span_us, p.from_us, p.to_us, p.watched, coalesce(c.company_us, p.span_us) as company_us
     from piece p
     left join company c on c.device_id = p.device_id and c.span_us = p.span_us
     where p.idle
@@ -53,23 +53,28 @@ select
     device_id,
     span_us,
     from_us,
+    watched,
     run_start_us,
     max(to_us) over (partition by device_id, company_us, run_start_us) as run_end_us,
     -- One reading is an average over seconds; it is no evidence for a quarter of an hour.
     count(*) over (partition by device_id, company_us, run_start_us) >= 3 as proven
 from placed;
 
-insert into idle_span
+insert into idle_span by name
 with idle_run as (
-    select distinct device_id, run_start_us, run_end_us
+    select distinct device_id, run_start_us, run_end_us, watched
     from idle_piece
     where proven and run_end_us - run_start_us >= $idle_span_us_min
 )
 select
-    $cluster,
+    $cluster as cluster,
     h.hour_us,
     r.device_id,
-    greatest(r.run_start_us, h.hour_us),
-    least(r.run_end_us, h.hour_us + 3600000000)
+    greatest(r.run_start_us, h.hour_us) as start_us,
+    least(r.run_end_us, h.hour_us + 3600000000) as end_us,
+    r.watched as free
 from idle_run r
 join slice_hour h on r.run_start_us < h.hour_us + 3600000000 and r.run_end_us > h.hour_us;
+
+-- What a free device did is known now whether it idled; the books have its free time without readings.
+delete from piece where watched;

@@ -85,7 +85,7 @@ join device d using (device_id)
 join device_trait t using (device_id);
 
 -- A row of owned_span is the part of an elementary span of a device that lies in one hour: held or not, and by a run
--- that holds several devices in that hour or not.
+-- that holds several devices in that hour or not. watched: free while a job holds GPUs of its node that no source names.
 create or replace temp table owned_span as
 with hourly as (
     select
@@ -104,6 +104,17 @@ run_hour as (
     from hourly
     where run_id is not null
     group by run_id, hour
+),
+guessed_hour as (
+    select distinct d.node, h.hour
+    from hourly h
+    join device d on d.cluster = $cluster and d.device_id = h.device_id
+    where h.estimated and h.run_id is not null and d.node is not null
+),
+watched_hour as (
+    select d.device_id, g.hour
+    from guessed_hour g
+    join device d on d.cluster = $cluster and d.node = g.node
 )
 select
     h.device_id,
@@ -111,9 +122,11 @@ select
     greatest(h.start_us, h.hour * 3600000000) as start_us,
     least(h.end_us, (h.hour + 1) * 3600000000) as end_us,
     bool_or(h.run_id is not null) as held,
+    not bool_or(h.run_id is not null) and bool_or(w.device_id is not null) as watched,
     coalesce(max(r.devices), 0) >= 2 as gang
 from hourly h
 left join run_hour r on r.run_id = h.run_id and r.hour = h.hour
+left join watched_hour w on w.device_id = h.device_id and w.hour = h.hour
 where h.device_id in (select device_id from reading_device)
 group by h.device_id, h.start_us, h.end_us, h.hour;
 
@@ -134,6 +147,7 @@ with whole_cell as (
         ) as cell,
         span_us,
         held,
+        watched,
         gang
     from owned_span
 ),
@@ -197,6 +211,7 @@ timed as (
 select
     a.device_id,
     w.span_us,
+    coalesce(w.watched, false) as watched,
     coalesce(w.gang, false) as gang,
     a.from_us,
     a.to_us,
@@ -231,12 +246,13 @@ from timed a
 left join whole_cell w
     on w.device_id = a.device_id
     and w.cell = case when a.from_us // 600000000 = (a.to_us - 1) // 600000000 then a.from_us // 600000000 end
-where coalesce(w.held, true);
+where coalesce(w.held or w.watched, true);
 
 create or replace temp table cut_piece as
 select
     p.* replace (
         s.span_us as span_us,
+        s.watched as watched,
         s.gang as gang,
         greatest(p.from_us, s.start_us) as from_us,
         least(p.to_us, s.end_us) as to_us
@@ -244,7 +260,7 @@ select
 from piece p
 join owned_span s
     on s.device_id = p.device_id and p.from_us < s.end_us and p.to_us > s.start_us
-where p.span_us is null and s.held;
+where p.span_us is null and (s.held or s.watched);
 
 delete from piece where span_us is null;
 

@@ -29,6 +29,7 @@ linked as (
         i.start_us is distinct from lag(i.end_us) over (partition by i.cluster, i.device_id order by i.start_us) as begins
     from idle_span i
     semi join held h on h.cluster = i.cluster and h.device_id = i.device_id
+    where not i.free
 ),
 numbered as (
     select *, count(*) filter (where begins) over (partition by cluster, device_id order by start_us) as number

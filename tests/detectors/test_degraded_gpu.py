@@ -226,6 +226,19 @@ def test_a_gpu_that_is_silent_since_xid_79_is_open(tmp_path: Path) -> None:
     assert world.booked_s("out_of_service", start=60, end=240) == one.wasted_s
 
 
+def test_an_error_in_the_last_sample_lasts_as_long_as_that_sample(tmp_path: Path) -> None:
+    world = World(tmp_path).gpu("a", (60, FINE), (1, DEAD)).gpu("b", (61, FINE))
+    world.analyze(120, detectors=[RULE])
+
+    ((started_us, ended_us),) = world.store.sql("select start_us, end_us from verdict where detector = $d", d=RULE)
+
+    (owned_until_us,) = world.store.sql(
+        "select max(end_us) from capacity join device using (device_id) where gpu = 'a'"
+    )[0]
+    assert owned_until_us == ended_us
+    assert 30_000_000 == ended_us - started_us
+
+
 @pytest.mark.slow
 def test_one_event_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
     def played(name: str) -> World:

@@ -109,11 +109,30 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         ),
         n,
     ),
-    "two jobs on a node with another GPU that is free": lambda w, n: two_jobs(
+    "two jobs on a node with a free GPU that works": lambda w, n: two_jobs(
         w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}")
         .gpu(f"{n}-1", (120, IDLE), node=f"node-{n}")
-        .gpu(f"{n}-2", (120, IDLE), node=f"node-{n}"),
+        .gpu(f"{n}-2", (120, WORK), node=f"node-{n}"),
         n,
+    ),
+    "one of two GPUs that idle in turn": lambda w, n: (
+        w.gpu(f"{n}-0", (64, IDLE), (56, WORK), node=f"node-{n}")
+        .gpu(f"{n}-1", (50, WORK), (70, IDLE), node=f"node-{n}")
+        .job(n, 1, 0, 120, node=f"node-{n}")
+    ),
+    "one of two GPUs, of which one is not measured for a time": lambda w, n: (
+        w.gpu(f"{n}-0", (60, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-1", (22, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-1", (13, IDLE), node=f"node-{n}", start=47)
+        .job(n, 1, 0, 60, node=f"node-{n}")
+    ),
+    "one of two GPUs, of which one was never measured": lambda w, n: (
+        w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}").node(f"node-{n}", 0, {"": 2}).job(n, 1, 0, 120, node=f"node-{n}")
+    ),
+    "one of two GPUs that idled before it came and after it went": lambda w, n: (
+        w.gpu(f"{n}-0", (60, IDLE), (20, WORK), (60, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-1", (60, IDLE), (20, WORK), (60, IDLE), node=f"node-{n}")
+        .job(n, 1, 52, 88, node=f"node-{n}")
     ),
     "two jobs on a node with another GPU that is not measured": lambda w, n: two_jobs(
         w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}")
@@ -128,8 +147,8 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         labels={"spread": "estimated"},
     ),
     "two jobs that came one after the other to a node that idles": lambda w, n: (
-        w.gpu(f"{n}-0", (30, IDLE), (60, WORK), node=f"node-{n}")
-        .gpu(f"{n}-1", (30, IDLE), (60, WORK), node=f"node-{n}")
+        w.gpu(f"{n}-0", (24, IDLE), (66, WORK), node=f"node-{n}")
+        .gpu(f"{n}-1", (24, IDLE), (66, WORK), node=f"node-{n}")
         .job(f"{n}a", 1, 0, 90, node=f"node-{n}")
         .job(f"{n}b", 1, 17, 90, node=f"node-{n}")
     ),
@@ -194,6 +213,17 @@ MUST_FIRE: dict[str, Scene] = {
         w.gpu(f"{n}-0", (30, WORK), (60, IDLE), (30, WORK), node=f"node-{n}").gpu(
             f"{n}-1", (40, WORK), (60, IDLE), (20, WORK), node=f"node-{n}"
         ),
+        n,
+    ),
+    "one of two GPUs that both idle": lambda w, n: (
+        w.gpu(f"{n}-0", (30, WORK), (60, IDLE), (30, WORK), node=f"node-{n}")
+        .gpu(f"{n}-1", (40, WORK), (60, IDLE), (20, WORK), node=f"node-{n}")
+        .job(n, 1, 0, 120, node=f"node-{n}")
+    ),
+    "two of three idle GPUs": lambda w, n: two_jobs(
+        w.gpu(f"{n}-0", (30, WORK), (60, IDLE), (30, WORK), node=f"node-{n}")
+        .gpu(f"{n}-1", (120, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-2", (120, IDLE), node=f"node-{n}"),
         n,
     ),
     "two scrapers": lambda w, n: (
@@ -280,6 +310,14 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
             "two jobs with all GPUs of an idle node",
             [(40, 90, 49 * 60), (40, 90, 49 * 60)],
             id="of two jobs with all GPUs of a node each is charged for what all of them idled",
+        ),
+        pytest.param(
+            "one of two GPUs that both idle", [(40, 90, 49 * 60)], id="whichever of two GPUs that idle it has"
+        ),
+        pytest.param(
+            "two of three idle GPUs",
+            [(30, 90, 59 * 60), (30, 90, 59 * 60)],
+            id="whichever two of three GPUs that idle they have",
         ),
         pytest.param("a slice", [(20, 60, Fraction(39 * 60, 7))], id="a slice wastes its share of the GPU"),
         pytest.param(

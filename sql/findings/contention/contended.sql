@@ -71,7 +71,7 @@ span as (
     from kind k
     join idle_span i
         on i.cluster = k.cluster and i.device_id = k.device_id and i.start_us < k.end_us and i.end_us > k.start_us
-        and i.hour_us >= $since_us
+        and i.hour_us >= $since_us and not i.free
     union all
     select
         k.* exclude (start_us, end_us, device_id),

@@ -34,4 +34,4 @@ join device d on d.device_id = a.device_id and d.cluster = a.cluster
 join device_price x
     on x.cluster = a.cluster and x.device_id = a.device_id and x.profile is not distinct from s.profile
     and x.start_us < least(i.end_us, s.end_us) and x.end_us > greatest(i.start_us, s.start_us)
-where i.hour_us >= $since_us;
+where i.hour_us >= $since_us and not i.free;

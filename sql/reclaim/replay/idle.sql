@@ -7,7 +7,7 @@ with linked as (
         *,
         start_us is distinct from lag(end_us) over (partition by device_id order by start_us) as begins
     from idle_span
-    where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us
+    where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and not free
 ),
 numbered as (
     select *, count(*) filter (where begins) over (partition by device_id order by start_us) as number
