@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.collectors.shared.records import Columns, Row
+from gpuwatch.collectors.slurm.json_values import number_of
 from gpuwatch.collectors.slurm.scontrol_records import first_word
 from gpuwatch.collectors.slurm.text import known
 from gpuwatch.collectors.slurm.waiting import Waiting
@@ -59,10 +60,10 @@ class JobList:
         self._take(next((job for job in ids if job), None), words)
 
     def take_json(self, job: Mapping[str, Any]) -> None:
-        """Takes a job of `squeue --json`, in the form of any version."""
+        """Takes a job of `squeue --json`, in the form of any version. Raises Malformed for a number that is none."""
         numbers = (number_of(job.get(key)) for key in ("array_job_id", "het_job_id", "job_id"))
         words = {name: known(str(job.get(key) or "")) for name, key in IN_JSON.items()}
-        self._take(next((number for number in numbers if number), None), words)
+        self._take(next((str(number) for number in numbers if number), None), words)
 
     def _take(self, job: str | None, words: Mapping[str, str | None]) -> None:
         _add(self._jobs, job)
@@ -83,13 +84,6 @@ class JobList:
         if len(self._jobs) < LEAST_JOBS or not self._complete:
             return None
         return {name: next(iter(words)) if len(words) == 1 else None for name, words in self._words.items()}
-
-
-def number_of(value: Any) -> str | None:
-    """A job number, plain or as `{"set": true, "number": 5}`; None for none."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) else None
-    return str(value) if value else None
 
 
 def lists_all(command: Any) -> bool:

@@ -37,8 +37,9 @@ class Waiting:
 
     def superseded(self, cluster: str, job_id: str | None) -> Iterator[Row]:
         """Yields the requests of a job of which a later record says something else."""
-        for row in self._held.pop((cluster, job_id or ""), ()):
-            yield "pending", row
+        rows = self._held.pop((cluster, job_id or ""), [])
+        self._number -= len(rows)
+        yield from (("pending", row) for row in rows)
 
     def finish(self, observed_us: int | None = None) -> Iterator[Row]:
         """Yields the others, at the end of the text. `observed_us`: when it was written, where it says so."""
