@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import difflib
-import math
-import re
-import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from gpuwatch.core import database_url, option_names, rooflines
+from gpuwatch.core import config_file, database_url, option_names
+from gpuwatch.core import value_rules as rules
 from gpuwatch.core.database_url import has_password
-from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.value_rules import ValueRule
 from gpuwatch.hardware.shares import SHARE_METHODS, ShareMethod
 
 SECTION = "gpuwatch"
 """The table in gpuwatch.toml with the settings."""
 
 ENV_PREFIX = "GPUWATCH_"
-
-MAX_FILE_BYTES = 1_000_000
-"""A larger settings file is rejected."""
 
 NEAR = 0.8
 """An unknown environment variable at least this similar to a setting is treated as a typo."""
@@ -33,79 +29,8 @@ SHARING_SPLITS = ("bound", "process")
 OWNERSHIP_DEFAULTS = ("inferred", "none")
 """What happens to held time whose team no ownership rule decides."""
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:[KMGT]i?B|%)")
 
-
-@dataclass(frozen=True)
-class _Rule:
-    """What a value must be: a description, a test, and a parser for text from the environment."""
-
-    words: str
-    test: Callable[[Any], bool]
-    read: Callable[[str], Any]
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _whole(least: int, most: int) -> _Rule:
-    words = f"a whole number from {least} to {most}"
-    return _Rule(words, lambda v: _number(v) and isinstance(v, int) and least <= v <= most, int)
-
-
-def _ratio() -> _Rule:
-    return _Rule("a ratio above 0 and at most 1", lambda v: _number(v) and 0 < v <= 1, float)
-
-
-def _seconds(most: int) -> _Rule:
-    return _Rule(f"a number of seconds above 0 and at most {most}", lambda v: _number(v) and 0 < v <= most, float)
-
-
-def _size() -> _Rule:
-    def test(value: object) -> bool:
-        match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-        return match is not None and 0 < float(match[1]) <= (100 if match[0].endswith("%") else math.inf)
-
-    return _Rule("a size such as 2GB or 50%", test, str)
-
-
-def _one_of(names: Collection[str | None]) -> _Rule:
-    return _Rule(f"one of {', '.join(name for name in names if name)}", lambda v: v in names, str)
-
-
-def _path(what: str = "directory") -> _Rule:
-    return _Rule(f"the name of a {what}", lambda v: v is None or (isinstance(v, str) and v != ""), str)
-
-
-def _url() -> _Rule:
-    def test(value: object) -> bool:
-        return value is None or (
-            isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value) is not None
-        )
-
-    return _Rule("a URL such as https://gpuwatch.example.com", test, str)
-
-
-def _database() -> _Rule:
-    def test(value: object) -> bool:
-        return value is None or (isinstance(value, str) and database_url.problem(value) is None)
-
-    words = f"the URL of a PostgreSQL database such as {database_url.EXAMPLE}, with special characters percent-encoded"
-    return _Rule(words, test, str)
-
-
-def _roofs() -> _Rule:
-    def test(value: object) -> bool:
-        try:
-            return isinstance(value, str) and bool(rooflines.read(value) or not value.strip())
-        except UsageError:
-            return False
-
-    return _Rule("MODEL: NAME NUMBER, ...; MODEL: ... (see docs/understand/workload-classes.md)", test, str)
-
-
-def _about(rule: _Rule, sentence: str, restart: bool = False) -> dict[str, Any]:
+def _about(rule: ValueRule, sentence: str, restart: bool = False) -> dict[str, Any]:
     return {"rule": rule, "sentence": sentence, "restart": restart}
 
 
@@ -114,78 +39,83 @@ class Settings:
     """All settings. Raises one UsageError that lists every bad value."""
 
     memory_limit: str = field(
-        default="2GB", metadata=_about(_size(), "Maximum memory of the telemetry store.", restart=True)
+        default="2GB", metadata=_about(rules.size(), "Maximum memory of the telemetry store.", restart=True)
     )
     threads: int = field(
         default=0,
-        metadata=_about(_whole(0, 64), "Threads of the telemetry store; 0: one per core.", restart=True),
+        metadata=_about(rules.whole(0, 64), "Threads of the telemetry store; 0: one per core.", restart=True),
     )
     temp_directory: str | None = field(
         default=None,
         metadata=_about(
-            _path(), "Where large queries spill to disk; unset: a folder in the data directory.", restart=True
+            rules.path(),
+            "Where large queries spill to disk; unset: a folder in the data directory.",
+            restart=True,
         ),
     )
     raw_retention_days: int = field(
-        default=14, metadata=_about(_whole(1, 36_500), "Days to keep raw samples.", restart=True)
+        default=14, metadata=_about(rules.whole(1, 36_500), "Days to keep raw samples.", restart=True)
     )
     minute_retention_days: int = field(
-        default=395, metadata=_about(_whole(1, 36_500), "Days to keep the minute data that detectors use.")
+        default=395, metadata=_about(rules.whole(1, 36_500), "Days to keep the minute data that detectors use.")
     )
     idle_minutes: int = field(
         default=15,
-        metadata=_about(_whole(2, 30), "Minutes without activity after which an allocated GPU counts as hoarded."),
+        metadata=_about(rules.whole(2, 30), "Minutes without activity after which an allocated GPU counts as hoarded."),
     )
     warm_up_minutes: int = field(
-        default=10, metadata=_about(_whole(0, 1440), "First minutes of a run that are not evaluated.")
+        default=10, metadata=_about(rules.whole(0, 1440), "First minutes of a run that are not evaluated.")
     )
     tensor_roof: float = field(
-        default=0.93, metadata=_about(_ratio(), "Tensor-pipe activity that counts as peak compute.")
+        default=0.93, metadata=_about(rules.ratio(), "Tensor-pipe activity that counts as peak compute.")
     )
     dram_roof: float = field(
-        default=0.8, metadata=_about(_ratio(), "Memory-interface activity that counts as peak memory bandwidth.")
+        default=0.8,
+        metadata=_about(rules.ratio(), "Memory-interface activity that counts as peak memory bandwidth."),
     )
     roofs: str = field(
         default="",
         metadata=_about(
-            _roofs(), "Peaks for individual models, such as H100: dram 0.9; empty: the same for all models."
+            rules.peaks(), "Peaks for individual models, such as H100: dram 0.9; empty: the same for all models."
         ),
     )
     default_interval_s: float = field(
         default=30.0,
-        metadata=_about(_seconds(3600), "Sampling interval assumed for a device with too few samples to measure it."),
+        metadata=_about(
+            rules.seconds(3600), "Sampling interval assumed for a device with too few samples to measure it."
+        ),
     )
     analyze_interval_s: float = field(
-        default=60.0, metadata=_about(_seconds(3600), "Seconds between analysis passes while serving.")
+        default=60.0, metadata=_about(rules.seconds(3600), "Seconds between analysis passes while serving.")
     )
     public_url: str | None = field(
         default=None,
         metadata=_about(
-            _url(),
+            rules.url(),
             "Public URL of the pages, for links in messages; unset: the address it listens on. Once set, every request needs a token.",
         ),
     )
     report_directory: str | None = field(
         default=None,
         metadata=_about(
-            _path(),
+            rules.path(),
             "Directory for weekly reports while serving; unset: reports are only made for channels that send them.",
         ),
     )
     report_paper: str = field(
-        default="a4", metadata=_about(_one_of(("a4", "letter")), "Paper size of PDF reports: a4 or letter.")
+        default="a4", metadata=_about(rules.one_of(("a4", "letter")), "Paper size of PDF reports: a4 or letter.")
     )
     mig_share_method: ShareMethod = field(
         default="dominant",
         metadata=_about(
-            _one_of(SHARE_METHODS),
+            rules.one_of(SHARE_METHODS),
             "What determines a MIG slice's share: dominant (the larger of compute and memory), compute, memory or sm.",
         ),
     )
     sharing_split: str = field(
         default="bound",
         metadata=_about(
-            _one_of(SHARING_SPLITS),
+            rules.one_of(SHARING_SPLITS),
             "How pods that share a GPU split its cost: equally (bound), or by what their processes used (process).",
         ),
     )
@@ -193,26 +123,27 @@ class Settings:
     ownership_default: str | None = field(
         default=None,
         metadata=_about(
-            _one_of((None, *OWNERSHIP_DEFAULTS)),
+            rules.one_of((None, *OWNERSHIP_DEFAULTS)),
             "Held time whose team no ownership rule decides: inferred (its Slurm account or Kubernetes namespace names the "
             "team) or none (it has no team); unset: as it was set last, at first inferred.",
         ),
     )
     questions_per_token: int = field(
-        default=4, metadata=_about(_whole(1, 64), "Queries that one token may run at a time; more wait for their turn.")
+        default=4,
+        metadata=_about(rules.whole(1, 64), "Queries that one token may run at a time; more wait for their turn."),
     )
     backtests_per_token: int = field(
         default=2,
-        metadata=_about(_whole(1, 64), "Back-tests that one token may run at a time; more wait for their turn."),
+        metadata=_about(rules.whole(1, 64), "Back-tests that one token may run at a time; more wait for their turn."),
     )
     detectors_dir: str | None = field(
-        default=None, metadata=_about(_path(), "Directory with SQL files of custom detectors; unset: none.")
+        default=None, metadata=_about(rules.path(), "Directory with SQL files of custom detectors; unset: none.")
     )
     state_url: str | None = field(
         default=None,
         repr=False,
         metadata=_about(
-            _database(),
+            rules.database(),
             "PostgreSQL database of the state (tokens, prices, policies, alerts); unset: state.sqlite in the data directory.",
             restart=True,
         ),
@@ -220,7 +151,9 @@ class Settings:
     state_password_file: str | None = field(
         default=None,
         metadata=_about(
-            _path("file"), "File with the password for state_url; unset: in the URL or in PGPASSWORD.", restart=True
+            rules.path("file"),
+            "File with the password for state_url; unset: in the URL or in PGPASSWORD.",
+            restart=True,
         ),
     )
 
@@ -272,23 +205,7 @@ def load_settings(
     UnreadableInput for a file that cannot be read or is not TOML, and UsageError with every unknown name (and the
     nearest known one) and every bad value.
     """
-    return settings_of(read_file(path), path, environ, other_tables)
-
-
-def read_file(path: Path | None) -> dict[str, Any]:
-    """The tables of a settings file; empty without a file. Raises UnreadableInput for a file that is not TOML."""
-    if path is None:
-        return {}
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise UnreadableInput(f"{path}: larger than {MAX_FILE_BYTES} bytes; this is not a settings file")
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except OSError as error:
-        raise UnreadableInput(f"{path}: {error.strerror or error}; check --config") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML: the message has line and column
-        raise UnreadableInput(f"{path}: not TOML: {error}") from error
+    return settings_of(config_file.read_file(path), path, environ, other_tables)
 
 
 def settings_of(
@@ -308,16 +225,6 @@ def settings_of(
     if problems:
         raise UsageError(f"settings: {'; '.join(problems)}")
     return settings
-
-
-def table_list(tables: Mapping[str, Any], name: str, problems: list[str]) -> list[Mapping[str, Any]]:
-    """All [[name]] tables of a settings file; a single [name] is a list of one. Appends to `problems` otherwise."""
-    given = tables.get(name, [])
-    listed = [given] if isinstance(given, Mapping) else given
-    if isinstance(listed, list) and all(isinstance(each, Mapping) for each in listed):
-        return listed
-    problems.append(f"{name}: write [[{name}]] and its settings below")
-    return []
 
 
 def _from_file(
@@ -355,26 +262,25 @@ def _with_ownership(
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
     """Only near misses are errors: Kubernetes sets GPUWATCH_SERVICE_HOST and others for a service named gpuwatch."""
-    rules = {f.name: _rule(f) for f in fields(Settings)}
+    known = {f.name: _rule(f) for f in fields(Settings)}
     values: dict[str, Any] = {}
     for variable, text in sorted(environ.items()):
         name = variable.removeprefix(ENV_PREFIX).lower()
         if not variable.startswith(ENV_PREFIX) or not text.strip():  # an empty variable counts as unset
             continue
-        if name in rules:
+        if name in known:
             try:
-                values[name] = rules[name].read(text.strip())
+                values[name] = known[name].read(text.strip())
             except ValueError:
-                problems.append(f"{variable} = {text!r} is not {rules[name].words}")
-        elif near := difflib.get_close_matches(name, rules, 1, NEAR):
+                problems.append(f"{variable} = {text!r} is not {known[name].words}")
+        elif near := difflib.get_close_matches(name, known, 1, NEAR):
             meant = ENV_PREFIX + near[0].upper()
             problems.append(f"environment variable {variable} is unknown; did you mean {meant}?")
     return values
 
 
-def _rule(setting: Field[Any]) -> _Rule:
-    rule: _Rule = setting.metadata["rule"]
-    return rule
+def _rule(setting: Field[Any]) -> ValueRule:
+    return cast(ValueRule, setting.metadata["rule"])
 
 
 def _shown(value: object) -> str:

@@ -203,8 +203,8 @@ def maintain(
 
 
 def _settings(config: Path | None, cell: bool = True) -> LakeSettings:
+    from gpuwatch.core.config_file import read_file
     from gpuwatch.lake.settings import needed
-    from gpuwatch.settings import read_file
 
     return needed(read_file(config), environment(), cell)
 

@@ -20,12 +20,13 @@ from gpuwatch.alerts.outbox.deliver import Deliverer
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core import option_names
 from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.core.config_file import table_list
 from gpuwatch.core.errors import SourceUnreachable, UsageError
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.repository import Actions
 from gpuwatch.reclaim import alerts as reclaim_alerts
-from gpuwatch.settings import Settings, table_list
+from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.connection import was_interrupted
 from gpuwatch.store.database import Store

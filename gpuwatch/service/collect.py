@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from gpuwatch.core.config_file import table_list
 from gpuwatch.core.errors import StoreError, TimeNotConfirmed, UsageError
 from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import LiveSource, live_kinds
 from gpuwatch.quality.clocks import Clocks
 from gpuwatch.quality.own_clock import OwnClock
 from gpuwatch.quality.status import Sources
-from gpuwatch.settings import table_list
 
 RESTART_S = 30.0
 """Delay before restarting a source that ended with an unexpected error."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpuwatch.core.config_file import read_file
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.registry import LiveSource, live_kinds
 from gpuwatch.lake import settings as lake_settings
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.service import after_pass, collect, sign_on
-from gpuwatch.settings import Settings, read_file, settings_of
+from gpuwatch.settings import Settings, settings_of
 
 PREFIX = "settings: "
 """Start of the message about mistakes in gpuwatch.toml."""

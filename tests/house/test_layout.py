@@ -19,7 +19,6 @@ LONG_MODULES = {
     "gpuwatch/core/field_data.py",
     "gpuwatch/core/model.py",
     "gpuwatch/service/service.py",
-    "gpuwatch/settings.py",
 }
 """Modules above the limit. The list may only shrink: remove a module when it is split."""
 LONG_LINES = 400

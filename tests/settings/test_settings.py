@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app
+from gpuwatch.core.config_file import MAX_FILE_BYTES
 from gpuwatch.core.errors import UnreadableInput, UsageError
-from gpuwatch.settings import MAX_FILE_BYTES, Settings, load_settings, table, taken_over
+from gpuwatch.settings import Settings, load_settings, table, taken_over
 
 RUNNER = CliRunner()
 WHOLE = """
