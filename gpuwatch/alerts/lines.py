@@ -10,6 +10,7 @@ from typing import Any
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, MAX_VALUE, Template
+from gpuwatch.core.words import counted
 
 MAX_PART = 120
 """Length of one name in the line: job and user names may be anything."""
@@ -114,7 +115,7 @@ def digest_line(alerts: Sequence[Alert], by: Sequence[str] = ()) -> str:
     """The first line of a digest: what its findings have in common, how many there are, and money a day."""
     counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
     events = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
-    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {events}"
+    title = f"{counted(len(alerts), 'finding')}: {events}"
     common = alerts_text.common(alerts[0].finding, by) if alerts else []
     return " · ".join([*common, title, *_total(alerts)])
 

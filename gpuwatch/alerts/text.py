@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
+from gpuwatch.core.words import counted
 from gpuwatch.ledger.month import MONTH_FROM_US
 
 MAX_EVIDENCE = 6
@@ -172,7 +173,7 @@ def where(finding: Json) -> str:
     if not nodes or kind not in ("job", *_KINDS):
         return ""
     more = len(nodes) - 1
-    return f"on {nodes[0]}" + (f" and {more} more node{'s' * (more > 1)}" if more else "")
+    return f"on {nodes[0]}" + (f" and {counted(more, 'more node')}" if more else "")
 
 
 def signs(finding: Json) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.commands import hints
 from gpuwatch.commands.shared import program
+from gpuwatch.core import words
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.progress import PartOf
 from gpuwatch.output.time_left import Phases
@@ -99,5 +100,5 @@ def counted(store: Store) -> str:
         "select count(distinct (cluster, gpu)) filter (where gi >= 0 or profile is null),"
         " count(distinct (cluster, gpu)) filter (where gi < 0 and profile is not null), count(distinct (cluster, node)) from device"
     )[0]
-    parts = [f"{many:,} {name}{'s' * (many != 1)}" for many, name in ((gpus, "GPU"), (slices, "MIG slice")) if many]
-    return f": {' and '.join(parts)} on {nodes:,} node{'s' * (nodes != 1)}" if parts else ""
+    there = words.gpus_and_slices(gpus, slices)
+    return f": {there} on {words.counted(nodes, 'node')}" if there else ""

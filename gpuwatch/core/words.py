@@ -36,6 +36,16 @@ def joined(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `2,000 nodes`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def gpus_and_slices(gpus: int, slices: int) -> str:
+    """`64 GPUs and 57 MIG slices`: what there is of both; empty for none."""
+    return " and ".join(counted(many, noun) for many, noun in ((gpus, "GPU"), (slices, "MIG slice")) if many)
+
+
 def size(count: float) -> str:
     """`980 GB`, `1.25 TB`: three significant digits, in powers of 1000."""
     place = 0

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.core.gpu_specs import facts
+from gpuwatch.core.words import gpus_and_slices
 from gpuwatch.findings import custom_rules, evaluate
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality.check import FAIL, OK, WARN, Check, Evidence, named, place, unjudged
@@ -136,9 +137,7 @@ def unmeasured(store: Store, evidence: Evidence, advice: Advice) -> Check:
     rows = [r for r in remembered.rows(store, "quality/doctor_devices") if r["unmeasured"]]
     if rows:
         slices = sum(r["slices"] for r in rows)
-        found = (
-            f"{_counted(sum(r['unmeasured'] for r in rows) - slices, slices)} known to a scheduler and never measured: "
-        )
+        found = f"{gpus_and_slices(sum(r['unmeasured'] for r in rows) - slices, slices)} known to a scheduler and never measured: "
         then = "name it in targets of [[dcgm]] or let its sender push here" if advice.live else "import its metrics"
         fix = f"Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and {then}."
         return Check("unmeasured", FAIL, found + named(map(_unmeasured, rows)), fix)
@@ -147,15 +146,9 @@ def unmeasured(store: Store, evidence: Evidence, advice: Advice) -> Check:
     return Check("unmeasured", OK, "every GPU known to a scheduler is measured")
 
 
-def _counted(gpus: int, slices: int) -> str:
-    """`64 GPUs and 57 MIG slices`."""
-    parts = [(gpus, "GPU"), (slices, "MIG slice")]
-    return " and ".join(f"{number} {name}{'s' * (number != 1)}" for number, name in parts if number)
-
-
 def _unmeasured(row: dict[str, Any]) -> str:
     gpus, slices = row["unmeasured"] - row["slices"], row["slices"]
-    return f"{place(row)} ({f'{_counted(gpus, slices)}' if slices else gpus})"
+    return f"{place(row)} ({gpus_and_slices(gpus, slices) if slices else gpus})"
 
 
 def gaps(store: Store, holds: list[dict[str, Any]], evidence: Evidence, since_us: int = 0) -> Check:
