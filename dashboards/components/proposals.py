@@ -181,6 +181,9 @@ def merged(item: Row) -> Component:
     """One GPU model: nodes that could be released, and the utilization before and after."""
     currency, freed = str(item.get("currency") or ""), item.get("freed_nodes") or 0
     model = formats.clip(str(item.get("gpu_model") or "GPUs").removeprefix("NVIDIA "), 40)
+    if item.get("needed_gpus") is None:
+        why = formats.sentence(str(item.get("missing") or ""))
+        return parts.card(f"{model}: how many GPUs are enough is not known", html.P(why, className="soft"))
     saved = formats.money(item.get("saving_a_month"), currency)
     title = (
         f"{model}: {freed} node{'s' if freed != 1 else ''} could be released, saving {saved} per month"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,8 +20,9 @@ from gpuwatch.advisor.inputs import (
     ratio,
 )
 from gpuwatch.advisor.replay import Request, replay
-from gpuwatch.core.clock import SECOND_US, Window
+from gpuwatch.core.clock import DAY_US, SECOND_US, Window
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.words import duration
 from gpuwatch.ledger.totals import Scale, scale_of
 from gpuwatch.rates.commitments import counted
 from gpuwatch.state import State
@@ -29,14 +31,41 @@ from gpuwatch.store.database import Store
 POOLS_MAX = 50
 REQUESTS_MAX = 200_000
 """Requests of a replay; with more, waits are not computed."""
+ENOUGH_US = 7 * DAY_US
+"""The GPUs of today must have been there for as long, or for half of the window."""
 LEVELS = ("peak", "p99", "p95")
 """What the merged pools must hold: the most GPUs held at once, or what was enough for 99 % or 95 % of the time."""
 POOL_NOTES = (
     "any job may run on any GPU of these pools, and the GPUs that a job needs may lie on any nodes",
+    "only the time counts in which at least 90 % of these GPUs were there: what fewer GPUs held shows no demand",
     "waits come from a replay: requests in the order of their recorded start, none overtakes an earlier one",
     "jobs that waited are not counted: look at the queues of these pools first",
     "whole nodes are given back, the cheapest first; a node that is owned saves nothing until it is sold or used",
 )
+
+
+UNKNOWN = dict.fromkeys(
+    (
+        "peak_gpus",
+        "needed_gpus",
+        "freed_nodes",
+        "freed_gpus",
+        "utilisation_before",
+        "utilisation_after",
+        "saving_a_month",
+        "currency",
+    )
+) | {"levels": []}
+"""What is not known of GPUs that are new."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """GPUs that were held at once while nearly all of today's were there."""
+
+    by_level: Mapping[str, Fraction]
+    mean: Fraction
+    whole_us: int
 
 
 def consolidation(
@@ -55,16 +84,23 @@ def consolidation(
     items = []
     for model, mine in sorted(by_model.items(), key=lambda one: str(one[0])):
         priced = [priced_now(row["prices"], scale) for row in mine]
-        held, mean = _held_at_once(store, window, scale, cluster, pools, model)
-        sizes = sum(row["gpus"] for row in mine), mean, _node_size(mine), Fraction(assumed.headroom)
-        found = together(sizes[0], held["peak"], *sizes[1:])
+        held = _held_at_once(store, window, scale, cluster, pools, model)
+        gpus = sum(row["gpus"] for row in mine)
+        item = {
+            "cluster": cluster,
+            "gpu_model": model,
+            "pools": {row["pool"]: row["gpus"] for row in mine},
+            "gpus": gpus,
+        }
+        if lacking := _too_short(held, gpus, counted(store, window)):
+            items.append(item | UNKNOWN | {"missing": lacking})
+            continue
+        sizes = gpus, held.mean, _node_size(mine), Fraction(assumed.headroom)
+        found = together(gpus, held.by_level["peak"], *sizes[1:])
         items.append(
-            {
-                "cluster": cluster,
-                "gpu_model": model,
-                "pools": {row["pool"]: row["gpus"] for row in mine},
-                "gpus": sum(row["gpus"] for row in mine),
-                "peak_gpus": ratio(held["peak"]),
+            item
+            | {
+                "peak_gpus": ratio(held.by_level["peak"]),
                 "needed_gpus": found.needed_gpus,
                 "freed_nodes": found.freed_nodes,
                 "freed_gpus": found.freed_gpus,
@@ -72,7 +108,7 @@ def consolidation(
                 "utilisation_after": ratio(found.utilisation_after),
                 **_saving(mine, priced, found.freed_gpus),
                 "levels": _levels(
-                    held, sizes, mine, priced, _requests(store, window, scale, cluster, pools, model), scale
+                    held.by_level, sizes, mine, priced, _requests(store, window, scale, cluster, pools, model), scale
                 ),
             }
         )
@@ -90,14 +126,24 @@ def _rows_of(store: Store, window: Window, scale: Scale, cluster: str, pools: Se
 
 def _held_at_once(
     store: Store, window: Window, scale: Scale, cluster: str, pools: Sequence[str], model: str | None
-) -> tuple[dict[str, Fraction], Fraction]:
-    """The GPUs of a model that these pools held at one time, by LEVELS, and the mean."""
-    span = counted(store, window)
-    length = span.end_us - span.start_us if span else 0
+) -> Held:
+    """The GPUs of a model that these pools held at one time."""
     parameters = query_parameters(window, None, cluster) | {"pools": list(pools), "gpu_model": model}
-    held = store.rows("advisor/held_at_once", **parameters, scale=scale.shares, span_us=length)[0]
+    held = store.rows("advisor/held_at_once", **parameters, scale=scale.shares)[0]
+    length = held["whole_us"]
     mean = Fraction(int(held["unit_us"]), scale.shares * length) if length else Fraction(0)
-    return {level: Fraction(held[level], scale.shares) for level in LEVELS}, mean
+    return Held({level: Fraction(held[level], scale.shares) for level in LEVELS}, mean, length)
+
+
+def _too_short(held: Held, gpus: int, known: Window | None) -> str | None:
+    """Why it is not known how many GPUs are enough: most of them are new."""
+    length_us = known.end_us - known.start_us if known else 0
+    if held.whole_us >= ENOUGH_US or 2 * held.whole_us >= length_us:
+        return None
+    return (
+        f"the {gpus} GPUs were there together for {duration(held.whole_us / SECOND_US)} of "
+        f"{duration(length_us / SECOND_US)}: too short to know how many are enough"
+    )
 
 
 def _requests(

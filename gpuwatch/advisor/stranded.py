@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.advisor.mode_waits import waited
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.core.clock import Window
@@ -147,6 +148,10 @@ def causes(
     found = [
         Cause(cause, tuple(sorted(mine.values(), key=_order)), ledger.currency, _words(cause, last))
         for cause, mine in places.items()
+    ]
+    found = [
+        replace(one, more=waited(store, ends, {place.cluster for place in one.places})) if one.name == MODE else one
+        for one in found
     ]
     unused = _unused(ledger.items)
     return sorted(

@@ -461,6 +461,53 @@ def test_a_window_longer_than_the_books_dilutes_no_use() -> None:
     assert "0.2500" == item["utilisation_before"]
 
 
+GROWN = [
+    pytest.param(10 * HOUR, ("1.0000", 2, "1.0000"), id="nearly all the time"),
+    pytest.param(48 * HOUR, ("1.0000", 2, "1.0000"), id="half of the time"),
+    pytest.param(60 * HOUR, (None, None, None), id="less than half of the time"),
+]
+
+
+@pytest.mark.parametrize(("since", "expected"), GROWN)
+def test_time_without_the_new_gpus_does_not_show_how_many_are_enough(since: int, expected: tuple[Any, ...]) -> None:
+    """One GPU is held throughout; the two others come at `since`."""
+    rows: list[Any] = [node(f"n{n}", pool="p") for n in range(3)]
+    rows += [
+        samples(Gpu("GPU-0", "n0"), minutes(0, 100 * HOUR, 3600), BUSY),
+        claim("long", 0, 100 * HOUR, node="n0", gpus="GPU-0"),
+    ]
+    rows += [samples(Gpu(f"GPU-{n}", f"n{n}"), minutes(since, 100 * HOUR, 3600), BUSY) for n in (1, 2)]
+    world = World().add(*rows).book()
+    state = priced(world, Rate("*", "owned", Decimal(2), us(-DAY)))
+    window, assumed = Window(us(0), us(100 * HOUR)), Assumptions(headroom=Decimal(0))
+    (item,) = consolidation(world.store, state, window, "c1", ["p"], assumed)["items"]
+    p95 = next((level["gpus"] for level in item["levels"] if level["level"] == "p95"), None)
+    assert (3, *expected) == (item["gpus"], item["peak_gpus"], item["freed_gpus"], p95)
+    if expected[0] is None:
+        assert item["missing"] == (
+            "the 3 GPUs were there together for 1 day 15 h of 4 days 4 h: too short to know how many are enough"
+        )
+
+
+def test_what_few_gpus_held_before_others_came_is_no_demand() -> None:
+    """Two GPUs, both always held, and six more for the last 60 of 100 hours, of which all are held for two."""
+    rows: list[Any] = [node(f"n{n}", pool="p") for n in range(8)]
+    for n in range(8):
+        start = 0 if n < 2 else 40 * HOUR
+        rows += [samples(Gpu(f"GPU-{n}", f"n{n}"), minutes(start, 100 * HOUR, 3600), BUSY)]
+        end = 100 * HOUR if n < 2 else 42 * HOUR
+        rows += [claim(f"job{n}", start, end, node=f"n{n}", gpus=f"GPU-{n}")]
+    world = World().add(*rows).book()
+    state = priced(world, Rate("*", "owned", Decimal(2), us(-DAY)))
+    window, assumed = Window(us(0), us(100 * HOUR)), Assumptions(headroom=Decimal(0))
+    (item,) = consolidation(world.store, state, window, "c1", ["p"], assumed)["items"]
+    # Two of 60 hours are more than one in a hundred, and less than one in twenty.
+    assert [("peak", "8.0000"), ("p99", "8.0000"), ("p95", "2.0000")] == [
+        (one["level"], one["gpus"]) for one in item["levels"]
+    ]
+    assert "0.2752" == item["utilisation_before"]  # (2 x 60 + 6 x 2) / (8 x 60), less the last interval without samples
+
+
 @pytest.mark.parametrize("at", [HOUR, 4 * HOUR - 600], ids=["long ago", "within the last hour"])
 def test_a_gpu_that_was_cut_into_slices_is_one_gpu(at: int) -> None:
     cut = [Gpu("GPU-a", gi=gi, profile="1g.10gb") for gi in range(7)]

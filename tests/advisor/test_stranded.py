@@ -91,6 +91,17 @@ def test_slices_are_asked_of_whole_gpus() -> None:
     assert one.remedy.startswith(REMEDIES["ML"])
 
 
+def test_how_many_requests_waited_says_whether_the_mode_mattered() -> None:
+    """Two jobs hold whole GPUs: one started at once, one after 20 minutes. No slice was ever given."""
+    rows = machine("n1", 4, held=1)
+    rows.append(claim("late", DAY + 1200, END, "n1", gpus="GPU-n1-1", submit_us=us(DAY)))
+
+    (one,) = found(rows, [asked(str(n), 1, profile="1g.10gb") for n in range(3)] + [asked("whole", 1)])
+
+    waits = "Of the requests that started in this window, 1 of 2 for whole GPUs had waited longer than 10 min"
+    assert one.remedy == f"{REMEDIES['ML']} {waits}, for whatever reason."
+
+
 def test_slices_are_asked_where_no_gpu_has_any() -> None:
     """An L40S cannot be partitioned: the request wants another model, and no other mode would help."""
     (one,) = found(machine("n1", 4, model="l40s"), [asked("1", 1, profile="1g.10gb"), asked("whole", 1)])

@@ -414,6 +414,16 @@ def test_pools_are_put_together_by_links() -> None:
     assert ["h100"] == decisions.chosen(fake_api.fleet(), Query("/decisions"))[1]
 
 
+def test_pools_of_new_gpus_release_no_nodes() -> None:
+    item = fake_money.decision("consolidation")["items"][0]
+    new: Row = item | dict.fromkeys(("peak_gpus", "needed_gpus", "freed_nodes", "freed_gpus", "saving_a_month"), None)
+    page_text = text(proposals.merged(new | {"missing": "the 48 GPUs were there together for 20 h"}))
+
+    assert "H100 80GB HBM3: how many GPUs are enough is not known" in page_text
+    assert "The 48 GPUs were there together for 20 h" in page_text
+    assert "released" not in page_text
+
+
 def test_an_assumption_that_is_none_can_be_reset() -> None:
     layout = shown("/decisions?cloud_price=x")
 
