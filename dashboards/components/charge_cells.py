@@ -175,7 +175,7 @@ def columns_of(
             parts.Column(
                 f"Avoidable{unit}", "r", "avoidable", "Idle while held, busy without work, waiting, or stranded"
             ),
-            parts.Column("%", "r", "avoidable_share", "Avoidable part of the cost of what was held"),
+            parts.Column("% of cost", "r", "avoidable_share", "Avoidable part of the cost of what was held"),
         ]
     if against:
         found.append(parts.Column("Change", "r narrow-hide", hint=f"Cost against {other}"))

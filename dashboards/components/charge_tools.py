@@ -24,7 +24,7 @@ def exports(query: Query, by: str) -> Component:
             *(export(word, query, by=by, format=form) for form, word in EXPORTS.items()),
             *(export(f"FOCUS {version}", query, format="focus", focus_version=version) for version in FOCUS),
             html.Span(
-                "FOCUS: sum EffectiveCost by team; owned GPUs have no BilledCost, their purchase has",
+                "In FOCUS files, add up EffectiveCost. BilledCost, ListCost and ContractedCost also have the purchases of owned GPUs.",
                 className="soft small",
             ),
             parts.link("Weekly reports (PDF)", query.link("/reports"), "button small", "PDFs are made of whole weeks"),

@@ -24,7 +24,7 @@ WORTH = Decimal("0.05")
 ADVICE = {
     "hoarded": "end it when its work is done, or release the GPUs while it waits.",
     "gap": "load data in parallel, and save checkpoints in the background.",
-    "communication": "use fewer nodes or one leaf switch, or overlap communication with work.",
+    "communication": "overlap communication with work; if it runs on several nodes, use fewer, or those of one leaf switch.",
     "stalled": "use larger batches or fused kernels, or a MIG slice of the right size.",
 }
 """What to change about a job, by its largest avoidable bucket."""
@@ -96,7 +96,7 @@ def card(answer: Row | None, query: Query, whose: str, users: bool) -> Component
         parts.Column("GPU-h", "r narrow-hide"),
         parts.Column(f"Cost{unit}", "r narrow-hide"),
         parts.Column(f"Avoidable{unit}" if currency else "Avoidable (GPU-h)", "r"),
-        parts.Column("%", "r", hint="Avoidable part of the GPU time held"),
+        parts.Column("% of time", "r", hint="Avoidable part of the GPU time held"),
         *([] if users else [parts.Column("Effective %", "r narrow-hide", hint=EFFECTIVE)]),
     ]
     rows = [line(work, currency, places, query, users) for work in shown]

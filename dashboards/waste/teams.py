@@ -36,7 +36,7 @@ def card(answer: Row, query: Query) -> Component | None:
         parts.Column("Team", "who-cell"),
         parts.Column("Cost by bucket" if currency else "Time by bucket", "grow"),
         parts.Column(f"Avoidable ({unit})", "r"),
-        parts.Column("%", "r", hint="Of the cost of what was held" if currency else "Of the time held"),
+        parts.Column("% of cost" if currency else "% of time", "r", hint="Avoidable part of what the team held"),
     ]
     cells = [line(row, currency, top, places, query) for row in shown]
     table = parts.table(heads, cells, label="Teams by what was avoidable")

@@ -159,7 +159,7 @@ def listing(items: Sequence[Workload], currency: str, query: Query) -> list[Comp
         parts.Column("GPU-h", "r narrow-hide", "gpu_seconds"),
         parts.Column(f"Cost{unit}", "r", "cost"),
         parts.Column(f"Avoidable{unit}", "r", "avoidable", "Idle while held, busy without work, or waiting"),
-        parts.Column("%", "r narrow-hide", "share", "Avoidable part of what was held"),
+        parts.Column("% of time", "r narrow-hide", "share", "Avoidable part of the GPU time held"),
         parts.Column(
             "Roofline", "r narrow-hide", "roofline", "Of the working time, how close the hardware ran to its peak"
         ),

@@ -103,7 +103,7 @@ def test_files_have_the_rows_of_the_answer(filled: Api) -> None:
     assert [row["cost"] for row in rows] == [row["cost"] for row in csv.DictReader(io.StringIO(text.text))]
     assert [Decimal(row["cost"]) for row in rows] == table.column("cost").to_pylist()
     assert len(rows) + 1 == sheet.max_row
-    assert text.headers["content-disposition"].endswith('.csv"')
+    assert 'attachment; filename="chargeback-2026-11-02-to-2026-11-09.csv"' == text.headers["content-disposition"]
 
 
 def test_only_the_teams_asked_for(filled: Api) -> None:

@@ -19,7 +19,7 @@ from gpuwatch.billing import chargeback as billing_chargeback
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.focus.files import MEDIA
 from gpuwatch.billing.listings import chargeback_listing, ledger_listing
-from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.output.render import render
 
 if TYPE_CHECKING:
@@ -132,8 +132,14 @@ def chargeback(
     with service.reader() as store:
         listing = chargeback_listing(look(store))
     content, media_type = render(listing, format)
-    name = f"chargeback-{span.start_us}-{span.end_us}.{format}"
+    name = f"chargeback-{_ends(span)}.{format}"
     return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _ends(span: Window) -> str:
+    """The ends of a window as a part of a file name: `2026-11-16-to-2026-11-23`, with the time (UTC) where it is not midnight."""
+    moments = (rfc3339(us).removesuffix("Z") for us in (span.start_us, span.end_us))
+    return "-to-".join(text.removesuffix("T00:00:00").replace(":", "") for text in moments)
 
 
 def _focus(
@@ -152,7 +158,7 @@ def _focus(
             done = focus_export.write(
                 store, service.state, span, file, version=version, form=form, cluster=cluster, pool=pool, teams=teams
             )
-        name = f"focus-{version}-{span.start_us}-{span.end_us}.{form}"
+        name = f"focus-{version}-{_ends(span)}.{form}"
         headers = {
             "Content-Disposition": f'attachment; filename="{name}"',
             "Content-Length": str(file.tell()),
