@@ -22,6 +22,8 @@ from gpuwatch.store.private_files import private_umask
 _SESSION = "gpuwatch"
 MEMORY_LIMIT = "1GB"
 THREADS = 2
+"""For many rows. Small work has one thread: a second one costs it a third more of the processor."""
+MANY_ROWS = 100_000
 CONNECT_S = 10
 SILENT_S = 60
 """A catalogue or bucket that says nothing for so long is given up."""
@@ -63,7 +65,7 @@ class Lake:
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "memory_limit": MEMORY_LIMIT,
-                "threads": THREADS,
+                "threads": 1,
             }
         )
         try:
@@ -162,6 +164,19 @@ class Lake:
                 self._connection.execute("rollback")
             raise
         self._do("commit")
+
+    @contextmanager
+    def threads(self, rows: int = MANY_ROWS) -> Iterator[None]:
+        """As many threads within the block as so many rows need."""
+        if rows < MANY_ROWS:
+            yield
+            return
+        self._do(f"set threads = {THREADS}")
+        try:
+            yield
+        finally:
+            with suppress(duckdb.Error):
+                self._connection.execute("set threads = 1")
 
     def restart(self) -> None:
         """Begins the transaction again that an error has ended, over the newest snapshot."""

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.sqlfile import names_in
+from gpuwatch.lake import notes
 from gpuwatch.lake.connection import Lake, LakeConflict, LakeError
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.lake.tables import columns_of
-from gpuwatch.lake.units import Content, Key, Units, place
+from gpuwatch.lake.units import place
 
-GUARD, NOTES = "_guard", "_published"
+GUARD = "_guard"
 TRIES = 5
 """How often a take-over is begun again that a publish has overtaken."""
 _GUARD_COLUMNS = "epoch bigint, n bigint, store_id varchar, holder varchar, schema_version integer, at_us bigint"
-_NOTE_COLUMNS = 'table_name varchar, cluster varchar, "day" date, "rows" bigint, digest varchar, stamp varchar'
 
 
 class Fenced(LakeError):
@@ -68,7 +68,7 @@ def create(lake: Lake, store_id: str, holder: str, at_us: int) -> None:
         with lake.transaction():
             lake.sql(f"create schema if not exists lake.{lake.settings.schema}")
             lake.sql(f"create table {place(lake, GUARD)} ({_GUARD_COLUMNS})")
-            lake.sql(f"create table {place(lake, NOTES)} ({_NOTE_COLUMNS})")
+            notes.create(lake)
             row = {"store_id": store_id, "holder": holder, "version": schema_version(), "at_us": at_us}
             lake.sql(f"insert into {place(lake, GUARD)} values (0, 0, $store_id, $holder, $version, $at_us)", **row)
     except LakeConflict:
@@ -85,15 +85,6 @@ def read(lake: Lake) -> Guard:
             "publish into another cell, or restore the catalogue"
         )
     return Guard(*rows[0])
-
-
-def notes(lake: Lake) -> dict[str, Units]:
-    """What was published last, by table."""
-    found: dict[str, Units] = {}
-    query = f'select table_name, cluster, "day", "rows", digest, stamp from {place(lake, NOTES)}'
-    for table, cluster, day, rows, digest, stamp in lake.sql(query):
-        found.setdefault(table, {})[Key(cluster, day)] = Content(rows, digest, stamp)
-    return found
 
 
 def check(
@@ -160,14 +151,14 @@ def step(lake: Lake, found: Guard, epoch: int, store_id: str, holder: str, at_us
     """Changes the row within the transaction of a publish. Raises LakeConflict if it is no longer as it was read."""
     changed = lake.sql(
         f"update {place(lake, GUARD)} set epoch = $epoch, n = n + 1, store_id = $store_id, holder = $holder,"
-        " schema_version = $version, at_us = $at_us where epoch = $seen and n = $n",
+        " schema_version = $version, at_us = $at_us where concat(epoch, ' ', n) = $seen",  # one text: DuckLake asks the
+        # catalogue twice about each column that it can compare by itself
         epoch=epoch,
         store_id=store_id,
         holder=holder,
         version=schema_version(),
         at_us=at_us,
-        seen=found.epoch,
-        n=found.n,
+        seen=f"{found.epoch} {found.n}",
     )
     if changed != [(1,)]:
         raise LakeConflict(

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
-from gpuwatch.lake import guard
+from gpuwatch.lake import guard, notes
 from gpuwatch.lake.connection import Lake, LakeConflict, LakeError
-from gpuwatch.lake.guard import NOTES, Guard
+from gpuwatch.lake.guard import Guard
+from gpuwatch.lake.notes import GONE, Note
 from gpuwatch.lake.settings import LakeSettings
-from gpuwatch.lake.tables import DAY, SAMPLES, Table, columns_of, lake_tables, published_tables
+from gpuwatch.lake.tables import DAY, SAMPLES, Columns, Table, columns_of, definitions, lake_tables, published_tables
 from gpuwatch.lake.units import (
+    DECIDED_BY,
+    SETTLED_US,
     Content,
     Key,
     Stamps,
     Units,
     among,
+    day_of,
     exactly,
     key_table,
     of_lake,
@@ -33,10 +35,6 @@ from gpuwatch.store.connection import Connection, identifier
 
 TRIES = 3
 """How often a publish is begun again that another process's commit has overtaken."""
-_NOTES = pa.schema(
-    [("table_name", pa.string()), ("cluster", pa.string()), ("day", pa.date32()), ("rows", pa.int64())]
-    + [("digest", pa.string()), ("stamp", pa.string())]
-)
 
 
 @dataclass
@@ -51,6 +49,17 @@ class TableChange:
     """Units to remove first: those that are written again, and those that the store no longer has."""
     make: bool = False
     """The table is new in the lake, or has other columns there."""
+
+    @property
+    def rows(self) -> int:
+        """Rows to write."""
+        return sum(self.units[key].rows for key in self.write)
+
+    def notes(self, known: Units) -> Iterator[Note]:
+        """What to note of the units that change, if `known` was noted of them before."""
+        gone = set(known if self.make else self.delete) - set(self.write)
+        yield from ((self.table.name, key, GONE) for key in gone)
+        yield from ((self.table.name, key, self.units[key]) for key in self.write)
 
 
 @dataclass(frozen=True)
@@ -79,9 +88,16 @@ class Publisher:
     _found: Guard | None = None
     """The guard's row as it must still be; None: to be read."""
     _known: dict[str, Units] = field(default_factory=dict)
-    _columns: dict[str, list[str]] = field(default_factory=dict)
+    _columns: Columns = field(default_factory=dict)
+    _appended: int = 0
+    """Notes that were added since there was one for each unit."""
+    _definitions: list[tuple[str, str]] = field(default_factory=list)
+    _tables: list[Table] = field(default_factory=list)
+    """Those of the store with these definitions."""
     _counts: Counter[str] | None = None
     """How often the store's tables had changed at the last publish."""
+    _counted_us: int = 0
+    """When that was."""
 
     @property
     def _name(self) -> str:
@@ -115,7 +131,10 @@ class Publisher:
         with lake.transaction():
             found = guard.read(lake)
             guard.check(found, self.settings, store_id, self.epoch, self.take_over, self.holder)
-            self._known, self._columns = guard.notes(lake), _columns(lake)
+            self._columns = columns_of(lake)
+            notes.upgrade(lake, self._columns)
+            self._known = notes.read(lake)
+            self._appended = notes.count(lake) - sum(map(len, self._known.values()))
             if self.whole:
                 self._reread(lake)
         self._found, self._counts = found, None
@@ -141,23 +160,24 @@ class Publisher:
             }
 
     def _once(self, lake: Lake, store: Connection, store_id: str) -> Published:
-        counts = store.changes.counts()
+        counts, now_us = store.changes.counts(), self.now_us()
         with store.workspace() as work, work.transaction():
-            changes = list(self._changes(work, counts))
+            changes = list(self._changes(work, counts, now_us))
             done = self._write(lake, work, store_id, [each for each in changes if _changes_lake(each)])
         for each in changes:
             self._known[each.table.name] = each.units
-            self._columns[each.table.name] = _kept(each.table)
-        self._counts = counts
+            self._columns[each.table.name] = each.table.kept_columns
+        self._counts, self._counted_us = counts, now_us
         return done
 
-    def _changes(self, store: Connection, counts: Counter[str]) -> Iterable[TableChange]:
-        stamps, now_us = Stamps(store), self.now_us()
-        for table in published_tables(store, self.settings.samples):
-            make = self._columns.get(table.name) != _kept(table)
-            if not make and self._unchanged(table, counts):
+    def _changes(self, store: Connection, counts: Counter[str], now_us: int) -> Iterable[TableChange]:
+        stamps: Stamps | None = None
+        for table in self._published_tables(store):
+            make = self._columns.get(table.name) != table.kept_columns
+            if not make and self._unchanged(table, counts, now_us):
                 continue
             known = {} if make else self._known.get(table.name, {})
+            stamps = stamps or Stamps(store)
             units = of_store(store, table, known, stamps, now_us)
             if table.name == SAMPLES:
                 units = with_retired(store, units, known)
@@ -166,29 +186,40 @@ class Publisher:
             delete = [key for key in known if key not in same]
             yield TableChange(table, units, write, delete, make)
 
-    def _unchanged(self, table: Table, counts: Counter[str]) -> bool:
+    def _published_tables(self, store: Connection) -> list[Table]:
+        """The tables to publish; their columns are read again only where a definition has changed."""
+        found = definitions(store)
+        if found != self._definitions:
+            self._definitions, self._tables = found, published_tables(store, self.settings.samples)
+        return self._tables
+
+    def _unchanged(self, table: Table, counts: Counter[str], now_us: int) -> bool:
         """Whether no connection of this process has changed the table since the last publish. Days of samples settle with time."""
-        return table.name != SAMPLES and self._counts is not None and self._counts[table.name] == counts[table.name]
+        if self._counts is None:
+            return False
+        if table.name == SAMPLES and day_of(now_us - SETTLED_US) != day_of(self._counted_us - SETTLED_US):
+            return False
+        read = DECIDED_BY if table.name == SAMPLES else (table.name,)
+        return all(self._counts[name] == counts[name] for name in read)
 
     def _write(self, lake: Lake, store: Connection, store_id: str, changes: list[TableChange]) -> Published:
         found = self._found
         if not changes or found is None:
             return Published()
-        epoch = found.epoch + 1 if self.epoch is None else self.epoch
-        rows = 0
-        with lake.transaction():
+        epoch, n = found.epoch + 1 if self.epoch is None else self.epoch, found.n + 1
+        noted = [note for each in changes for note in each.notes(self._known.get(each.table.name, {}))]
+        after = self._known | {each.table.name: each.units for each in changes}
+        again = self.whole or self._appended > sum(map(len, after.values())) + notes.OLD_MAX
+        with lake.threads(sum(each.rows for each in changes)), lake.transaction():
             guard.step(lake, found, epoch, store_id, self._name, self.now_us())
-            for change in changes:
-                if change.make:
-                    _make(lake, change.table)
-                elif change.delete:
-                    lake.sql(
-                        f"delete from {place(lake, change.table.name)} where {exactly(change.delete, change.table)}"
-                    )
-                rows += _copy(lake, store, change) if change.write else 0
-            _note(lake, changes)
+            rows = sum(_replace(lake, store, each) for each in changes)
+            if again:
+                notes.replace(lake, after, n)
+            else:
+                notes.add(lake, noted, n)
+        self._appended = 0 if again else self._appended + len(noted)
         self.epoch = epoch
-        self._found = replace(found, epoch=epoch, n=found.n + 1, store_id=store_id)
+        self._found = replace(found, epoch=epoch, n=n, store_id=store_id)
         removed = sum(len(set(each.delete) - set(each.write)) for each in changes)
         return Published(len(changes), sum(len(each.write) for each in changes), rows, removed)
 
@@ -199,15 +230,6 @@ def _changes_lake(change: TableChange) -> bool:
 
 def _same(known: Content, new: Content) -> bool:
     return (known.rows, known.digest) == (new.rows, new.digest)
-
-
-def _columns(lake: Lake) -> dict[str, list[str]]:
-    """The columns of the cell's tables as they are in the lake."""
-    return {name: [f"{column} {kind}" for column, kind in columns] for name, columns in columns_of(lake).items()}
-
-
-def _kept(table: Table) -> list[str]:
-    return [f"{name} {kind}" for name, kind in table.kept_columns]
 
 
 def _make(lake: Lake, table: Table) -> None:
@@ -221,6 +243,18 @@ def _make(lake: Lake, table: Table) -> None:
         lake.sql(f"alter table {where} set partitioned by ({', '.join(parts)})")
 
 
+def _replace(lake: Lake, store: Connection, change: TableChange) -> int:
+    """Puts the rows of the units to write in place of those to delete; returns how many."""
+    if change.make:
+        _make(lake, change.table)
+    elif change.delete:
+        kept = change.units.keys() - set(change.write)
+        # Without a condition DuckLake asks the catalogue nothing about columns.
+        condition = f" where {exactly(change.delete, change.table)}" if kept else ""
+        lake.sql(f"delete from {place(lake, change.table.name)}{condition}")
+    return _copy(lake, store, change) if change.write else 0
+
+
 def _copy(lake: Lake, store: Connection, change: TableChange) -> int:
     """Copies the rows of the units to write."""
     table = change.table
@@ -232,40 +266,6 @@ def _copy(lake: Lake, store: Connection, change: TableChange) -> int:
     )
     with store.view("wanted_unit", key_table(change.write)), lake.incoming("incoming", store.reader(query)):
         return int(lake.sql(f"insert into {place(lake, table.name)} by name from incoming")[0][0])
-
-
-def _note(lake: Lake, changes: list[TableChange]) -> None:
-    """Notes what the changed units have now."""
-    gone = [
-        {"table_name": each.table.name, "cluster": key.cluster, "day": key.day}
-        for each in changes
-        for key in {*each.delete, *each.write}
-    ]
-    notes = place(lake, NOTES)
-    for each in changes:
-        if each.make:
-            lake.sql(f"delete from {notes} where table_name = $table", table=each.table.name)
-    if gone:
-        with lake.incoming("gone", pa.Table.from_pylist(gone, schema=pa.schema(list(_NOTES)[:3]))):
-            lake.sql(
-                f"delete from {notes} n where exists (from gone g where g.table_name = n.table_name"
-                ' and g.cluster is not distinct from n.cluster and g."day" is not distinct from n."day")'
-            )
-    rows = [
-        {
-            "table_name": each.table.name,
-            "cluster": key.cluster,
-            "day": key.day,
-            "rows": each.units[key].rows,
-            "digest": each.units[key].digest,
-            "stamp": each.units[key].stamp,
-        }
-        for each in changes
-        for key in each.write
-    ]
-    if rows:
-        with lake.incoming("noted", pa.Table.from_pylist(rows, schema=_NOTES)):
-            lake.sql(f"insert into {notes} by name from noted")
 
 
 def _holder() -> str:
@@ -282,5 +282,5 @@ def publish_once(
     whole: bool = False,
 ) -> Published:
     """Publishes a store over a connection of its own."""
-    with Lake.open(settings, create=True) as lake:
+    with Lake.open(settings, create=True) as lake, lake.threads():
         return Publisher(settings, now_us, take_over, whole).publish(lake, store)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.fields import columns
-from gpuwatch.lake import guard, mirror
+from gpuwatch.lake import guard, mirror, notes
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.guard import Guard
 from gpuwatch.lake.mirror import CellNote, CellUnits, PullNote
@@ -132,10 +132,10 @@ class Puller:
             cell: first + place for place, cell in enumerate(fresh)
         }
         pieces = list(self._pieces(have, want))
-        notes = [
+        cells = [
             CellNote(cell, numbers[cell], one.epoch, one.n, one.at_us, one.store_id) for cell, one in found.items()
         ]
-        self._write(lake, store, pieces, numbers, pull, notes, progress)
+        self._write(lake, store, pieces, numbers, pull, cells, progress)
         copied = [key for piece in pieces for units in piece.now.values() for key in units]
         kept = [{key for units in piece.now.values() for key in units} for piece in pieces]
         return Pulled(
@@ -149,7 +149,7 @@ class Puller:
 
     def _wanted(self, cell: Lake) -> dict[str, Units]:
         """The units of a cell. Of samples, those of days that the cell itself has still: older ones stay in the lake alone."""
-        noted = guard.notes(cell)
+        noted = notes.read(cell)
         if SAMPLES in noted:
             days = {key.day for key in noted.get("sealed_day", {})}
             noted[SAMPLES] = {key: content for key, content in noted[SAMPLES].items() if key.day in days}
@@ -180,7 +180,7 @@ class Puller:
         pieces: Sequence[Piece],
         numbers: dict[str, int],
         pull: PullNote,
-        notes: list[CellNote],
+        cells: list[CellNote],
         progress: Progress | None,
     ) -> None:
         """In transactions of about ROWS_MAX rows; the last one notes that everything is there."""
@@ -191,12 +191,12 @@ class Puller:
         if len(groups) > 1:
             self.on_parts(True)
         for number, group in enumerate(groups, 1):
-            with store.workspace() as work, work.transaction():
+            with lake.threads(total), store.workspace() as work, work.transaction():
                 for piece in group:
                     self._replace(lake, work, piece, numbers)
                     done += piece.rows
                 if number == len(groups):
-                    mirror.note_cells(work, notes)
+                    mirror.note_cells(work, cells)
                     mirror.note_pull(work, pull)
                 else:
                     mirror.note_pull(work, PullNote(pull.snapshot, pull.pulled_us, False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwatch.lake import guard
+from gpuwatch.lake import guard, notes
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.tables import cells_of
 
@@ -36,16 +36,16 @@ def cells(lake: Lake) -> list[CellStatus]:
 
 
 def _cell(other: Lake, sizes: tuple[int, int, int]) -> CellStatus:
-    found, notes = guard.read(other), guard.notes(other)
-    days = [key.day for key in notes.get("ledger_hour", {}) if key.day is not None]
-    units = [content for each in notes.values() for content in each.values()]
+    found, noted = guard.read(other), notes.read(other)
+    days = [key.day for key in noted.get("ledger_hour", {}) if key.day is not None]
+    units = [content for each in noted.values() for content in each.values()]
     return CellStatus(
         cell=other.settings.cell,
         published_us=found.at_us,
         holder=found.holder,
         epoch=found.epoch,
         publishes=found.n,
-        tables=sum(1 for each in notes.values() if each),
+        tables=sum(1 for each in noted.values() if each),
         units=len(units),
         rows=sum(content.rows for content in units),
         newest_day=str(max(days)) if days else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.lake.connection import Lake
@@ -46,6 +47,11 @@ join duckdb_tables() t using (database_name, schema_name, table_name)
 where c.database_name = current_database() and c.schema_name = 'main' and not t.temporary and not t.internal
 order by c.table_name, c.column_index
 """
+_DEFINITIONS = """
+select table_name, sql
+from duckdb_tables()
+where database_name = current_database() and schema_name = 'main' and not temporary and not internal
+"""
 _SAMPLE_PLACES = {name: place for place, name in enumerate(ORDER)}
 
 
@@ -88,7 +94,7 @@ class Table:
     def stamped(self) -> bool:
         return self.name in STAMPED
 
-    @property
+    @cached_property
     def kept_columns(self) -> list[tuple[str, str]]:
         """Name and type in the lake."""
         return [(name, kept_type(kind)) for name, kind in self.columns] + ([(DAY, "DATE")] if self.day_column else [])
@@ -123,6 +129,11 @@ def every_table(store: Connection) -> list[Table]:
     for table in SAMPLE_TABLES:  # their columns move when a field gets a stored one
         found[table].sort(key=lambda column: _SAMPLE_PLACES.get(column[0], len(ORDER)))
     return [Table(name, tuple(columns)) for name, columns in found.items()]
+
+
+def definitions(store: Connection) -> list[tuple[str, str]]:
+    """The statements that would make the tables of a store: a third of what reading their columns costs."""
+    return sorted(store.sql(_DEFINITIONS))
 
 
 def published_tables(store: Connection, samples: bool = True) -> list[Table]:

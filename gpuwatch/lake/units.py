@@ -16,6 +16,8 @@ from gpuwatch.store.connection import Connection, identifier
 
 SETTLED_US = DAY_US + 2 * 3_600_000_000
 """The samples of a day are published so long after its start: late ones of two hours are in."""
+DECIDED_BY = (SAMPLES, "context_span", "sample_tail", "sealed_day")
+"""The tables that decide which days of samples are published: lake/sealed_days and lake/retired_days."""
 FIRST_DAY = date(1970, 1, 1)
 _KEYS = pa.schema([("cluster", pa.string()), ("day", pa.date32())])
 

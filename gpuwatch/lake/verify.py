@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.lake import guard
+from gpuwatch.lake import guard, notes
 from gpuwatch.lake.connection import Lake, LakeError, text
 from gpuwatch.lake.tables import SAMPLES, Table, columns_of, kept_type, lake_tables, published_tables
-from gpuwatch.lake.units import Content, Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
+from gpuwatch.lake.units import Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
 from gpuwatch.store.connection import Connection, identifier
 
 LATE, DAMAGED = "late", "damaged"
@@ -52,7 +52,7 @@ def verify(
     """
     guard.require(lake)
     with lake.transaction():
-        noted = guard.notes(lake)
+        noted = notes.read(lake)
         if store is None:
             yield from _with_notes(lake, noted)
             return
@@ -77,7 +77,7 @@ def _table(lake: Lake, store: Connection, table: Table, noted: Units, stamps: St
         return TableReport(table.name, 0, 0, (Difference(table.name, Key(None, None), DAMAGED, None, 0, first),))
     if table.name == SAMPLES:
         own = with_retired(store, own, noted)
-    none = Content(0, "0")
+    none = notes.GONE
     found: list[Difference] = []
     for key in sorted(own.keys() | there.keys(), key=_order):
         mine, its = own.get(key, none), there.get(key, none)
@@ -91,7 +91,7 @@ def _table(lake: Lake, store: Connection, table: Table, noted: Units, stamps: St
 
 def _with_notes(lake: Lake, noted: dict[str, Units]) -> Iterator[TableReport]:
     """The lake alone: whether each unit still has what was published."""
-    none = Content(0, "0")
+    none = notes.GONE
     for table in lake_tables(columns_of(lake)):
         name, known = table.name, noted.get(table.name, {})
         try:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpuwatch.billing.chargeback import chargeback
-from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.lake import guard
+from gpuwatch.lake import guard, notes
 from gpuwatch.lake.connection import Lake, LakeError
 from gpuwatch.lake.export import export
 from gpuwatch.lake.maintain import maintain
@@ -108,10 +108,10 @@ def test_a_new_hour_writes_the_days_that_it_changes(make_lake: Make, fleet: Flee
     with Lake.open(settings, create=True) as lake, State.open(fleet.directory) as state:
         one = Publisher(settings, now_us)
         whole = one.publish(lake, store)
-        before = guard.notes(lake)
+        before = notes.read(lake)
         bring(store, state, fleet.hours[0], fleet.now_us + 3_600_000_000)
         done = one.publish(lake, store)
-        after = guard.notes(lake)
+        after = notes.read(lake)
 
         changed = {
             table: {str(key.day) for key, content in units.items() if before.get(table, {}).get(key) != content}
@@ -167,11 +167,73 @@ def test_samples_that_were_taken_back_leave_the_lake(few: None, make_lake: Make,
         assert [(0,)] == lake.sql("select count(*) from lake.cell_east.sample")
 
 
+def test_a_day_of_samples_settles_with_time_alone(few: None, make_lake: Make, fleet: Fleet, store: Store) -> None:
+    """Nothing is written between the publishes: the second one finds the samples of the day all the same."""
+    settings, moment = make_lake("duckdb"), [START_US + DAY_US + 2 * HOUR_US - 1]
+    with Lake.open(settings, create=True) as lake:
+        publisher = Publisher(settings, lambda: moment[0])
+        publisher.publish(lake, store)
+        assert SAMPLES not in notes.read(lake)
+        moment[0] += 1
+        done = publisher.publish(lake, store)
+        assert (1, 1) == (done.tables, done.units) and done.rows > 5000
+        assert Published() == publisher.publish(lake, store)
+        moment[0] += HOUR_US
+        store.sql(f"delete from sealed_day where day_us = {START_US}")
+        assert Published() == publisher.publish(lake, store), "retention alone takes nothing back"
+        store.sql(f"delete from context_span where hour_us < {START_US + DAY_US}")
+        assert 1 == publisher.publish(lake, store).removed
+
+
+def test_old_notes_are_written_again(few: None, make_lake: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes are added until there are too many; a unit that is gone is no longer noted, before that and after."""
+    monkeypatch.setattr(notes, "OLD_MAX", 5)
+    settings = make_lake("duckdb")
+    with Lake.open(settings, create=True) as lake:
+        publisher = Publisher(settings, now_us)
+        publisher.publish(lake, store)
+        units = sum(map(len, notes.read(lake).values()))
+        assert units == notes.count(lake)
+        counted = []
+        for number in range(units + 8):
+            store.sql("update run set name = 'name ' || $number", number=number)
+            publisher.publish(lake, store)
+            counted.append(notes.count(lake))
+            assert (units, 0) == (sum(map(len, notes.read(lake).values())), len(differences(lake, None)))
+        changed = counted[0] - units
+        assert 0 < changed and max(counted) <= 2 * units + 5 + 2 * changed and units in counted
+        store.sql("delete from finding")
+        assert publisher.publish(lake, store).removed
+        assert "finding" not in notes.read(lake)
+        own = Publisher(settings, now_us)
+        assert Published() == own.publish(lake, store), "another process reads the same"
+        own.whole, own._found = True, None
+        store.sql("update run set name = 'last'")
+        own.publish(lake, store)
+        assert sum(map(len, notes.read(lake).values())) == notes.count(lake)
+        assert [] == differences(lake, store)
+
+
+def test_notes_without_a_number_are_older(few: None, make_lake: Make, store: Store) -> None:
+    """A version before this one deleted what was noted before, and numbered nothing."""
+    settings = make_lake("duckdb")
+    with Lake.open(settings, create=True) as lake:
+        Publisher(settings, now_us).publish(lake, store)
+        before = notes.read(lake)
+        lake.sql("alter table lake.cell_east._published drop column n")
+        assert Published() == Publisher(settings, now_us).publish(lake, store)
+        assert before == notes.read(lake)
+        store.sql("update run set name = 'new'")
+        Publisher(settings, now_us).publish(lake, store)
+        assert before["run"] != notes.read(lake)["run"]
+        assert [] == differences(lake, store)
+
+
 def test_samples_can_be_left_out(few: None, make_lake: Make, store: Store) -> None:
     settings = make_lake("duckdb", samples=False)
     with Lake.open(settings, create=True) as lake:
         Publisher(settings, now_us).publish(lake, store)
-        assert SAMPLES not in guard.notes(lake)
+        assert SAMPLES not in notes.read(lake)
         assert [] == differences(lake, store)
 
 
@@ -334,14 +396,12 @@ def test_a_process_that_is_overtaken_within_its_transaction_is_refused(
     few: None, make_lake: Make, store: Store, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was paused at that moment, another one published, then it goes on."""
-    from gpuwatch.lake import publish
-
     settings = make_lake("postgresql")
     with Lake.open(settings, create=True) as lake, Lake.open(settings) as other:
         old, new = Publisher(settings, now_us), Publisher(settings, now_us)
         old.publish(lake, store)
         store.sql("update finding set severity = 'old'")
-        real_step, real_note, begun = guard.step, publish._note, []
+        real_step, real_note, begun = guard.step, notes.add, []
 
         def overtaken() -> None:
             if not begun:
@@ -355,15 +415,16 @@ def test_a_process_that_is_overtaken_within_its_transaction_is_refused(
             if moment == "after the guard":
                 overtaken()
 
-        def note(*arguments: Any) -> None:
+        def note(*arguments: Any) -> int:
             if moment == "before the notes":
                 overtaken()
-            real_note(*arguments)
+            count = real_note(*arguments)
             if moment == "before the commit":
                 overtaken()
+            return count
 
         monkeypatch.setattr(guard, "step", step)
-        monkeypatch.setattr(publish, "_note", note)
+        monkeypatch.setattr(notes, "add", note)
         with pytest.raises(guard.Fenced):
             old.publish(lake, store)
         assert [True] == begun
