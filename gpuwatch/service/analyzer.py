@@ -55,7 +55,7 @@ class Analyzer:
         on_pass: Callable[[AnalysisStatus], None],
         commits: Callable[[], int],
         analyses: bool = True,
-        corrects: bool = True,
+        corrects: Callable[[], bool] = lambda: True,
     ) -> None:
         """Without `analyses`, a pass runs only `after`, on what another process analyzed. Without `corrects`, another process
         compares closed periods.
@@ -171,7 +171,7 @@ class Analyzer:
                 settings,
                 now_us=now_us,
                 retention=retention,
-                corrects=self._corrects,
+                corrects=self._corrects(),
                 samples_until_us=None if proven_us is None else proven_us + AHEAD_US_RECORD,
             )
         if retention:

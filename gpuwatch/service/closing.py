@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.billing.prices import is_priced
 from gpuwatch.core.errors import Misdirected
+from gpuwatch.service.leading import leads
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -19,7 +20,7 @@ def needs(service: Service, store: Store) -> tuple[Callable[[], bool], State]:
 
     Raises Misdirected if a lead does it: this process has a part of the fleet, or a copy.
     """
-    if not service.role.leads and service.plan.lake is not None and service.state.on_server:
+    if not leads(service) and service.plan.lake is not None and service.state.on_server:
         raise Misdirected(
             f"a process of role {service.role.name} closes no period of a lake: send it to the one with --role lead"
         )

@@ -12,6 +12,7 @@ from gpuwatch.service.mirroring import Mirroring
 from gpuwatch.service.publishing import Publishing
 from gpuwatch.service.roles import Role
 from gpuwatch.state import State
+from gpuwatch.state.lease import LEAD, is_held
 from gpuwatch.store.database import Store
 
 
@@ -29,6 +30,15 @@ class Led(Protocol):
         """The clock of the service."""
 
 
+def leads(service: Led) -> bool:
+    """Whether this process does what concerns the whole fleet: its role does, and no process of role lead has that work.
+
+    One of role `all` that is a cell of a lake leaves it to the lead, which sees all cells: both would send and correct the same.
+    """
+    shares = service.role.analyses and service.holding.epoch is not None
+    return service.role.leads and not (shares and is_held(service.state, LEAD))
+
+
 def after_pass(service: Led, alerting: Alerting, store: Store, passes: int) -> None:
     """What follows a pass: metrics, the publish, and messages, where this process sends them."""
     if service.mirror is not None:
@@ -36,7 +46,7 @@ def after_pass(service: Led, alerting: Alerting, store: Store, passes: int) -> N
         return
     service.telemetry.fleet.refresh(store, service.state, passes)
     service.publishing.wake()
-    if service.role.leads and service.holding.valid:
+    if service.holding.valid and leads(service):
         alerting.after_pass(store)
 
 

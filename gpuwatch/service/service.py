@@ -106,7 +106,7 @@ class Service:
         self._telemetry.clock_doubted.set_function(lambda: self.times.clock.doubt() is not None)
         self.times.on_steps = self._telemetry.clock_stepped
         after: AfterPass = lambda store: leading.after_pass(self, self._alerting, store, self._analyzer.passes)
-        corrects = role.leads or holding is ALWAYS
+        corrects: Callable[[], bool] = lambda: leading.leads(self) or holding is ALWAYS
         parts = (self.times, after, self._analysed, lambda: self._commits, role.analyses, corrects)
         self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
         self.mirror = Mirroring(store.cursor(), plan.lake, now_us) if plan.lake and is_replica(role, plan) else None

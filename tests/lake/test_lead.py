@@ -20,11 +20,11 @@ import pytest
 from gpuwatch.api.app import create_app
 from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.core.clock import DAY_US, HOUR_US
-from gpuwatch.core.errors import NotHolder
+from gpuwatch.core.errors import Misdirected, NotHolder
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.publish import Publisher
 from gpuwatch.lake.settings import LakeSettings
-from gpuwatch.service import after_pass
+from gpuwatch.service import after_pass, closing, leading
 from gpuwatch.service.config import Plan
 from gpuwatch.service.holding import Holding, seconds
 from gpuwatch.service.roles import CELL, left_undone
@@ -194,6 +194,53 @@ def test_a_cell_with_a_channel_needs_a_lead(make_lake: Make, fleet: Fleet, state
         assert 0 == cell.end()
     lead.close()
     assert [] == left_undone(CELL, None, None, True)  # type: ignore[arg-type]
+
+
+class Counting:
+    """Stands in for the messages after a pass."""
+
+    rounds = 0
+
+    def after_pass(self, store: Store) -> None:
+        self.rounds += 1
+
+
+def test_a_cell_that_does_everything_leaves_to_the_lead_what_both_would_do(
+    make_lake: Make, fleet: Fleet, state_url: str
+) -> None:
+    """No message twice, no correction by its part of the fleet, no period closed by it; without a lead it does all three."""
+    settings, made = Settings(state_url=state_url), make_lake("postgresql")
+    own, lead = Leases(Server(state_url), "cell east", "", 3600), Leases(Server(state_url), LEAD, "", 3600)
+    taken = own.take()
+    assert taken is not None
+    plan = Plan(settings, {}, (), after_pass.configured({}), lake=made)
+    holding = Holding(own, taken, seconds())
+    service = Service.open(fleet.directory, settings, plan, now_us=lambda: NOW_US, holding=holding, new_store=True)
+    messages = Counting()
+
+    def does() -> tuple[int, bool, bool]:
+        """Messages of a round, whether closed periods are compared, and whether one is closed."""
+        before = messages.rounds
+        leading.after_pass(service, messages, service.store, 1)  # type: ignore[arg-type]
+        try:
+            closing.needs(service, service.store)
+            closes = True
+        except Misdirected as error:
+            assert "send it to the one with --role lead" in str(error)
+            closes = False
+        return messages.rounds - before, service._analyzer._corrects(), closes
+
+    try:
+        assert (1, True, True) == does()
+        won = lead.take()
+        assert won is not None
+        assert (0, False, False) == does()
+        lead.release(won.epoch)
+        assert (1, True, True) == does()
+    finally:
+        service.stop()
+        for each in (own, lead):
+            each.close()
 
 
 def test_the_lead_closes_a_period_and_corrects_it(
