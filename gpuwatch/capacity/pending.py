@@ -11,7 +11,7 @@ from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places, Request
 from gpuwatch.capacity.simulator import idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
-from gpuwatch.capacity.waits import FRESH_US, WAITING, for_room
+from gpuwatch.capacity.waits import FRESH_US, WAITING, for_room, nodes_of
 from gpuwatch.capacity.workloads import workloads
 from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.rules.rule import count
@@ -24,6 +24,10 @@ SHOWN = ("cluster", "scheduler", "kind", "name", "namespace", "job", "team", "us
 NAMED_MAX = 3
 """Nodes or teams in a sentence."""
 NO_POOL = "Which pools its queue may use is not known, so no start is planned."
+FEWER = (
+    "Its scheduler counts {counted}, fewer than the {fitting} that it seems to fit. Which of them it may use is not known, so no start "
+    "is planned."
+)
 
 Row = dict[str, Any]
 
@@ -61,6 +65,7 @@ def pending(
         at_gpus = {wait.job_id: wait for wait in waits(store, one.name, recorded_us(mine, one.as_of_us), one.as_of_us)}
         places, planned = Places(store, one, idle.get(one.name)), 0
         devices = [device for gpu in gpus.get(one.name, {}).values() for device in gpu]
+        nodes = {device["node"] for device in devices} - {None}
         for row in mine:
             wait = at_gpus.get(row["job"])
             other = "/" in (row["profile"] or "")  # another vendor's devices, or shares of GPUs
@@ -74,7 +79,8 @@ def pending(
                 row["start"] = {"words": slice_wait.words(wait, devices), "best": None}
             elif planned < PLANNED_MAX:
                 planned += 1
-                row["start"] = start(places, wait)
+                fitting = nodes if wait.places is None else nodes & wait.places
+                row["start"] = _fewer(messages[id(row)], len(fitting)) or start(places, wait)
     return {"at": rfc3339(at_us), "items": found, "unknown": dict(sorted(unknown.items()))}
 
 
@@ -82,6 +88,14 @@ def recorded_us(rows: Iterable[Row], at_us: int) -> int:
     """Before the oldest record of requests that wait, at most FRESH_US ago: a wait ends, for now, with its last record."""
     oldest = min((parse_rfc3339(row["observed_at"]) for row in rows if row["observed_at"]), default=at_us)
     return max(min(oldest, at_us) - 1, at_us - FRESH_US)
+
+
+def _fewer(message: str | None, fitting: int) -> Row | None:
+    """The answer where the scheduler counts fewer nodes than the request fits: what keeps it from the others is not recorded."""
+    counted = nodes_of(message or "")
+    if counted is None or counted >= fitting:
+        return None
+    return {"words": FEWER.format(counted=count(counted, "node"), fitting=fitting), "best": None}
 
 
 def start(places: Places, wait: Wait) -> Row:

@@ -195,7 +195,7 @@ def for_room(reason: str | None, message: str | None = None) -> bool | None:
         if not counts:
             reason = reason_in(message)
             return None if reason is None else reason in ROOM
-        nodes = _nodes_of(message or "") or sum(counts.values())
+        nodes = nodes_of(message or "") or sum(counts.values())
         others = [count for why, count in counts.items() if not _no_device.search(why)]
         return any(_no_device.search(why) for why in counts) and all(count < nodes for count in others)
     return word in ROOM
@@ -212,7 +212,7 @@ def short_nodes(message: str | None) -> int | None:
     return max((count for why, count in counts.items() if _no_device.search(why)), default=0)
 
 
-def _nodes_of(message: str) -> int | None:
+def nodes_of(message: str) -> int | None:
     """The nodes that a FailedScheduling message speaks of, None where it does not count them."""
     match = _available.search(message)
     return int(match["nodes"]) if match and match["nodes"] else None

@@ -95,6 +95,39 @@ def test_what_free_instances_mean_for_a_request(devices: list[Row], request_: Wa
     assert expected == words(request_, devices)
 
 
+FEW = "Its scheduler counts 1 node, fewer than the 2 that it seems to fit. Which of them it may use is not known, so no start is planned."
+
+
+@pytest.mark.parametrize(
+    ("counted", "expected"),
+    [
+        pytest.param(
+            "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+            "It fits now on k1. Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away.",
+            id="all nodes",
+        ),
+        pytest.param(
+            "0/9 nodes are available: 2 Insufficient nvidia.com/gpu, 7 node(s) didn't match Pod's node affinity/selector.",
+            "It fits now on k1. Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away.",
+            id="nodes without GPUs too",
+        ),
+        pytest.param("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", FEW, id="only some of them"),
+    ],
+)
+def test_a_pod_is_not_promised_nodes_that_its_scheduler_does_not_count(counted: str, expected: str) -> None:
+    """A node of Slurm has GPUs too, which no pod can use."""
+    made, end = World(), DAY + 2 * HOUR
+    for name in ("k1", "k2", "s1"):
+        made.add(samples(Gpu(f"GPU-{name}", name), minutes(DAY, end)))
+        made.add(node(name, {H100: 1}, scheduler="slurm" if name == "s1" else "kubernetes"))
+    row = asked("lab/p", 1, at=DAY, scheduler="kubernetes", namespace="lab", reason="Unschedulable")
+    waiting(made, [row | {"evidence_us": us(end), "message": counted}])
+    with made.book().store as store, State.open("sqlite://") as state:
+        [found] = pending(store, state, us(end))["items"]
+
+    assert expected == found["start"]["words"]
+
+
 def test_a_pod_is_not_promised_a_free_slice_of_another_scheduler() -> None:
     """The records of nodes are newer than the instant that is asked about: the first record reaches back."""
     made, end = World(), DAY + 2 * HOUR
