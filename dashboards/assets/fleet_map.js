@@ -5,6 +5,7 @@
   const CELL = 10, GAP = 2, PAD = 3, LABEL = 6, APART = 5, BETWEEN = 14;
   const BAR_BELOW_PX = 2.2, GROUP_BELOW_PX = 5, NUMBER_FROM_PX = 15, LABEL_FROM_PX = 8.5, FRAME_FROM_PX = 9;
   const CELL_MAX_PX = 64, TOOLS_PX = 42, STEP = 1.35, KEY_PX = 60, CLICK_PX = 4;
+  const PICTURE_FROM = 1500, PICTURE_EDGE = 0.5, SETTLE_MS = 150;
   const views = new Map();
 
   /* Positions, in units of the drawing. ---------------------------------------------------------- */
@@ -71,6 +72,17 @@
     };
   }
 
+  /* What all names begin and end with, as in gpu-node-0017.example.org: a short label leaves it out. */
+  function alike(names) {
+    const first = names[0] || "", least = Math.min.apply(null, names.map(function (name) { return name.length; }));
+    const same = function (at, of) { return names.every(function (name) { return of(name, at) === of(first, at); }); };
+    let head = 0, tail = 0;
+    while (head < least && same(head, function (name, at) { return name[at]; })) { head += 1; }
+    while (head + tail < least && same(tail, function (name, at) { return name[name.length - 1 - at]; })) { tail += 1; }
+    const start = first.slice(0, head).search(/[^-_.]*$/), end = tail ? first.slice(first.length - tail).indexOf(".") : -1;
+    return names.length < 2 ? [0, 0] : [start, end < 0 ? 0 : tail - end];
+  }
+
   /* One drawing. ---------------------------------------------------------------------------------- */
 
   function Drawing(element) {
@@ -112,6 +124,7 @@
     this.groups.forEach(function (group) {
       group.nodes.forEach(function (node) { this.index.set(node.data.k, { group: group, node: node }); }, this);
     }, this);
+    this.alike = alike(Array.from(this.index.values(), function (found) { return found.node.data.n; }));
     const before = views.get(spec.id);
     this.size();
     this.arrange();
@@ -197,14 +210,59 @@
     const high = function (size, pixels) { return Math.max(0, size - pixels / view.scale) + spare; };
     view.x = Math.max(low(this.whole.w, this.width), Math.min(high(this.whole.w, this.width), view.x - dx / view.scale));
     view.y = Math.max(low(this.whole.h, this.height), Math.min(high(this.whole.h, this.height), view.y - dy / view.scale));
-    this.ask();
+    this.ask(Number(this.canvas.dataset.drawn) >= PICTURE_FROM);
   };
 
-  /* Draws once before the next frame, however often it is asked. */
-  Drawing.prototype.ask = function () {
+  /* Draws once before the next frame, however often it is asked. `moved`: many GPUs only move. */
+  Drawing.prototype.ask = function (moved) {
+    this.whole_again = this.whole_again || !moved;
     if (this.asked) { return; }
     this.asked = true;
-    requestAnimationFrame(function () { this.asked = false; this.draw(); }.bind(this));
+    requestAnimationFrame(function () {
+      const again = this.whole_again;
+      this.asked = this.whole_again = false;
+      if (again) { this.draw(); } else { this.slide(); }
+    }.bind(this));
+  };
+
+  /* Moves a picture of the GPUs, which reaches beyond the canvas, and draws them when the movement ends. */
+  Drawing.prototype.slide = function () {
+    const began = performance.now(), view = this.view, scale = view.scale, context = this.canvas.getContext("2d");
+    const reach = function (size) { return size * PICTURE_EDGE / scale; };
+    let picture = this.picture;
+    if (!picture || picture.scale !== scale || Math.abs(picture.x - view.x) > reach(this.width) || Math.abs(picture.y - view.y) > reach(this.height)) {
+      picture = this.picture = this.pictured();
+    }
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(
+      picture.canvas,
+      Math.round(((picture.x - view.x) * scale - this.width * PICTURE_EDGE) * this.ratio),
+      Math.round(((picture.y - view.y) * scale - this.height * PICTURE_EDGE) * this.ratio));
+    this.counted(began);
+    clearTimeout(this.settling);
+    this.settling = setTimeout(this.ask.bind(this), SETTLE_MS);
+  };
+
+  Drawing.prototype.pictured = function () {
+    const view = this.view, width = this.width, height = this.height, canvas = document.createElement("canvas");
+    const made = { canvas: canvas, x: view.x, y: view.y, scale: view.scale };
+    this.width *= 1 + 2 * PICTURE_EDGE;
+    this.height *= 1 + 2 * PICTURE_EDGE;
+    this.view = Object.assign({}, view, { x: view.x - width * PICTURE_EDGE / view.scale, y: view.y - height * PICTURE_EDGE / view.scale });
+    canvas.width = Math.round(this.width * this.ratio);
+    canvas.height = Math.round(this.height * this.ratio);
+    this.paint(canvas.getContext("2d", {willReadFrequently: true}));
+    this.width = width;
+    this.height = height;
+    this.view = view;
+    this.canvas.dataset.pictures = String(Number(this.canvas.dataset.pictures || 0) + 1);
+    return made;
+  };
+
+  Drawing.prototype.counted = function (began) {
+    this.canvas.dataset.ms = (performance.now() - began).toFixed(2);
+    this.canvas.dataset.frames = String(Number(this.canvas.dataset.frames || 0) + 1);
   };
 
   Drawing.prototype.colours = function (context) {
@@ -226,8 +284,19 @@
   };
 
   Drawing.prototype.draw = function () {
-    const began = performance.now(), context = this.canvas.getContext("2d"), view = this.view, scale = view.scale;
-    views.set(this.spec.id, view);
+    const began = performance.now();
+    views.set(this.spec.id, this.view);
+    this.picture = null;
+    clearTimeout(this.settling);
+    this.canvas.dataset.drawn = String(this.paint(this.canvas.getContext("2d")));
+    this.counted(began);
+    const whole = Math.min(this.width / this.whole.w, this.height / this.whole.h);
+    this.canvas.style.touchAction = this.view.scale > whole * 1.05 ? "none" : "pan-y";
+  };
+
+  /* Draws what lies within the width and height; returns how many GPUs. */
+  Drawing.prototype.paint = function (context) {
+    const view = this.view, scale = view.scale;
     const fills = this.colours(context), cells = fills.map(function () { return []; });
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);
@@ -276,16 +345,13 @@
     });
     context.globalAlpha = 1;
     this.labels.forEach(function (label) {
-      this.text(context, label[0], label[1] + 1, label[2] + label[4] - 2, label[3] - 2, Math.min(12, label[4] * 0.92), this.ink.muted);
+      const size = Math.min(12, label[4] * 0.92);
+      this.text(context, this.short(context, label[0], label[3] - 2, size), label[1] + 1, label[2] + label[4] - 2, label[3] - 2, size, this.ink.muted);
     }, this);
     this.spec.marks.forEach(function (mark) { this.outline(context, mark, scale, fills); }, this);
     this.words(context, cells, px);
     if (this.spec.selected) { this.select(context, this.spec.selected, scale); }
-    this.canvas.dataset.drawn = String(drawn);
-    this.canvas.dataset.ms = (performance.now() - began).toFixed(2);
-    this.canvas.dataset.frames = String(Number(this.canvas.dataset.frames || 0) + 1);
-    const whole = Math.min(this.width / this.whole.w, this.height / this.whole.h);
-    this.canvas.style.touchAction = scale > whole * 1.05 ? "none" : "pan-y";
+    return drawn;
   };
 
   /* Numbers in cells that are large enough, and the job where there is room for it. */
@@ -311,6 +377,16 @@
     context.font = "600 " + size.toFixed(1) + "px system-ui, sans-serif";
     const fitted = Math.max(Math.min(size, 8), Math.min(size, size * room / Math.max(1, context.measureText(group.data.t).width)));
     this.text(context, group.data.t, left, y + strip * 0.5 + fitted * 0.34, room, fitted, this.ink.text, true);
+  };
+
+  /* A name of a node, without what all names have in common where it is too long. */
+  Drawing.prototype.short = function (context, name, most, size) {
+    context.font = size.toFixed(1) + "px system-ui, sans-serif";
+    if (context.measureText(name).width <= most) { return name; }
+    const whole = name.slice(this.alike[0]), tail = this.alike[1];
+    const ended = tail && context.measureText(whole).width > most ? whole.slice(0, -tail) : whole;
+    const begun = (this.alike[0] ? "…" : "") + ended;
+    return context.measureText(begun).width <= most ? begun : ended;
   };
 
   Drawing.prototype.text = function (context, words, x, y, most, size, colour, strong) {

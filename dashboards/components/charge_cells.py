@@ -147,13 +147,20 @@ def name_cell(
 
 
 def total_row(
-    rows: Sequence[Row], sums: Mapping[str, Sum], kinds: Sequence[str], currency: str, places: int, width: int
+    rows: Sequence[Row],
+    sums: Mapping[str, Sum],
+    kinds: Sequence[str],
+    currency: str,
+    places: int,
+    width: int,
+    lost: Sequence[parts.Node] = (),
 ) -> list[parts.Node]:
     """The sum of all rows, those of other pages too, in the columns that have one."""
     whole, of_kind = ledger_math.total(dict(sums)), ledger_math.by_key(rows, "kind")
     costs = [*(of_kind.get(kind, Sum()).cost for kind in kinds), whole.cost]
     cells: list[parts.Node] = [html.B(f"All {len(sums):,} rows"), html.B(parts.hours(whole.seconds))]
     cells += [html.B(columns.amount(cost, places, currency)) for cost in costs]
+    cells += [html.B(cell) for cell in lost]
     return [*cells, *[None] * (width - len(cells))]
 
 

@@ -89,7 +89,7 @@ def own_card(item: Row) -> Component:
     if item.get("missing"):
         return parts.card(
             f"{title_of(item)}: not enough data",
-            lacking(str(item["missing"])),
+            states.advice(f"Missing: {item['missing']}"),
             note=f"{item.get('gpus')} GPUs, {formats.percent(item.get('utilisation'))} held",
         )
     kept, reserved = item.get("cheaper") != "cloud", is_reserved(item)
@@ -122,14 +122,6 @@ def own_card(item: Row) -> Component:
 def is_reserved(item: Row) -> bool:
     """Whether a commitment pays for these GPUs: nothing was bought that could pay back."""
     return "reserved" in str(item.get("paid") or "")
-
-
-def lacking(text: str) -> Component:
-    """What is missing, with the command that provides it, if the text has one after a colon."""
-    what, _, command = text.partition(": ")
-    if command.startswith("gpuwatch "):
-        return states.advice(f"{formats.sentence(what)}:", command)
-    return states.advice(formats.sentence(text))
 
 
 def rate(value: object, currency: str) -> Component:
@@ -166,6 +158,7 @@ def axis(item: Row) -> Component:
     )
     edge = min(max(point if point is not None else Decimal(1), Decimal(0)), Decimal(1))
     pin = min(max(used if used is not None else Decimal(0), Decimal(0)), Decimal(1))
+    word = "reserve" if is_reserved(item) else "own"
     label = f"break-even at {formats.percent(point)} utilization, measured {formats.percent(used)}"
 
     def place(at: Decimal) -> str:
@@ -187,7 +180,7 @@ def axis(item: Row) -> Component:
                 [
                     html.Span("rent" if edge > RENT_MIN else "", className="rent", style=parts.width(float(edge))),
                     html.Span(
-                        "own" if edge < OWN_MAX else "",
+                        word if edge < OWN_MAX else "",
                         className="none" if edge >= 1 else "own before" if pin > PIN_MAX else "own",
                         style=parts.width(float(1 - edge)),
                     ),

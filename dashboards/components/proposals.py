@@ -13,9 +13,7 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, job_link
 
 MAX_ITEMS = 40
-MAX_JOBS = 50
-MAX_UNSUITED = 10
-"""Jobs listed without a possible saving: the most expensive ones."""
+JOBS_A_PAGE = 20
 
 
 def assumed(answer: Row) -> Component | None:
@@ -55,7 +53,9 @@ def spot(answer: Row, query: Query) -> Component:
     if not items:
         return no_spot(answer.get("jobs_without_price") or 0)
     worth = [item for item in items if (formats.number(item.get("saving")) or 0) > 0]
-    listed = [*worth, *sorted((item for item in items if item not in worth), key=cost_order)[:MAX_UNSUITED]]
+    listed, pages = parts.numbered(
+        [*worth, *sorted((item for item in items if item not in worth), key=cost_order)], JOBS_A_PAGE, query
+    )
     columns = [
         parts.Column("Job", "wide"),
         parts.Column("Suited"),
@@ -65,11 +65,10 @@ def spot(answer: Row, query: Query) -> Component:
         parts.Column("Longest run", "r narrow-hide"),
         parts.Column("Why", "narrow-hide"),
     ]
-    rows = [spot_row(item, query) for item in listed[:MAX_JOBS]]
+    rows = [spot_row(item, query) for item in listed]
     title = f"Spot capacity would have saved {sums(answer) if worth else 'nothing'} {query.window_words}"
-    more = rest((answer.get("jobs") or 0) > len(rows), len(rows), "gpuwatch decide spot")
     table = parts.table(columns, rows, label="Jobs")
-    return parts.card(title, table, more, note=spot_note(answer, items, bool(worth)))
+    return parts.card(title, table, pages, rest(answer, items), note=spot_note(answer, items, bool(worth)))
 
 
 def no_spot(unpriced: int) -> Component:
@@ -114,14 +113,12 @@ def cost_order(item: Row) -> Decimal:
     return -(formats.number(item.get("cost")) or Decimal(0))
 
 
-def rest(more: bool, shown: int, command: str) -> Component | None:
-    """A note that there are more jobs, with the command that lists them."""
-    if not more:
+def rest(answer: Row, items: list[Row]) -> Component | None:
+    """A note that an answer does not list all of its jobs."""
+    if (answer.get("jobs") or 0) <= len(items):
         return None
-    return html.P(
-        [f"The first {counted(shown, 'job')}. For the full list, run ", html.Span(command, className="mono")],
-        className="soft",
-    )
+    words = f"The {counted(len(items), 'job')} that would save the most are listed. Choose a team or fewer days for the others."
+    return html.P(words, className="soft")
 
 
 def counted(number: int, noun: str) -> str:
@@ -149,6 +146,7 @@ def slices(answer: Row, query: Query) -> Component:
         parts.Column("Peak SM activity", "r narrow-hide"),
         parts.Column("GPU", "narrow-hide"),
     ]
+    shown, pages = parts.numbered(items, JOBS_A_PAGE, query)
     rows = [
         [
             job_cell(item, query),
@@ -162,11 +160,10 @@ def slices(answer: Row, query: Query) -> Component:
             parts.percent(item.get("sm_active_ratio")),
             html.Span(formats.clip(str(item.get("gpu_model") or "").removeprefix("NVIDIA "), 30), className="soft"),
         ]
-        for item in items[:MAX_JOBS]
+        for item in shown
     ]
     title = f"Slices instead of whole GPUs would save {sums(answer)} {query.window_words}"
-    more = rest(len(items) > MAX_JOBS, MAX_JOBS, "gpuwatch decide right-sizing")
-    return parts.card(title, parts.table(columns, rows, label="Jobs"), more, note=note)
+    return parts.card(title, parts.table(columns, rows, label="Jobs"), pages, rest(answer, items), note=note)
 
 
 def pools(answer: Row, query: Query) -> Component:

@@ -32,6 +32,7 @@ from gpuwatch.dashboards.components.findings_list import (
 from gpuwatch.dashboards.fleet.finding_map import finding_map, is_about_places
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.page_links import linked
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import Scheme
 
@@ -129,7 +130,7 @@ def summary(data: Data, query: Query) -> Component:
                 ],
                 className="keyfacts",
             ),
-            html.Div([html.B("What to do: "), formats.clip(finding.get("remedy"), 600)], className="remedy"),
+            html.Div([html.B("What to do: "), *linked(formats.clip(finding.get("remedy"), 600))], className="remedy"),
         ],
         className="card",
     )

@@ -30,7 +30,6 @@ NOBODY = {
 }
 """Rows of the charges that are no team's, in words."""
 WEEK = re.compile(r"\d{4}-W\d{2}", re.ASCII)
-AGAIN = "gpuwatch report weekly --week {week} --out reports"
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def reports(data: Data, query: Query) -> list[Report]:
 
 
 def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component | None]:
-    """A page of reports, and the command that writes the same files."""
+    """A page of reports, and what has no report."""
     shown, links = parts.numbered(rows, TEAMS_A_PAGE, query)
     rest = nobody(data) if not query.get("team") and data.me.get("teams") is None else None
     columns = [parts.Column("Report", "wide"), parts.Column("Cost", "r narrow-hide"), parts.Column("Files", "files")]
@@ -141,7 +140,6 @@ def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component |
         parts.plain(parts.table(columns, cells, label="Reports of the week")),
         html.P(rest, className="soft") if rest else None,
         links,
-        states.advice("To write the same files to a folder:", AGAIN.format(week=data.week)),
     ]
 
 

@@ -277,7 +277,9 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     heads = charge_cells.columns_of(view, kinds, bool(wasted), currency, query, against)
     heads += [parts.Column("Where it went", "where narrow-hide")] if drawn else []
     if len(every) > 1 and not data.charges.get("next"):
-        cells.append(charge_cells.total_row(rows, sums, kinds, currency, places, len(heads)))
+        every_lost = {name: wasted[name] for name in sums if name in wasted}
+        lost = charge_waste.cells(charge_waste.total(every_lost), currency, lost_places) if every_lost else ()
+        cells.append(charge_cells.total_row(rows, sums, kinds, currency, places, len(heads), lost))
     return html.Section(
         [
             parts.legend(shown) if drawn else None,

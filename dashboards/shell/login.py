@@ -55,8 +55,8 @@ PAGE = """<!DOCTYPE html>
 """
 FORM = """<h1>Sign in</h1>
 {error}
-{provider}<p class="soft">Use a token with scope read or admin. An administrator can create one with
-<code>gpuwatch token create --scope read</code>.</p>
+{provider}<p class="soft">Use a token with scope read or admin. An administrator can create one on the page
+Tokens, or the first one with <code>gpuwatch token create --scope admin</code>.</p>
 <form method="post" action="{root}/login">
 <input type="hidden" name="next" value="{next}">
 <label for="token">Token</label>

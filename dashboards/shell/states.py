@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import ApiFailure
 from gpuwatch.dashboards.components import parts
+from gpuwatch.dashboards.shell.page_links import linked
 from gpuwatch.dashboards.shell.query import Query
 
 Node = Any
@@ -133,5 +134,6 @@ def fix(text: str, lead: str = "") -> Component:
 
 
 def advice(text: Node, fix: str = "") -> Component:
-    """A hint: what is missing, and commands or settings to paste."""
-    return html.Div([html.Div(text), html.Pre(fix, tabIndex="0") if fix else None], className="advice")
+    """A hint: what is missing, and lines to paste. A command that has a page is a link to it."""
+    shown = linked(text) if isinstance(text, str) else text
+    return html.Div([html.Div(shown), html.Pre(fix, tabIndex="0") if fix else None], className="advice")

@@ -55,6 +55,16 @@ def of(ledger: Row | None, fixed: Mapping[str, str], view: str) -> dict[str, Was
     return found
 
 
+def total(wasted: Mapping[str, Waste]) -> Waste:
+    """The sum of the rows whose waste is known; of nothing known, unknown."""
+    known = [one for one in wasted.values() if one.cost is not None]
+    if not known:
+        return NOTHING
+    cost = sum((one.cost for one in known if one.cost is not None), Decimal(0))
+    paid = sum((ledger_math.total(one.buckets).cost or Decimal(0) for one in known), Decimal(0))
+    return Waste(cost, cost / paid if paid else None)
+
+
 def place(name: str, part: Sum, wasted: Mapping[str, Waste], sort: str) -> tuple[int, Decimal, str]:
     """Sort key: largest first, unknown last, or by name; what is nobody's at the end."""
     nobody = LAST.index(name) + 1 if name in LAST else 0

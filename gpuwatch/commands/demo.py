@@ -119,11 +119,10 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
 
     with opened(data, create=True, embedded=True) as (store, state, settings), progress("demo") as step:
         if state.setting(STAMP) is None:
-            at_us = now_us(context)
             fleet.write_history(data / "bundle", lambda done, total: step(done, total, "simulate"))
-            state.set_setting(BEGUN, str(fleet.epoch.start_us), ACTOR, at_us)
-            state.set_setting(UNTIL, str(fleet.past), ACTOR, at_us)
-            state.set_setting(STAMP, stamp, ACTOR, at_us)
+            state.note(BEGUN, str(fleet.epoch.start_us))
+            state.note(UNTIL, str(fleet.past))
+            state.note(STAMP, stamp)
         # Importing twice changes nothing, so an interrupted import continues here.
         print_report(
             import_paths(store, state, "bundle", [data / "bundle"], cluster=None, now_us=now_us(context), progress=step)
@@ -135,7 +134,7 @@ def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -
             report = import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context))
             report.notes.clear()  # the first bundle already reported these
             print_report(report)
-            state.set_setting(UNTIL, str(last), ACTOR, now_us(context))
+            state.note(UNTIL, str(last))
 
         def compute() -> None:
             at_us = now_us(context)

@@ -451,6 +451,10 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
         assert "All 7 rows" == last
         return rows
 
+    body = teams.listing(data, data.charges["items"], "team", Query("/teams")).children[1].children.children[-1]
+    cells = [[text(cell) for cell in row.children] for row in body.children]
+    assert ["1,475", "2,212", "2,949", "3,686", "4,424", "737", "–"] == [row[7] for row in cells[:-1]]
+    assert ["15,483", "30.0"] == cells[-1][7:9], "the sum of the rows that are known"
     nobody = ["No team assigned", "Platform"]
     assert [fake_api.HOSTILE, "nlp", "recsys", "vision", "search", *nobody] == names("")
     assert ["search", "vision", "recsys", "nlp", fake_api.HOSTILE, *nobody] == names("avoidable")

@@ -9,11 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
 from gpuwatch.dashboards.components import charge_lines, charts, formats, owning, proposals
 from gpuwatch.dashboards.pages import budgets, charge, decisions, period, periods, reports, teams
+from gpuwatch.dashboards.shell import page_links
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_api, fake_money
@@ -375,19 +377,49 @@ def test_owning_is_reported_with_its_assumptions_and_sensitivity() -> None:
     assert "The cloud would be rented for the hours that somebody held" in page_text
 
 
-def test_what_is_missing_for_a_decision_is_reported_with_the_command() -> None:
-    page_text = text(shown("/decisions"))
+def test_what_is_missing_for_a_decision_leads_to_the_page_that_sets_it() -> None:
+    layout = shown("/decisions")
+    page_text = " ".join(text(layout).split())
 
     assert "not enough data" in page_text
-    assert "Owned price: gpuwatch rates owned FILE" in page_text
+    assert "Missing: owned price: Owned hardware" in page_text
+    assert "/ui/owned" in links(layout)
+    assert "gpuwatch rates" not in page_text
     assert "break-even 140 %: not reachable at this price" in page_text
 
 
-def test_a_sentence_is_no_command() -> None:
-    layout = owning.lacking("no cloud price for H100: give one")
+@pytest.mark.parametrize(
+    ("given", "shown_as", "addresses"),
+    [
+        pytest.param("gpuwatch decides nothing", "gpuwatch decides nothing", [], id="no command"),
+        pytest.param("gpuwatch rates: none", "Rates : none", ["/ui/rates"], id="a command at the beginning"),
+        pytest.param(
+            "no price: add a rate, or gpuwatch rates owned FILE",
+            "no price: add a rate, or Owned hardware",
+            ["/ui/owned"],
+            id="the longest words",
+        ),
+        pytest.param(
+            "set rates (gpuwatch rates fx FILE --currency USD); gpuwatch doctor names the rates to add",
+            "set rates ( Exchange rates ); Data quality names the rates to add",
+            ["/ui/fx", "/ui/quality"],
+            id="two commands",
+        ),
+        pytest.param("run gpuwatch import bundle B", "run gpuwatch import bundle B", [], id="one without a page"),
+    ],
+)
+def test_a_command_that_has_a_page_is_a_link_to_it(given: str, shown_as: str, addresses: list[str]) -> None:
+    layout = html.Div(page_links.linked(given))
 
-    assert "No cloud price for H100: give one" == text(layout)
-    assert None is layout.children[1]
+    assert shown_as == " ".join(text(layout).split())
+    assert addresses == links(layout)
+
+
+@pytest.mark.parametrize(("paid", "word"), [("owned", "own"), ("reserved", "reserve")])
+def test_the_axis_names_how_the_gpus_are_paid(paid: str, word: str) -> None:
+    item = fake_money.decision("own-vs-cloud")["items"][0] | {"paid": paid}
+
+    assert f"rent {word} " in text(owning.axis(item))
 
 
 def test_jobs_for_spot_come_before_those_that_are_not() -> None:
@@ -398,6 +430,20 @@ def test_jobs_for_spot_come_before_those_that_are_not() -> None:
         in page_text
     )
     assert page_text.index("short runs") < page_text.index("without checkpoints")
+
+
+def test_every_job_is_listed_on_pages() -> None:
+    answer = fake_money.decision("spot")
+    many: Row = answer | {
+        "items": [answer["items"][1] | {"job": str(n), "name": f"job-{n}"} for n in range(45)],
+        "jobs": 45,
+    }
+
+    first, last = (text(proposals.spot(many, Query("/decisions", {"page": page}))) for page in ("1", "3"))
+    assert "job-0" in first and "Page 1 of 3" in first and "job-44" not in first
+    assert "job-44" in last
+    assert "The 45 jobs that would save the most are listed" in text(proposals.spot(many | {"jobs": 1200}, Query("/d")))
+    assert "gpuwatch decide" not in first + last
 
 
 def test_no_job_for_spot_says_so_and_saves_nothing() -> None:
