@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.errors import GpuwatchError, StoreError, UsageError
 from gpuwatch.service.config import Plan
 from gpuwatch.service.holding import RENEW_SHARE, Holding, not_holder, seconds
+from gpuwatch.service.mirroring import Mirroring
 from gpuwatch.service.roles import Role
 from gpuwatch.state import State
 from gpuwatch.state.lease import LEAD, Lease, Leases, cell_lease
@@ -52,6 +54,8 @@ class Standby:
     directory: Path
     now_us: Callable[[], int]
     new_store: bool = False
+    copy: Mirroring | None = None
+    """What keeps the copy of a lead that waits as new as a replica's; None while nothing is copied."""
     _seen: Lease | None = None
     _error: str = ""
 
@@ -70,23 +74,44 @@ class Standby:
 
         Raises UsageError for a directory that cannot become that of the cell.
         """
-        while not stopping.is_set():
-            pause_s = self.leases.length_s / RENEW_SHARE
+        with ExitStack() as copying:
+            while not stopping.is_set():
+                pause_s = self.leases.length_s / RENEW_SHARE
+                try:
+                    if (holding := self._taken()) is not None:
+                        if self._made_ready(holding):
+                            return holding
+                        pause_s = self.leases.length_s
+                    elif self._seen is not None:
+                        pause_s = min(pause_s, max(self._seen.left_us / 1e6, SHORTEST_S))
+                        if self.leases.name == LEAD and self.copy is None:
+                            copying.enter_context(self._copied())
+                except UsageError:
+                    raise
+                except GpuwatchError as error:
+                    if str(error) != self._error:
+                        log.error("waits for the lease", extra={"lease": self.leases.name, "error": str(error)})
+                    self._error = str(error)
+                stopping.wait(pause_s)
+            return None
+
+    @contextmanager
+    def _copied(self) -> Iterator[None]:
+        """Copies the lake within the block: a lead that has waited sends as soon as it has the lease."""
+        assert self.plan.lake is not None
+        with self._open_store() as store:
+            self.copy = Mirroring(store.cursor(), self.plan.lake, self.now_us)
+            self.copy.start()
             try:
-                if (holding := self._taken()) is not None:
-                    if self._made_ready(holding):
-                        return holding
-                    pause_s = self.leases.length_s
-                elif self._seen is not None:
-                    pause_s = min(pause_s, max(self._seen.left_us / 1e6, SHORTEST_S))
-            except UsageError:
-                raise
-            except GpuwatchError as error:
-                if str(error) != self._error:
-                    log.error("waits for the lease", extra={"lease": self.leases.name, "error": str(error)})
-                self._error = str(error)
-            stopping.wait(pause_s)
-        return None
+                yield
+            finally:
+                self.copy.stop()
+                self.copy = None
+
+    def _open_store(self) -> Store:
+        settings = self.plan.settings
+        own = {"memory_limit": settings.memory_limit, "threads": settings.threads}
+        return Store.open(self.directory, temp_directory=settings.temp_directory, **own)  # type: ignore[arg-type]
 
     def _taken(self) -> Holding | None:
         asked_s = seconds()
@@ -123,20 +148,15 @@ class Standby:
             return
         from gpuwatch.lake import volume
 
-        settings, lake = self.plan.settings, self.plan.lake
+        lake = self.plan.lake
         assert lake is not None
-
-        def open_store() -> Store:
-            own = {"memory_limit": settings.memory_limit, "threads": settings.threads}
-            return Store.open(self.directory, temp_directory=settings.temp_directory, **own)  # type: ignore[arg-type]
-
         if not self.new_store:
             made = volume.prepare(
                 lake,
                 self.directory,
                 holding.before,
                 lambda lake: fence(holding, lake, self.now_us()),
-                open_store,
+                self._open_store,
                 self.now_us,
             )
             if made is not None:

@@ -21,6 +21,7 @@ from gpuwatch.api.app import create_app
 from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.errors import Misdirected, NotHolder
+from gpuwatch.lake import mirror
 from gpuwatch.lake.connection import Lake
 from gpuwatch.lake.publish import Publisher
 from gpuwatch.lake.settings import LakeSettings
@@ -30,6 +31,7 @@ from gpuwatch.service.holding import Holding, seconds
 from gpuwatch.service.roles import CELL, left_undone
 from gpuwatch.service.roles import LEAD as LEAD_ROLE
 from gpuwatch.service.service import Service
+from gpuwatch.service.standby import Standby
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.state.copying import fill
@@ -155,6 +157,42 @@ def test_two_leads_of_which_one_is_killed(make_lake: Make, fleet: Fleet, state_u
             messages[read[0]["finding"]["key"], read[0]["event"]].add(key)
         assert {(key, event) for key in wanted for event in ("opened", "resolved")} == messages.keys(), "none is lost"
         assert {1} == {len(keys) for keys in messages.values()}, "none has two keys"
+
+
+def test_a_lead_that_waits_has_its_copy_already(
+    few: None, make_lake: Make, fleet: Fleet, state_url: str, tmp_path: Path
+) -> None:
+    """It takes the lease with the lake as it is, and lets go of the directory before it serves."""
+    made, directory, stopping = make_lake("postgresql"), tmp_path / "second", threading.Event()
+    publish(made, fleet.directory, "select 1")
+    first, second = Leases(Server(state_url), LEAD, "", 3600), Leases(Server(state_url), LEAD, "", 5)
+    taken = first.take()
+    assert taken is not None
+    plan = Plan(Settings(state_url=state_url), {}, (), after_pass.configured({}), lake=replica_of(made))
+    waiting, found = Standby(second, plan, directory, lambda: NOW_US), []
+    thread = threading.Thread(target=lambda: found.append(waiting.wait(stopping)))
+    thread.start()
+    try:
+        wait_until(lambda: waiting.copy and waiting.copy.status.as_of_us, "the copy is whole")
+        publish(made, fleet.directory, "update finding set severity = 'high'")
+        pulls = waiting.copy.pulls  # type: ignore[union-attr]
+        wait_until(lambda: waiting.copy.pulls > pulls, "it is kept as new as the lake")  # type: ignore[union-attr]
+        assert [] == found
+        first.release(taken.epoch)
+        wait_until(lambda: found, "it has the lease")
+        holding = found[0]
+        assert holding is not None and holding.valid and waiting.copy is None
+        with Store.open(directory) as store:
+            last = mirror.last_pull(store)
+            assert last is not None and last.whole
+            assert [("high",)] == store.sql("select distinct severity from finding")
+            assert store.sql("select count(*) from ledger_hour")[0][0] > 500
+        holding.stop()
+    finally:
+        stopping.set()
+        thread.join()
+        for each in (first, second):
+            each.close()
 
 
 def test_a_lead_that_was_paused_notes_nothing(catalogues: Postgres) -> None:
