@@ -5,11 +5,12 @@ from __future__ import annotations
 from gpuwatch.capacity.make_room import prepare
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.rules.layers import WEEKS
-from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, lasting, register
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, average, lasting, register
 
 
 def _summary(e: Evidence) -> str:
-    free = f"{count(e['free_gpus'], 'GPU')} free, the largest gang that one node could take {e['largest_gang_gpus']:g}"
+    free = average(e["free_gpus"], "GPU")
+    free = f"{free[0].upper()}{free[1:]} free, the largest gang that one node could take {e['largest_gang_gpus']:g}"
     if e.get("starved_minutes"):
         waited = lasting(e["starved_minutes"], "minutes")
         if e.get("waited_minutes"):
@@ -20,7 +21,7 @@ def _summary(e: Evidence) -> str:
 
 
 def _headline(e: Evidence) -> str:
-    free = f"{{has|had}} {count(e['free_gpus'], 'free GPU')}"
+    free = f"{{has|had}} {average(e['free_gpus'], 'free GPU')}"
     if e.get("starved_minutes"):
         return f"{free} too scattered for job {e['waiting_job']}, which {{waits|waited}} for {e['shape']}"
     return f"{free}, {100 * e['fragmentation_ratio']:.0f} % of them too scattered for the usual requests"

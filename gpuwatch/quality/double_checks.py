@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, Check, Evidence, named, place, unjudged
+from gpuwatch.quality.check import FAIL, NAMED_MAX, NOT_JUDGED, OK, Check, Evidence, named, place, unjudged
 from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 Row = dict[str, Any]
 
 NO_HOLD = "no job held a GPU"
+NODE_LISTS = {
+    "slurm": ("scontrol show node -d", "scontrol", "nodes.txt"),
+    "kubernetes": ("kubectl get nodes -o json", "k8s-json", "nodes.json"),
+}
+"""By scheduler: the command that prints its nodes, the kind of import that reads them, and a file."""
 
 
 def doubled_runs(store: Store, since_us: int) -> list[Row]:
@@ -27,7 +33,7 @@ def checks(store: Store, since_us: int, evidence: Evidence, advice: Advice, twic
         return [unjudged(name, NO_HOLD, evidence.scheduler_fix) for name in ("doubled", "inventory")]
     return [
         _doubled(twice, advice),
-        _inventory(remembered.rows(store, "quality/doctor_inventory", since_us=since_us), twice, advice),
+        _inventory(store, remembered.rows(store, "quality/doctor_inventory", since_us=since_us), twice, advice),
     ]
 
 
@@ -70,10 +76,10 @@ def _fix(rows: Sequence[Row], advice: Advice) -> str:
     )
 
 
-def _inventory(rows: Sequence[dict[str, Any]], twice: Sequence[dict[str, Any]], advice: Advice) -> Check:
+def _inventory(store: Store, rows: Sequence[Row], twice: Sequence[Row], advice: Advice) -> Check:
     known = [row for row in rows if row["gpus"] is not None]
     if not known:
-        fix = "Import or collect the nodes of the scheduler: scontrol show node -d, or kubectl get nodes -o json."
+        fix = _node_list_fix(store, advice)
         return unjudged("inventory", "no record of a scheduler has the number of GPUs of a node", fix)
     over = [row for row in known if row["most"] > row["gpus"]]
     if not over:
@@ -89,6 +95,23 @@ def _inventory(rows: Sequence[dict[str, Any]], twice: Sequence[dict[str, Any]], 
         )
     )
     return Check("inventory", FAIL, f"{len(over)} nodes hold more GPUs than they have: {nodes}", fix)
+
+
+def _node_list_fix(store: Store, advice: Advice) -> str:
+    """How to add the nodes of each cluster's scheduler: commands to paste, or the table of a running server's configuration."""
+    query = "select distinct cluster, scheduler from claim where list_contains($known, scheduler) order by all"
+    found = remembered.sql(store, query, known=list(NODE_LISTS))
+    if advice.live:
+        tables = " or ".join(f"[[{name}]]" for name in dict.fromkeys(scheduler for _, scheduler in found) or NODE_LISTS)
+        return f"Name {tables} in gpuwatch.toml: it reads the nodes of the scheduler."
+    lines = []
+    for cluster, scheduler in found[:NAMED_MAX]:
+        dump, kind, file = NODE_LISTS[scheduler]
+        words = f"import {kind} {file} --cluster {shlex.quote(cluster)}"
+        lines.append(f"{dump} > {file} && {advice.command(words)}")
+    if not lines:
+        return "Import the nodes of the scheduler: docs/connect/sources.md."
+    return "\n".join(["Import the nodes of the scheduler:", *lines, advice.analysis()])
 
 
 def _hours(shifts: Sequence[float]) -> str:

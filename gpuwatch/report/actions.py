@@ -16,7 +16,7 @@ from gpuwatch.report.document import Block, Card, Section, Text
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.html.markup import name, owner_name
 from gpuwatch.report.sections import certainty
-from gpuwatch.report.steps import COST_MIN, Step, lost_cost, lost_work, most, saving, steps
+from gpuwatch.report.steps import COST_MIN, Step, lost_cost, lost_work, named, proposed, steps, unnamed
 
 __all__ = [
     "LOST_NOTE",
@@ -24,11 +24,12 @@ __all__ = [
     "card",
     "lost_cost",
     "lost_work",
-    "most",
+    "named",
     "owner_of",
-    "saving",
+    "proposed",
     "steps",
     "subject_name",
+    "unnamed",
 ]
 
 STEPS_SHOWN = 5
@@ -52,6 +53,12 @@ LOST_NOTE = (
 )
 
 
+PROPOSAL_NOTE = (
+    "The saving of a proposal (another size, price or place) is an estimate about GPU time that other actions may count too: it is "
+    "added to nothing."
+)
+
+
 def actions(facts: Facts) -> Section | None:
     """The top actions as cards; None where nothing avoidable has a price."""
     found = steps(facts)
@@ -60,10 +67,8 @@ def actions(facts: Facts) -> Section | None:
     listed = found[:STEPS_SHOWN]
     worth, notes = _worths(facts, listed, lost_work(found))
     if left := found[len(listed) :]:
-        rest = most(left)
-        value = (
-            f", worth {certainty.UP_TO}{report_text.money(rest, facts.currency)} a month," if rest >= COST_MIN else ""
-        )
+        rest = named(left) + unnamed(left)
+        value = f", {report_text.money(rest, facts.currency)} of waste a month," if rest >= COST_MIN else ""
         one = len(left) == 1
         notes.append(f"{len(left)} more {'action' if one else 'actions'}{value} {'is' if one else 'are'} not listed.")
     note: list[Block] = [Text(" ".join(notes), "soft")] if notes else []
@@ -78,17 +83,18 @@ _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 def _worths(facts: Facts, listed: Sequence[Step], lost: Fraction) -> tuple[list[str], list[str]]:
     """What the actions are worth, for the title, and how that is counted."""
-    share, spent = most(listed), sum((step.cost for step in listed), Fraction(0))
+    share, spent = named(listed) + unnamed(listed), sum((step.cost for step in listed), Fraction(0))
     worth, notes = [], []
     if share:
-        worth.append(f"worth {certainty.UP_TO}{report_text.money(share, facts.currency)} a month")
+        worth.append(f"{report_text.money(share, facts.currency)} of waste a month")
         over = facts.counted.words() if facts.counted.measured_us else ""
         notes.append(f"A month: the cost a day over {over or 'the days that were counted'}, times 30.4375.")
     elif spent:
         kinds = {_when(facts, _bucket(step)) for step in listed if step.cost}
         when = kinds.pop() if len(kinds) == 1 else f" this {facts.period_word}"
         worth.append(f"{report_text.money(spent, facts.currency)} of waste{when}")
-    notes += [certainty.legend(worth)] if any(step.saving and step.bucket for step in listed) else []
+    notes += [certainty.legend([certainty.UP_TO])] if any(step.saving and step.bucket for step in listed) else []
+    notes += [PROPOSAL_NOTE] if any(step.proposal for step in listed) else []
     if lost:
         worth.append(f"{report_text.money(lost, facts.currency)} of work lost with failed runs")
         notes.append(LOST_NOTE)

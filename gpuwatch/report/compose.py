@@ -39,7 +39,6 @@ from gpuwatch.report.headlines import (
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.period_records import Past
 from gpuwatch.report.sections import budgets, models
-from gpuwatch.report.sections.certainty import UP_TO
 from gpuwatch.report.steps import Step
 
 WEEK_HOURS = 168
@@ -99,17 +98,25 @@ def lead(facts: Facts) -> str:
     sentence += (
         f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
     )
-    worth, most = actions.saving(found), actions.most(found)
-    if most > worth:
-        named = f"findings name the cause of {report_text.money(worth, facts.currency)} of it" if worth else ""
-        sentence += f" The actions could save {UP_TO}{report_text.money(most, facts.currency)} a month{_rate(facts)}; "
-        sentence += f"{named or 'no finding names the cause yet'}."
-    elif worth:
-        sentence += f" Acting on the findings is expected to save {report_text.money(worth, facts.currency)} a month{_rate(facts)}."
-    sentence += _lost_work(facts, found)
+    sentence += _savings(facts, found) + _lost_work(facts, found)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
         sentence += f" {report_text.period(forecast.period)} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
     return sentence
+
+
+def _savings(facts: Facts, found: Sequence[Step]) -> str:
+    """What acting on findings saves, and the waste that no finding names: nobody knows how much of that can be saved."""
+    worth, rest = actions.named(found), actions.unnamed(found)
+    text = ""
+    if worth:
+        text += f" Acting on the findings is expected to save {report_text.money(worth, facts.currency)} a month{_rate(facts)}."
+    if rest:
+        left = report_text.money(rest, facts.currency)
+        text += (
+            f" {'Another ' if worth else ''}{left} of waste a month{'' if worth else _rate(facts)} has no finding yet: "
+        )
+        text += "how much of it can be saved is not known."
+    return text
 
 
 def _rate(facts: Facts) -> str:

@@ -10,7 +10,7 @@ from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.ledger.measures import NOT_MEASURED, WORDS, Measure
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
-from gpuwatch.report.actions import most, saving, steps
+from gpuwatch.report.actions import named, proposed, steps, unnamed
 from gpuwatch.report.document import Headline
 from gpuwatch.report.facts import Amount, Facts
 from gpuwatch.report.period_records import Budget
@@ -19,6 +19,7 @@ from gpuwatch.report.sections.certainty import UP_TO
 
 MOST = 5
 """Headline numbers of a page."""
+SAVING = "Saving a month"
 USE_BUCKETS = tuple(name for name in HELD_BUCKETS if name != NOT_MEASURED)
 """What measurements show of the held time."""
 
@@ -59,19 +60,16 @@ def _money(value: Decimal, budget: Budget) -> str:
 
 
 def _saving(facts: Facts) -> list[Headline]:
-    """What the listed actions save."""
+    """The waste that findings name, a month; beside it what no finding names, which is waste and no saving."""
     found = steps(facts)
-    worth = saving(found)
-    if not worth:
-        return []
-    rest = most(found) - worth
-    value = report_text.money(worth, facts.currency)
-    if rest > worth:
-        whole = f"{UP_TO}{report_text.money(rest + worth, facts.currency)}"
-        note = f"findings name the cause of {value}"
-        return [Headline("Saving a month", whole, f"{float(rest + worth):.2f}", note)]
-    more = f"{UP_TO}{report_text.money(rest, facts.currency)} more without a finding" if rest else ""
-    return [Headline("Saving a month", value, f"{float(worth):.2f}", more)]
+    worth, rest, proposal = named(found), unnamed(found), proposed(found)
+    if worth:
+        note = f"{report_text.money(rest, facts.currency)} more of waste has no finding yet" if rest else "by findings"
+        return [Headline(SAVING, report_text.money(worth, facts.currency), f"{float(worth):.2f}", note)]
+    if proposal:
+        value = f"{UP_TO}{report_text.money(proposal, facts.currency)}"
+        return [Headline(SAVING, value, f"{float(proposal):.2f}", "the largest proposal, an estimate")]
+    return []
 
 
 def working_ratio(facts: Facts) -> Fraction | None:

@@ -27,8 +27,9 @@ COST_MIN = Fraction(1, 2)
 class Step:
     """Findings of one rule and one team, or a bucket's cost that no finding claims: `findings` is empty then.
 
-    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket. `lost` is
-    work that failed runs lost since each finding began; waste may have the same GPU time, so it is never added to `cost`.
+    `cost` is of the period. `saving` is a month's: expected for findings, the most that is possible for a bucket, an estimate
+    for a proposal. `lost` is work that failed runs lost since each finding began; waste may have the same GPU time, so it is
+    never added to `cost`.
     """
 
     findings: tuple[Finding, ...]
@@ -39,6 +40,11 @@ class Step:
     order: Order = (0, Fraction(0))
     cause: Cause | None = None
     """Of stranded time."""
+
+    @property
+    def proposal(self) -> bool:
+        """Whether it proposes another size, price or place: GPU time that other actions may count too."""
+        return bool(self.findings) and not any(map(_wastes, self.findings))
 
     @property
     def ended(self) -> bool:
@@ -118,19 +124,24 @@ def _part(facts: Facts, worth: _Worth) -> Part[_Worth]:
     return part(worth, worth.finding.key, found, rate, saves, Fraction(0), ended)
 
 
-def saving(found: Sequence[Step]) -> Fraction:
-    """What the findings are expected to save a month."""
-    return sum((step.saving for step in found if step.findings), Fraction(0))
+def named(found: Sequence[Step]) -> Fraction:
+    """The waste of a month that findings name: what acting on them is expected to save."""
+    return sum((step.saving for step in found if step.findings and not step.proposal), Fraction(0))
+
+
+def unnamed(found: Sequence[Step]) -> Fraction:
+    """The waste of a month that no finding names. Nobody knows how much of it can be saved."""
+    return sum((step.saving for step in found if not step.findings), Fraction(0))
+
+
+def proposed(found: Sequence[Step]) -> Fraction:
+    """The largest saving of a month that one action proposes: proposals share GPU time with one another and with waste."""
+    return max((step.saving for step in found if step.proposal), default=Fraction(0))
 
 
 def lost_work(found: Sequence[Step]) -> Fraction:
     """The cost of work that failed runs lost."""
     return sum((step.lost for step in found), Fraction(0))
-
-
-def most(found: Sequence[Step]) -> Fraction:
-    """What all steps could save a month, also those without a finding."""
-    return sum((step.saving for step in found), Fraction(0))
 
 
 def _of_findings(facts: Facts, parts: Sequence[Part[_Worth]]) -> Step:

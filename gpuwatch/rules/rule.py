@@ -32,6 +32,11 @@ def count(number: float, noun: str) -> str:
     return f"{text} {noun}{'' if text == '1' else 's'}"
 
 
+def average(number: float, noun: str) -> str:
+    """A mean with its noun, for a sentence: a mean with decimals is no number of things, and is called an average."""
+    return f"{'' if float(number).is_integer() else 'on average '}{count(number, noun)}"
+
+
 def lasting(number: float, unit: Literal["minutes", "hours"]) -> str:
     """A time for a sentence: `3 h 28 min`, `4 days 3 h`."""
     return duration(number * (60 if unit == "minutes" else 3600))

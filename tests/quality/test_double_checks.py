@@ -8,6 +8,7 @@ import pytest
 
 from gpuwatch.ledger import attribution
 from gpuwatch.ledger import hours as ledger_hours
+from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality.check import FAIL, NOT_JUDGED, OK, WARN, Check
 from gpuwatch.quality.doctor import examine
 from tests.worlds.world import HOUR, World, claim, node, pod
@@ -89,6 +90,39 @@ def test_without_an_inventory_nothing_is_judged() -> None:
     found = checks(run("1", 0, HOUR, count=2))
 
     assert (NOT_JUDGED, OK) == (found["inventory"].status, found["doubled"].status)
+
+
+@pytest.mark.parametrize(
+    ("record", "advice", "fix"),
+    [
+        pytest.param(
+            run("1", 0, HOUR),
+            Advice(data="my data"),
+            "Import the nodes of the scheduler:\n"
+            "scontrol show node -d > nodes.txt && gpuwatch import scontrol nodes.txt --cluster c1 --data 'my data'\n"
+            "gpuwatch analyze --data 'my data'",
+            id="Slurm's nodes",
+        ),
+        pytest.param(
+            pod("a", "u1", 0, HOUR),
+            Advice(),
+            "Import the nodes of the scheduler:\n"
+            "kubectl get nodes -o json > nodes.json && gpuwatch import k8s-json nodes.json --cluster c1\n"
+            "gpuwatch analyze",
+            id="nodes of Kubernetes",
+        ),
+        pytest.param(
+            run("1", 0, HOUR),
+            Advice(url="http://127.0.0.1:8765"),
+            "Name [[slurm]] in gpuwatch.toml: it reads the nodes of the scheduler.",
+            id="a running server",
+        ),
+    ],
+)
+def test_a_node_list_that_lacks_is_a_command_to_paste(record: Any, advice: Advice, fix: str) -> None:
+    found = {check.id: check for check in examine(World().add(record).book().store, advice=advice)}
+
+    assert (NOT_JUDGED, fix) == (found["inventory"].status, found["inventory"].fix)
 
 
 def two_clusters(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Check]:

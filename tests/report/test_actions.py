@@ -15,8 +15,19 @@ from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.month import MONTH_DAYS, Basis
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import MISSING
-from gpuwatch.report.actions import LOST_NOTE, actions, card, lost_work, most, owner_of, saving, steps
-from gpuwatch.report.compose import document, lead
+from gpuwatch.report.actions import (
+    LOST_NOTE,
+    PROPOSAL_NOTE,
+    actions,
+    card,
+    lost_work,
+    named,
+    owner_of,
+    proposed,
+    steps,
+    unnamed,
+)
+from gpuwatch.report.compose import _savings, document, lead
 from gpuwatch.report.data_quality import terms
 from gpuwatch.report.document import Block, Card, Table, Text
 from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions, added
@@ -146,14 +157,14 @@ def test_lost_work_comes_first_with_its_own_money_and_is_not_a_saving() -> None:
         shown.lost.replace("\u00a0", " "),
     )
     assert "Owner: ants (ann) · 1 finding" == shown.about
-    assert (14 * MONTH_DAYS, 14 * MONTH_DAYS, 8343) == (
-        saving([first, second]),
-        most([first, second]),
+    assert (14 * MONTH_DAYS, 0, 8343) == (
+        named([first, second]),
+        unnamed([first, second]),
         lost_work([first, second]),
     )
     section = actions(known)
     assert section is not None
-    title = "What to do: two actions, worth up to $426 a month, $8.34 k of work lost with failed runs"
+    title = "What to do: two actions, $426 of waste a month, $8.34 k of work lost with failed runs"
     assert title == section.title.replace("\u00a0", " ")
     assert "Failed runs lost $8.34 k of work, the most llama-pretrain." in lead(known).replace("\u00a0", " ")
 
@@ -229,7 +240,7 @@ def test_cost_that_no_finding_claims_is_up_to_a_saving() -> None:
     assert [("stranded", 10 * MONTH_DAYS), ("hoarded", 2 * MONTH_DAYS), (None, 0)] == [
         (step.bucket, step.saving) for step in found
     ]
-    assert (0, 12 * MONTH_DAYS) == (saving(found), most(found))
+    assert (0, 12 * MONTH_DAYS) == (named(found), unnamed(found))
     assert ["Platform", "ants", "ants (ann)"] == [owner_of(known, step) for step in found]
 
 
@@ -292,13 +303,84 @@ def test_a_saving_of_a_rule_counts_unless_its_job_wastes_already() -> None:
     assert ["idle-hoarding"] == [step.findings[0].detector for step in steps(facts(proposal, finding("7", "7.00")))]
 
 
+def proposal(key: str, saved: str, **more: Any) -> Finding:
+    """A rule that proposes another size or price."""
+    about = {"detector": "right-sizing", "title": "Fewer GPUs would do", "bucket": None}
+    return finding(key, None, evidence={"saved_a_month": saved}, **{**about, **more})
+
+
+PRICE = {"detector": "spot-suitability", "title": "Spot GPUs would do"}
+
+
+def saving_headline(known: Facts) -> list[tuple[str, str]]:
+    return [
+        (one.value.replace(GAP, " "), one.change.replace(GAP, " "))
+        for one in headlines(known)
+        if one.label == "Saving a month"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("known", "headline", "sentence"),
+    [
+        pytest.param(facts(), [], "", id="nothing to save"),
+        pytest.param(
+            facts(finding("7", "7.00")),
+            [("$213", "by findings")],
+            " Acting on the findings is expected to save $213 a month.",
+            id="findings alone",
+        ),
+        pytest.param(
+            facts(hoarded="21.00"),
+            [],
+            " $91.31 of waste a month has no finding yet: how much of it can be saved is not known.",
+            id="waste without a finding is no saving",
+        ),
+        pytest.param(
+            facts(finding("7", "7.00"), hoarded="21.00"),
+            [("$213", "$60.88 more of waste has no finding yet")],
+            " Acting on the findings is expected to save $213 a month. Another $60.88 of waste a month has no finding yet: how much "
+            "of it can be saved is not known.",
+            id="both, each once",
+        ),
+        pytest.param(
+            facts(proposal("8", "40"), proposal("9", "900", **PRICE)),
+            [("up to $900", "the largest proposal, an estimate")],
+            "",
+            id="proposals are not added to one another",
+        ),
+        pytest.param(
+            facts(finding("7", "7.00"), proposal("8", "900")),
+            [("$213", "by findings")],
+            " Acting on the findings is expected to save $213 a month.",
+            id="nor to waste",
+        ),
+    ],
+)
+def test_what_can_be_saved_adds_nothing_twice(known: Facts, headline: list[tuple[str, str]], sentence: str) -> None:
+    assert headline == saving_headline(known)
+    assert sentence == _savings(known, steps(known)).replace(GAP, " ")
+
+
+def test_a_proposal_is_in_no_sum_and_is_called_an_estimate() -> None:
+    known = facts(finding("7", "7.00"), proposal("8", "900"), proposal("9", "40", **PRICE))
+    section = actions(known)
+
+    assert section is not None
+    assert "What to do: three actions, $213 of waste a month" == section.title.replace(GAP, " ")
+    assert PROPOSAL_NOTE in _plain(section.blocks[0])
+    assert 900 == proposed(steps(known))
+    (acts,) = [listed for title, _, listed in sheets(known) if title == "Actions"]
+    assert ["estimate, not to be added", "expected", "estimate, not to be added"] == [list(act)[5] for act in acts]
+
+
 def test_at_most_five_are_listed() -> None:
     many = [finding(str(n), "7.00", team=f"t{n}") for n in range(7)]
     section = actions(facts(*many))
 
     assert section is not None
     assert 5 == len(section.blocks) - 1
-    assert "2 more actions, worth up to $426 a month, are not listed." in _plain(section.blocks[0])
+    assert "2 more actions, $426 of waste a month, are not listed." in _plain(section.blocks[0])
 
 
 def test_the_opening_does_not_begin_with_utilisation() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.rules.rule import register, rules
+from gpuwatch.rules.rule import average, register, rules
+
+
+@pytest.mark.parametrize(
+    ("mean", "expected"), [(8.0, "8 free GPUs"), (1, "1 free GPU"), (7.625, "on average 7.6 free GPUs")]
+)
+def test_a_mean_with_decimals_is_no_number_of_gpus(mean: float, expected: str) -> None:
+    assert expected == average(mean, "free GPU")
 
 
 def test_every_registered_rule_is_registered_once() -> None:

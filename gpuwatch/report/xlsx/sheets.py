@@ -107,7 +107,7 @@ def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]
 def _actions(facts: Facts) -> Iterable[Cells]:
     for step in actions.steps(facts)[:ROWS_MAX]:
         card = actions.card(facts, step)
-        sure: str | None = "expected" if step.findings else "up to"
+        sure: str | None = "estimate, not to be added" if step.proposal else "expected" if step.findings else "up to"
         if not step.saving:
             sure = "lost work" if step.lost else None
         owner = actions.owner_of(facts, step)
