@@ -18,8 +18,8 @@ from gpuwatch.store.database import Store
 
 CLUSTERS_MAX = 3
 """Clusters that are looked at: those with the most stranded time."""
-LEVELS = {"peak": "for the most that was held at once", "p99": "for 99 % of the time", "p95": "for 95 % of the time"}
-"""What merged pools must hold, the most first: the first of them that frees GPUs is named."""
+LEVEL, ENOUGH = "p99", "for 99 % of the time"
+"""What merged pools must hold: the same in every output, whatever its window."""
 
 
 def with_give_back(store: Store, state: State, window: Window, found: Sequence[Cause]) -> list[Cause]:
@@ -47,20 +47,18 @@ def _merged(store: Store, state: State, window: Window, cluster: str) -> Sequenc
 
 def sentence(item: Mapping[str, Any]) -> str:
     """`H100-80GB: 34 of 82 GPUs would have been enough …`, if any job may run on any of them; empty where nothing is freed."""
-    by_name = {one["level"]: one for one in item["levels"]}
-    freeing = next((name for name in LEVELS if name in by_name and by_name[name]["freed_gpus"]), None)
-    if freeing is None:
+    level = next((one for one in item["levels"] if one["level"] == LEVEL), None)
+    if level is None or not level["freed_gpus"]:
         return ""
-    level, enough = by_name[freeing], LEVELS[freeing]
     left = item["gpus"] - level["freed_gpus"]
     worth = ""
     if level["saving_a_month"] is not None and item["currency"]:
         worth = f" ({Decimal(level['saving_a_month']):,.0f} {item['currency']} a month)"
     model = short_model(item["gpu_model"])
     if not left:
-        return f"{model}: none of the {item['gpus']} GPUs was needed {enough}{worth}."
+        return f"{model}: none of the {item['gpus']} GPUs was needed {ENOUGH}{worth}."
     text = (
-        f"{model}: if any job could run on any of them, {left} of {item['gpus']} GPUs would have been enough {enough}; "
+        f"{model}: if any job could run on any of them, {left} of {item['gpus']} GPUs would have been enough {ENOUGH}; "
     )
     text += f"{level['freed_gpus']} could go{worth}"
     if level["delayed_requests"] is None or level["too_large_requests"]:

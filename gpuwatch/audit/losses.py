@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.advisor.give_back import with_give_back
 from gpuwatch.advisor.stranded import LAYERS, STRANDED, Cause, causes, unclaimed
-from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.core.clock import Window
 from gpuwatch.findings.ranking import Order, order_of
 from gpuwatch.findings.texts import severity_of
 from gpuwatch.ledger.month import Basis
@@ -82,7 +82,7 @@ def loss_actions(
 
 def _order(one: Loss, basis: Basis, mean_price: Fraction | None) -> Order:
     amount = one.gpu_hours * (mean_price or 1) if one.cost is None else one.cost
-    return order_of(amount * DAY_US / max(basis.us(one.bucket), DAY_US))
+    return order_of(amount / basis.days(one.bucket))
 
 
 def _action(one: Loss, basis: Basis) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _part(row: Row, basis: Basis, mean_price: Fraction | None) -> Part[Row]:
         days = Fraction(max(basis.recorded_us, DAY_US), DAY_US)
         rate = Rate(None if lost.cost is None else lost.cost / days, lost.hours / days)
         return part(row, row["key"], facts, rate, False, mean_price)
-    days = Fraction(max(basis.us(facts.bucket), DAY_US), DAY_US)
+    days = basis.days(facts.bucket)
     if saved := sum(saving(row, basis.recorded_us).values(), Fraction(0)):
         return part(row, row["key"], facts, Rate(saved / SAVING_DAYS), True, mean_price, ended)
     hours, cost = sum(row["hours"].values(), Fraction(0)), sum(row["costs"].values(), Fraction(0))

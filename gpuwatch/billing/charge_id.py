@@ -62,7 +62,10 @@ def encode(asked: Asked) -> str:
 
 def decode(charge: str) -> Asked:
     """The row that an id stands for. Raises UsageError for text that encode did not make."""
-    wrong = UsageError(f"charge {charge[:60]!r}: not a charge id; copy one from the chargeback answer")
+    wrong = UsageError(
+        f"charge {charge[:60]!r}: not a charge id; the field `charge` of "
+        "gpuwatch chargeback --by name --format json has one for each job"
+    )
     if len(charge) > MAX_LENGTH or not _SHAPE.fullmatch(charge):
         raise wrong
     try:

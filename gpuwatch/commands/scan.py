@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 OUT = Path("gpuwatch-scan")
 COLUMNS = (
-    "rank", "action", "ask", "cost_a_month", "lost_cost", "currency", "gpu_hours", "lost_gpu_hours", "findings", "remedy",
+    "rank", "action", "ask", "worth", "cost", "cost_a_month", "lost_cost", "currency", "gpu_hours", "lost_gpu_hours", "findings", "remedy",
 )  # fmt: skip
 SHOWN = ("rank", "action", "ask", "worth")
 THIN_ABOVE = 40_000_000
@@ -152,10 +152,9 @@ def scan(
         card = _analyzed(context, store, state, settings, days, bundle is not None, step)
         named = cluster or DEFAULT_CLUSTER
         about = described(store, bundle, url, named, getattr(report, "step_s", 0), prices, data, card["window"])
-    if prices:  # the bundle's note that costs are missing is not true here
-        report.notes = [text for text in report.notes if "has no rates.csv" not in text]
+    report.notes = [text for text in report.notes if "has no rates.csv" not in text]  # a scan has prices
     print_report(report)
-    _write(card, about, out, settings_of(config).report_paper, form)
+    _write(card, about, out, settings_of(config).report_paper, form, rates)
     if bound is not None:
         _serve(context, data, config, host, port, bound)
 
@@ -168,14 +167,13 @@ def _bundle(
     given: tuple[str | None, str | None],
     step: Step,
 ) -> ImportReport:
-    """Imports the bundle with the cluster and the time zone that are given, if they are."""
+    """Imports the bundle with the cluster and the time zone that are given, if they are. Files that cannot be read are named."""
     from gpuwatch.imports.files import import_paths
 
     (cluster, timezone), at_us = given, now_us(context)
     report = import_paths(
         store, state, "bundle", [bundle], cluster=cluster, now_us=at_us, timezone=timezone, progress=step
     )
-    # A file that cannot be read is named, and the scan goes on with the others.
     if report.failed and report.records + report.repeated == 0:
         print_report(report)
         raise UnreadableInput(f"--bundle {bundle}: no valid row was found; the reasons are above")
@@ -214,14 +212,15 @@ def _early(context: typer.Context, store: Store, state: State, settings: Any, da
     from gpuwatch.scan.document import headline
 
     card = _analyzed(context, store, state, settings, days, False, lambda done, total, what: None)
-    print_stderr(f"Partial, the first of {days:g} days: {headline(card).replace(GAP, ' ')} The scan goes on.")
+    if card["window"] is not None:  # a server may be younger than the days asked for
+        print_stderr(f"Partial, the first of {days:g} days: {headline(card).replace(GAP, ' ')} The scan goes on.")
 
 
 def _priced(context: typer.Context, state: State, rates: Path | None) -> bool:
     """Sets the prices; whether they are list prices."""
     from gpuwatch.scan.prices import RATES_BYTES_MAX, set_prices
 
-    given = None if rates is None else file_content(rates, RATES_BYTES_MAX)
+    given = file_content(rates, RATES_BYTES_MAX) if rates else None
     listed, notes = set_prices(state, given, str(rates or ""), actor(), now_us(context))
     for note in notes:
         print_stderr(note)
@@ -237,12 +236,14 @@ def _analyzed(
 
     at_us = analyze_new(context, store, state, settings, step)
     span = last_of(store, int(days * 86_400) * 1_000_000)
-    if span is not None and whole_days:
+    if span and whole_days:
         span = replace(span, start_us=day_floor(span.start_us))
     return read_scan(store, state, span, at_us)
 
 
-def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form: str | None) -> None:
+def _write(
+    card: Mapping[str, Any], source: Source, out: Path, paper: str, form: str | None, rates: Path | None
+) -> None:
     """Writes the files and prints the headline and the actions."""
     from gpuwatch.quality.dumps import MISSING
     from gpuwatch.report import text as report_text
@@ -252,13 +253,13 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
     from gpuwatch.scan.document import headline, what
     from gpuwatch.scan.facts import top_actions
     from gpuwatch.scan.files import files
-    from gpuwatch.scan.lines import action_lines, unknown_lines, with_data
+    from gpuwatch.scan.lines import about, action_lines, prices_line, unknown_lines, with_data
     from gpuwatch.scan.teams import team_lines
 
     written = [str(path) for path in write_files(files(card, source, paper), out)]
     rows = [
         {"action": what(one).replace(report_text.GAP, " "), "worth": worth(one).replace(report_text.GAP, " ")}
-        | {name: one.get(name) for name in COLUMNS if name != "action"}
+        | {name: one.get(name) for name in COLUMNS if name not in ("action", "worth")}
         for one in top_actions(card)
     ]
     head = headline(card).replace(report_text.GAP, " ")
@@ -270,13 +271,13 @@ def _write(card: Mapping[str, Any], source: Source, out: Path, paper: str, form:
         "By team:",
         *(line.replace(report_text.GAP, " ") for line in team_lines(card)),
         f"Source: {source.name}; jobs that ran then are counted to that minute.",
-        *([f"Priced at list prices ({source.prices}); --rates FILE takes yours."] if source.prices else []),
+        prices_line(source.prices, rates),
         *([MISSING] if card["only_dumps"] else []),
         *unknown_lines(card["unknown"]),
         f"Written: {', '.join(written)}",
     ]
     foot += [f"{purpose}: {line}" for purpose, line in source.commands]
-    extra = {"window": card["window"], "waste": card["waste"], "teams": card["teams"], "files": written}
+    extra = about(card, head, source.name, prices_line(source.prices, rates), source.commands) | {"files": written}
     show(Listing(COLUMNS, rows, extra, SHOWN, foot, head=[head, ""]), form)
 
 

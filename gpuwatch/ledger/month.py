@@ -32,6 +32,10 @@ class Basis:
         """How much time the cost of a bucket was counted in."""
         return self.recorded_us if bucket in UNHELD else self.measured_us
 
+    def days(self, bucket: str | None) -> Fraction:
+        """The days of a rate: one at least, and those with records where nothing was measured."""
+        return Fraction(max(self.us(bucket) or self.recorded_us, DAY_US), DAY_US)
+
     def a_month(self, cost: Fraction, bucket: str | None) -> Fraction | None:
         """A cost of the window as dollars a month; None for less time than MONTH_FROM_US."""
         if not cost:

@@ -15,6 +15,18 @@ NO_RATES = [
     "H100,on_demand,3.50,2026-01-01T00:00:00Z,",
     "A100,reserved,2.10,2026-01-01T00:00:00Z,2027-01-01T00:00:00Z",
 ]
+RATES_HELP = "\n".join(
+    [
+        "Replace the rate card with a file. Nothing changes if a row is invalid.",
+        "",
+        "\b",
+        "A file:",
+        *NO_RATES[1:],
+        "",
+        "* is every model.",
+    ]
+)
+"""The help of `gpuwatch rates set`."""
 TEAMS_HEADER = "match_kind,match,team"
 
 

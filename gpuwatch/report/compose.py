@@ -113,7 +113,7 @@ def _savings(facts: Facts, found: Sequence[Step]) -> str:
     if rest:
         left = report_text.money(rest, facts.currency)
         text += (
-            f" {'Another ' if worth else ''}{left} of waste a month{'' if worth else _rate(facts)} has no finding yet: "
+            f" {'Another ' if worth else ''}{left} of waste a month{'' if worth else _rate(facts)} is in no finding: "
         )
         text += "how much of it can be saved is not known."
     return text

@@ -64,8 +64,11 @@ def _saving(facts: Facts) -> list[Headline]:
     found = steps(facts)
     worth, rest, proposal = named(found), unnamed(found), proposed(found)
     if worth:
-        note = f"{report_text.money(rest, facts.currency)} more of waste has no finding yet" if rest else "by findings"
+        note = f"{report_text.money(rest, facts.currency)} more of waste is in no finding" if rest else "by findings"
         return [Headline(SAVING, report_text.money(worth, facts.currency), f"{float(worth):.2f}", note)]
+    if rest:
+        note = "in no finding yet: see what to do"
+        return [Headline("Waste a month", report_text.money(rest, facts.currency), f"{float(rest):.2f}", note)]
     if proposal:
         value = f"{UP_TO}{report_text.money(proposal, facts.currency)}"
         return [Headline(SAVING, value, f"{float(proposal):.2f}", "the largest proposal, an estimate")]

@@ -114,8 +114,7 @@ def _claimed(worth: _Worth) -> Claimed:
 def _part(facts: Facts, worth: _Worth) -> Part[_Worth]:
     """By what it cost a day of the time that was counted; an open finding by its own mean. Lost work is over: it does not end."""
     found = facts_of(worth.finding)
-    days = Fraction(max(facts.counted.us(worth.finding.bucket), DAY_US), DAY_US)
-    rate, saves = Rate(worth.cost / days), False
+    rate, saves = Rate(worth.cost / facts.counted.days(worth.finding.bucket)), False
     if worth.lost:
         rate = Rate(worth.lost / Fraction(max(facts.counted.recorded_us, DAY_US), DAY_US))
     elif worth.saving:
@@ -159,7 +158,7 @@ def _of_bucket(facts: Facts, bucket: str, claimed: Fraction) -> Step:
     cost = facts.of(bucket).cost_in(facts.currency)
     rest = max(Fraction(cost or 0) - claimed, Fraction(0))
     monthly = facts.counted.a_month(rest, bucket) or Fraction(0)
-    return Step((), rest, monthly, bucket, order=order_of(rest / _days(facts, bucket)))
+    return Step((), rest, monthly, bucket, order=order_of(rest / facts.counted.days(bucket)))
 
 
 def _stranded(facts: Facts, claimed: Fraction) -> list[Step]:
@@ -174,14 +173,14 @@ def _stranded(facts: Facts, claimed: Fraction) -> list[Step]:
         cost = left.cost * part
         made.append(
             replace(
-                left, cost=cost, saving=left.saving * part, cause=one, order=order_of(cost / _days(facts, STRANDED))
+                left,
+                cost=cost,
+                saving=left.saving * part,
+                cause=one,
+                order=order_of(cost / facts.counted.days(STRANDED)),
             )
         )
     return made
-
-
-def _days(facts: Facts, bucket: str) -> Fraction:
-    return Fraction(max(facts.counted.us(bucket), DAY_US), DAY_US)
 
 
 def _wastes(finding: Finding) -> bool:

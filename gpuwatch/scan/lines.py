@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.core.words import joined
 from gpuwatch.policy.ownership import PLATFORM
+from gpuwatch.quality.dumps import MISSING
 from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.text import GAP, percent
 
@@ -22,6 +23,27 @@ JUDGED_SHOWN = 2
 """Things that were not judged and are named."""
 
 Json = Mapping[str, Any]
+
+
+def prices_line(listed: str, rates: object = None) -> str:
+    """The prices of a scan, in a sentence: list prices and where they are from, or the file of the fleet's own."""
+    if listed:
+        return f"Priced at list prices ({listed}); --rates FILE takes yours."
+    return f"Priced at your rates{'' if rates is None else f' ({rates})'}."
+
+
+def about(card: Json, headline: str, source: str, prices: str, commands: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """What a terminal shows around the table, as data: a program that reads the scan has the same notes and next commands."""
+    return {
+        "window": card["window"],
+        "headline": headline,
+        "source": source,
+        "prices": prices,
+        "waste": card["waste"],
+        "teams": card["teams"],
+        "notes": [MISSING] if card["only_dumps"] else [],
+        "next": [{"purpose": purpose, "command": line} for purpose, line in commands],
+    }
 
 
 def action_lines(actions: Sequence[Json]) -> list[str]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.ledger.measures import WORDS
+from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Row, Section, Table, Text, row
 from gpuwatch.report.html.markup import owner_name
@@ -20,7 +21,9 @@ Json = Mapping[str, Any]
 
 
 def section(card: Json) -> Section:
-    """What each team held, and the avoidable part."""
+    """What each team held, and the avoidable part; only what it held where none of it was measured."""
+    if all(one["avoidable_gpu_hours"] is None for one in card["teams"] if one["team"] != PLATFORM):
+        return _unmeasured(card)
     priced = card["waste"]["cost"] is not None
     field = "avoidable_cost" if priced else "avoidable_gpu_hours"
     known = [Fraction(one[field]) for one in card["teams"] if one[field] is not None]
@@ -34,10 +37,28 @@ def section(card: Json) -> Section:
         Column("GPU-hours held", number=True, wide=True, part=1.3),
         Column("Cost", number=True, wide=True, part=1.2),
     )
-    blocks: list[Block] = [Table(columns, tuple(rows), "plain")]
-    if (more := len(card["teams"]) - len(rows)) > 0:
-        blocks.append(Text(f"{more} more are in scan.json.", "soft"))
-    return Section("Waste by team", tuple(blocks))
+    return Section("Waste by team", (Table(columns, tuple(rows), "plain"), *_left(card, rows)))
+
+
+def _unmeasured(card: Json) -> Section:
+    """What each team held; what it could have avoided is not known of any."""
+    ranked = sorted(card["teams"], key=lambda one: (-Fraction(one["cost"] or 0), -Fraction(one["gpu_hours"])))
+    rows = [
+        row([_name(one), _hours(one["gpu_hours"]), _money(one["cost"], card["currency"])]) for one in ranked[:TEAMS_MAX]
+    ]
+    columns = (Column("Team", label=True, part=2.2), Column("GPU-hours held", number=True), Column("Cost", number=True))
+    text = "What the teams could have avoided is not known: the GPUs that they held were not measured."
+    blocks: list[Block] = [Text(text, "soft"), Table(columns, tuple(rows), "plain"), *_left(card, rows)]
+    return Section("Who held the GPUs", tuple(blocks))
+
+
+def _left(card: Json, rows: Sequence[Row]) -> list[Block]:
+    more = len(card["teams"]) - len(rows)
+    return [Text(f"{more} more are in scan.json.", "soft")] if more > 0 else []
+
+
+def _name(one: Json) -> str:
+    return owner_name(one["team"]) + (" (inferred)" if one["inferred"] else "")
 
 
 def _team_row(one: Json, currency: str | None, field: str, largest: Fraction) -> Row:
@@ -47,8 +68,7 @@ def _team_row(one: Json, currency: str | None, field: str, largest: Fraction) ->
     shown = _money(one["avoidable_cost"], currency) if field == "avoidable_cost" else _hours(one["avoidable_gpu_hours"])
     shown = NOT_MEASURED if one["avoidable_gpu_hours"] is None else shown
     share = NOT_MEASURED if ratio is None else report_text.percent(ratio)
-    name = owner_name(one["team"]) + (" (inferred)" if one["inferred"] else "")
-    return row([name, bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
+    return row([_name(one), bar, shown, share, _hours(one["gpu_hours"]), _money(one["cost"], currency)])
 
 
 def _team_share(one: Json, field: str) -> Fraction | None:

@@ -124,6 +124,16 @@ def test_a_second_scan_takes_own_rates_and_imports_nothing_twice(
     card = json.loads((out / "scan.json").read_text("utf-8"))
 
     assert 0 == done.exit_code, done.output
+    assert "rates.csv: GPU-hours have no price" not in done.stderr
+    shown = json.loads(done.stdout)
+    assert ("Priced at your rates", str(rates)) == (
+        shown["prices"].partition(" (")[0],
+        shown["prices"].partition(" (")[2][:-2],
+    )
+    assert ["Open the dashboard on this data", "Charges by team", "What lacks, and how to add it"] == [
+        one["purpose"] for one in shown["next"]
+    ]
+    assert all(one["worth"] for one in shown["items"])
     assert first["waste"]["gpu_hours"] == card["waste"]["gpu_hours"]
     assert Decimal(card["gpu_hours"]).quantize(Decimal("0.01")) == Decimal(card["cost"])
     assert "List prices" not in (out / "scan.html").read_text("utf-8")

@@ -16,6 +16,7 @@ from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.imports.test_backfill import CLUSTER, Nothing, Part, Source
+from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import T0_US
 
 STEP_US = 10 * MINUTE_US
@@ -88,3 +89,30 @@ def test_an_early_result_changes_nothing() -> None:
 
     assert found[0] == found[1]
     assert found[0][1]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_no_more_queries_at_a_time_than_asked_for(jobs: int) -> None:
+    """`gpuwatch scan --max-load`: a query ends before the next one of its thread begins, and each waits for the others to be there."""
+    running: list[int] = []
+    most: list[int] = []
+    lock, full = threading.Lock(), threading.Barrier(jobs)
+
+    class Counted(Pods):
+        def chunk(self, start_us: int, end_us: int) -> Part:
+            with lock:
+                running.append(start_us)
+                most.append(len(running))
+            if start_us < T0_US + jobs * 6 * HOUR_US:  # the first spans meet: so many are read at a time
+                full.wait(PATIENCE_S)
+            found = super().chunk(start_us, end_us)
+            with lock:
+                running.remove(start_us)
+            return found
+
+    history = History(Counted(), Nothing(), "id", threading.Event(), lambda: None)
+    with Store.open(None) as store:
+        plan = plan_backfill(history, T0_US, T0_US + 2 * DAY_US, NOW_US)
+        backfill(store, history, plan, cluster=CLUSTER, jobs=jobs, chunk_us=6 * HOUR_US)
+
+    assert jobs == max(most)

@@ -44,3 +44,17 @@ def test_nothing_is_nothing_a_month_however_little_was_measured() -> None:
 def test_how_little_was_measured_is_shown(measured_us: int, expected: str) -> None:
     assert expected == Basis(14 * DAY_US, measured_us).words()
     assert "the 3 recorded hours" == Basis(3 * HOUR_US, measured_us).words("stranded")
+
+
+@pytest.mark.parametrize(
+    ("basis", "bucket", "days"),
+    [
+        pytest.param(Basis(14 * DAY_US, 0), "hoarded", 14, id="nothing was measured: the days with records"),
+        pytest.param(Basis(14 * DAY_US, 6 * HOUR_US), "hoarded", 1, id="a few hours are a day"),
+        pytest.param(Basis(14 * DAY_US, 7 * DAY_US), "hoarded", 7, id="the measured days"),
+        pytest.param(Basis(14 * DAY_US, 7 * DAY_US), "stranded", 14, id="free GPUs: the days with records"),
+    ],
+)
+def test_a_rate_a_day_is_over_the_days_that_its_cost_was_counted_in(basis: Basis, bucket: str, days: int) -> None:
+    """A gang's $53 of 14 days without measurements is $3.80 a day, not $53."""
+    assert days == basis.days(bucket)

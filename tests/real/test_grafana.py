@@ -97,6 +97,8 @@ def test_a_dashboard_is_whole(path: Path) -> None:
     assert len(panels) == len({one["id"] for one in panels}) == len(set(places))
     assert all(one["gridPos"]["x"] + one["gridPos"]["w"] <= 24 for one in panels)
     assert used <= variables
+    # Grafana's schema wants both of a chosen value, or none.
+    assert all({"text", "value"} <= set(one.get("current", ("text", "value"))) for one in found["templating"]["list"])
     assert {"${datasource}"} == {one["datasource"]["uid"] for one in panels}
 
 

@@ -316,7 +316,7 @@ def saving_headline(known: Facts) -> list[tuple[str, str]]:
     return [
         (one.value.replace(GAP, " "), one.change.replace(GAP, " "))
         for one in headlines(known)
-        if one.label == "Saving a month"
+        if one.label in ("Saving a month", "Waste a month")
     ]
 
 
@@ -332,14 +332,14 @@ def saving_headline(known: Facts) -> list[tuple[str, str]]:
         ),
         pytest.param(
             facts(hoarded="21.00"),
-            [],
-            " $91.31 of waste a month has no finding yet: how much of it can be saved is not known.",
+            [("$91.31", "in no finding yet: see what to do")],
+            " $91.31 of waste a month is in no finding: how much of it can be saved is not known.",
             id="waste without a finding is no saving",
         ),
         pytest.param(
             facts(finding("7", "7.00"), hoarded="21.00"),
-            [("$213", "$60.88 more of waste has no finding yet")],
-            " Acting on the findings is expected to save $213 a month. Another $60.88 of waste a month has no finding yet: how much "
+            [("$213", "$60.88 more of waste is in no finding")],
+            " Acting on the findings is expected to save $213 a month. Another $60.88 of waste a month is in no finding: how much "
             "of it can be saved is not known.",
             id="both, each once",
         ),

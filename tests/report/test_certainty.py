@@ -12,7 +12,10 @@ from gpuwatch.report.sections.certainty import CERTAINTY, MEANINGS, SMALL_LOSSES
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "reference" / "glossary.md"
 LEAST = "“At least”: a lower bound: time that was not measured is not counted, so the true amount is this or more."
-MOST = "“Up to”: an upper bound: all of a waste whose cause no finding names yet, so an action saves this or less."
+MOST = (
+    "“Up to”: an upper bound: all of a waste whose cause no finding names yet, or free time of a dump that may lack pods, so the true "
+    "amount is this or less."
+)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.report.document import Table
 from gpuwatch.report.scorecard.plan import worth
 from gpuwatch.report.text import GAP
 from gpuwatch.scan.document import document, headline, what
 from gpuwatch.scan.facts import Source, top_actions
-from gpuwatch.scan.teams import team_lines
+from gpuwatch.scan.teams import section, team_lines
 
 WINDOW = {"start": "2026-11-02T00:00:00Z", "end": "2026-11-16T00:00:00Z"}
 WASTE: dict[str, Any] = {
@@ -209,6 +210,36 @@ def test_a_scan_of_dumps_says_that_free_time_is_an_upper_bound(dumps: bool) -> N
     html = page(document(card([team("vision", "1.00")], only_dumps=dumps), SOURCE))
 
     assert dumps is (MISSING in html)
+
+
+PARTLY = WASTE | {"ratio": None, "measured_ratio": 0.3}
+UNMEASURED = WASTE | {"ratio": None, "measured_ratio": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param({"waste": PARTLY}, "wastes at least $1.00 k of", id="held time was not measured"),
+        pytest.param(
+            {"waste": UNMEASURED, "only_dumps": True}, "wastes up to $1.00 k of", id="free time of a dump alone"
+        ),
+        pytest.param({"waste": PARTLY, "only_dumps": True}, "wastes $1.00 k of", id="both: neither bound is known"),
+    ],
+)
+def test_a_bound_is_the_right_one(changed: dict[str, Any], expected: str) -> None:
+    assert expected in words(headline(card([team("vision", "1.00")], **changed)))
+
+
+def test_teams_that_were_not_measured_have_no_columns_of_waste() -> None:
+    """Only the free GPUs' waste is known: the table shows who held what, the most expensive first."""
+    teams = [team("__platform__", "900.00"), team("nlp", None), team("guessed", None, cost="3000.00")]
+    made = section(card(teams))
+
+    table = made.blocks[1]
+    assert isinstance(table, Table)
+    assert "Who held the GPUs" == made.title
+    assert ["Team", "GPU-hours held", "Cost"] == [column.head for column in table.columns]
+    assert ["guessed (inferred)", "Unallocated (platform)", "nlp"] == [str(one.cells[0].text) for one in table.rows]
 
 
 def test_a_terminal_shows_what_each_team_pays_and_could_avoid() -> None:

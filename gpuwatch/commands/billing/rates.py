@@ -27,7 +27,7 @@ from gpuwatch.commands.shared import (
 )
 from gpuwatch.commands.windows import WindowOption, window_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.output.fix_hints import NO_RATES
+from gpuwatch.output.fix_hints import NO_RATES, RATES_HELP
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
@@ -80,7 +80,7 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
     show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=[] if items else NO_RATES), form)
 
 
-@app.command("set")
+@app.command("set", help=RATES_HELP)
 def set_(
     context: typer.Context,
     file: FileArgument,
@@ -89,7 +89,7 @@ def set_(
     config: ConfigOption = None,
 ) -> None:
     """Replace the rate card with a file. Nothing changes if a row is invalid."""
-    from gpuwatch.quality.rate_checks import rate_warnings
+    from gpuwatch.quality.rate_checks import models_without_rate, rate_warnings
     from gpuwatch.rates import in_force
     from gpuwatch.rates.card import assuming_spot, parse_rates
     from gpuwatch.rates.csv_table import whole
@@ -101,7 +101,7 @@ def set_(
     rates = (assuming_spot if assume_spot else list)(whole(parse_rates, content, str(file)))
     with _written(data, config, "rates") as (store, state, done):
         done["changed"] = in_force.set_rates(state, rates, actor(), file.name, now_us(context))
-        done |= {"rows": len(rates), "warnings": rate_warnings(store, rates)}
+        done |= {"rows": len(rates), "warnings": [*rate_warnings(store, rates), *models_without_rate(store, state)]}
 
 
 @app.command("fx")

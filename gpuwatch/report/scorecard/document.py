@@ -33,7 +33,7 @@ from gpuwatch.report.scorecard.plan import (
     worth,
 )
 from gpuwatch.report.scorecard.where import mostly_unmeasured, where_section
-from gpuwatch.report.sections.certainty import AT_LEAST
+from gpuwatch.report.sections.certainty import AT_LEAST, UP_TO
 
 FIRST = 3
 """Actions of the first page."""
@@ -101,7 +101,7 @@ def avoidable_sentence(card: Json) -> str:
         if waste["ratio"] is None
         else f"{report_text.percent(Fraction(str(waste['ratio'])))} of its GPU time"
     )
-    known = AT_LEAST if waste["ratio"] is None else ""
+    known = _bound(card)
     if waste["cost"] is None:
         hours = report_text.hours(Fraction(waste["gpu_hours"]))
         return f"{before}This fleet wastes {known}{hours} {of if waste['ratio'] is None else f'({of})'}. Its price is unknown."
@@ -109,6 +109,14 @@ def avoidable_sentence(card: Json) -> str:
     sentence = f"{before}This fleet wastes {known}{report_text.money(Decimal(waste['cost']), currency)}{whole}"
     sentence += "" if waste["ratio"] is None else f": {of}"
     return f"{sentence}{a_month(card)}."
+
+
+def _bound(card: Json) -> str:
+    """Which way the waste may be wrong. Free time of a dump is an upper bound, unmeasured time of held GPUs a lower one: where a
+    dump is also measured in part, neither can be claimed."""
+    if card.get("only_dumps"):
+        return UP_TO if not card["waste"]["measured_ratio"] else ""
+    return AT_LEAST if card["waste"]["ratio"] is None else ""
 
 
 def a_month(card: Json) -> str:

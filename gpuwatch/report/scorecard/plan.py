@@ -65,8 +65,7 @@ def unknown_section(card: Json) -> Section:
         text = Text("Every relevant decision could be evaluated.")
         return Section("Not evaluated: nothing", (text,), "quality")
     columns = (Column("Layer", wide=True, label=True, part=1.1), Column("Unknown", part=3), Column("Fix", part=4))
-    things = len(card["unknown"])
-    count = f"{things} {'thing' if things == 1 else 'things'}"
+    count = f"{len(rows)} {'thing' if len(rows) == 1 else 'things'}"
     return Section(f"Not evaluated: {count}", (Table(columns, tuple(rows), "plain"),), "quality")
 
 

@@ -11,7 +11,8 @@ AT_LEAST, UP_TO = "at least ", "up to "
 LEAST_LOST_HOURS = next(one.value for one in FAILED_WORK.thresholds if one.name == "lost_gpu_hours_min")
 MEANINGS = {
     AT_LEAST: "a lower bound: time that was not measured is not counted, so the true amount is this or more",
-    UP_TO: "an upper bound: all of a waste whose cause no finding names yet, so an action saves this or less",
+    UP_TO: "an upper bound: all of a waste whose cause no finding names yet, or free time of a dump that may lack pods, so the true "
+    "amount is this or less",
 }
 """As the glossary defines them."""
 CERTAINTY = (

@@ -247,6 +247,15 @@ def test_a_rate_for_a_model_that_is_not_there_is_kept_with_a_warning(books: Api)
     assert "NVIDIA H100 80GB HBM3" in answer["warnings"][0]
 
 
+def test_a_model_that_loses_its_price_is_named(books: Api) -> None:
+    status, answer = put(books, "rates", json={"items": [RATE | {"gpu_model": "B300"}]})
+    again, complete = put(books, "rates", json={"items": [RATE]})
+
+    lost = "no rate prices 'NVIDIA H100 80GB HBM3': its GPU-hours have no cost; add a line for it, or one for *"
+    assert (200, lost) == (status, answer["warnings"][-1])
+    assert (200, []) == (again, complete["warnings"])
+
+
 def test_a_rule_that_matches_no_run_is_reported(books: Api) -> None:
     """It may be for a run to come."""
     rules = [("user", "ursala", "red"), ("user", "urs*", "red"), ("user", "*", "rest")]

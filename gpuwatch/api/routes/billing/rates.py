@@ -25,7 +25,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_names
 from gpuwatch.policy.ownership import Decided, TeamRule, parse_teams
 from gpuwatch.policy.repository import load_team_rules, replace_team_rules
-from gpuwatch.quality.rate_checks import names_of, rate_warnings, team_warnings, two_ways
+from gpuwatch.quality.rate_checks import models_without_rate, names_of, rate_warnings, team_warnings, two_ways
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate, assuming_spot, parse_rates, price_of, shown
 from gpuwatch.rates.csv_table import NAMED_MAX, RowsRefused
@@ -180,7 +180,7 @@ def _replace_rates(service: Any, kept: list[Rate], actor: str, expected: frozens
     if changed:
         service.reprice()
     with service.reader() as store:
-        warnings = rate_warnings(store, kept)
+        warnings = [*rate_warnings(store, kept), *models_without_rate(store, service.state)]
     return replaced(changed, service.state.card_version("rates"), len(kept), warnings)
 
 
