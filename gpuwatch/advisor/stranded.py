@@ -144,11 +144,9 @@ def causes(
             known = places[cause].get((name, of_pool, model), Place(name, of_pool, model, _NONE, _NONE))
             both = None if cost is None or known.cost is None else known.cost + cost * share
             places[cause][name, of_pool, model] = replace(known, gpu_hours=known.gpu_hours + hours * share, cost=both)
-    last = [tasks[name, max(some)] for name, some in days.items()]
-    found = [
-        Cause(cause, tuple(sorted(mine.values(), key=_order)), ledger.currency, _words(cause, last))
-        for cause, mine in places.items()
-    ]
+    last = {name: tasks[name, max(some)] for name, some in days.items()}
+    sorted_places = {cause: tuple(sorted(mine.values(), key=_order)) for cause, mine in places.items()}
+    found = [Cause(cause, mine, ledger.currency, _words(cause, mine, last)) for cause, mine in sorted_places.items()]
     found = [
         replace(one, more=waited(store, ends, {place.cluster for place in one.places})) if one.name == MODE else one
         for one in found
@@ -242,10 +240,10 @@ def _could_be(model: str | None, profile: str | None) -> bool:
     return profile is None or has_profile(model, profile)
 
 
-def _words(cause: str, clusters: Sequence[Sequence[Task]]) -> str:
-    """What the requests ask for: by model, or whole GPUs and slices."""
+def _words(cause: str, places: Sequence[Place], clusters: Mapping[str, Sequence[Task]]) -> str:
+    """What the requests ask for: by model, or whole GPUs and slices. Of a model, also how many cannot use it."""
     weights: dict[str, int] = defaultdict(int)
-    for tasks in clusters:
+    for tasks in clusters.values():
         for task in tasks:
             if cause == MODEL:
                 named = sorted({short_model(model) for model in task.models}) if task.models else []
@@ -259,7 +257,15 @@ def _words(cause: str, clusters: Sequence[Sequence[Task]]) -> str:
         return ""
     ranked = sorted(weights.items(), key=lambda one: (-one[1], one[0]))[:NAMED_MAX]
     parts = [f"{round(100 * Fraction(weight, whole))} % ask for {what}" for what, weight in ranked]
-    return f"Of the requests of up to four weeks before, {', '.join(parts)}."
+    unfit: dict[str, Fraction] = {}
+    for one in places if cause == MODEL else ():
+        mine = clusters.get(one.cluster) or ()
+        refused = Fraction(sum(task.weight for task in mine if not takes(task, one.gpu_model)))
+        if refused:
+            unfit.setdefault(short_model(one.gpu_model), refused / sum(task.weight for task in mine))
+    cannot = [f"{round(100 * share)} % cannot use {model}" for model, share in list(unfit.items())[:NAMED_MAX]]
+    so = f": {joined(cannot)}" if cannot else ""
+    return f"Of the requests of up to four weeks before, {', '.join(parts)}{so}."
 
 
 def _unused(rows: Iterable[BucketRow]) -> set[tuple[str, str]]:

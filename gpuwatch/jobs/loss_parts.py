@@ -36,7 +36,10 @@ _REMEDIES = {
     ("stalled", BATCH): "enlarge batches, or fuse kernels; a MIG slice is enough for work this small",
     ("stalled", OTHER): "enlarge batches, or use a MIG slice",
 }
-_TOGETHER = "keep the GPUs of a job on one node or one switch"
+_TOGETHER = (
+    "keep a job of several nodes on fewer nodes or one switch; on one node, choose GPUs that NVLink connects, and overlap "
+    "communication with computing"
+)
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,16 @@ __all__ = [
 
 STEPS_SHOWN = 5
 YOU = "your team"
+UNKNOWN_USER = "unknown user"
+"""Nobody to ask, and a part of what was held."""
 NAMES_SHOWN = 3
 """Jobs and nodes that an action names."""
 REMEDIES = {
     STRANDED: "Look at the causes on the capacity page: another model or MIG mode is requested, or free GPUs do not lie together.",
     "gap": "Training: load data ahead of the GPU and save checkpoints in the background. Servers: fewer replicas, a smaller slice, or scale with "
     "the load. Notebooks: end them when idle.",
-    "communication": "Keep the GPUs of a job on one node or one switch.",
+    "communication": "Keep a job of several nodes on fewer nodes or one switch. On one node, choose GPUs that NVLink connects, and overlap "
+    "communication with computing.",
     "stalled": "Enlarge batches or fuse kernels; a MIG slice is enough for work this small.",
     "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
     "below_roof": "Follow the findings: placement and slow members are the usual causes.",
@@ -161,7 +164,7 @@ def _holders(facts: Facts, bucket: str) -> str:
     """Who held most of a bucket: teams of the fleet, users of a team."""
     if bucket == STRANDED:
         return "Platform"
-    names = [who for who, _ in _held(facts, bucket)][:NAMES_SHOWN]
+    names = [who for who, _ in _held(facts, bucket) if who != UNKNOWN_USER][:NAMES_SHOWN]
     return ", ".join(names) or ("unknown" if facts.team is None else YOU)
 
 
@@ -182,17 +185,21 @@ def _held(facts: Facts, bucket: str) -> list[tuple[str, Fraction]]:
     held = [
         (Fraction(payer.of(bucket).cost_in(facts.currency) or 0), payer)
         for payer in facts.payers
-        if payer.kind == "allocated" and (facts.team is None or payer.name)
+        if payer.kind == "allocated"
     ]
     held.sort(key=lambda one: (-one[0], str(one[1].name)))
-    called = owner_name if facts.team is None else name
-    return [(called(payer.name), cost) for cost, payer in held if cost]
+    return [
+        (owner_name(payer.name) if facts.team is None else name(payer.name, UNKNOWN_USER), cost)
+        for cost, payer in held
+        if cost
+    ]
 
 
 def _most_in(facts: Facts, bucket: str) -> str:
-    """The team's jobs with the most time in a bucket, of those that the report lists."""
+    """The team's jobs with the most cost in a bucket, or time without prices, of those that the report lists."""
     held = sorted(
-        (job for job in facts.jobs if job.of(bucket).gpu_seconds), key=lambda job: -job.of(bucket).gpu_seconds
+        (job for job in facts.jobs if job.of(bucket).gpu_seconds),
+        key=lambda job: (-(job.of(bucket).cost_in(facts.currency) or 0), -job.of(bucket).gpu_seconds),
     )
     named = dict.fromkeys(name(facts.job_names.get((job.cluster, job.name)) or job.name) for job in held if job.name)
     return f" · most in {', '.join(list(named)[:NAMES_SHOWN])}" if named else ""

@@ -40,7 +40,7 @@ def payers(facts: Facts) -> Section:
     if any(p.kind == "platform" and p.of(STRANDED).gpu_seconds for p in listed):
         blocks.append(
             Text(
-                "Working and avoidable are parts of the GPU time of the row. Of unallocated GPUs, what no request could use is avoidable.",
+                "Working and avoidable are parts of the GPU time of the row. Of unallocated GPUs, the part that usual requests could not use is avoidable.",
                 "soft",
             )
         )

@@ -75,7 +75,10 @@ def test_a_model_that_half_of_the_requests_do_not_want() -> None:
     assert [("H100-80GB", 4), ("A100-80GB", 2)] == [
         (place.name[-10:-1].lstrip("("), place.cost) for place in one.places
     ]
-    assert "50 % ask for A100-80GB, 50 % ask for H100-80GB" in one.summary
+    assert (
+        "50 % ask for A100-80GB, 50 % ask for H100-80GB: 50 % cannot use H100-80GB and 50 % cannot use A100-80GB."
+        in one.summary
+    )
     assert one.remedy.startswith(REMEDIES["NA"])
     assert "Pack small jobs" not in one.remedy
 

@@ -262,7 +262,20 @@ def test_an_action_of_a_team_names_its_users_and_the_jobs_with_most_of_it() -> N
 
     assert "bo" == owner_of(mine, step)
     assert card(mine, step).about.endswith(" · most in llama-pretrain, 9")
+    assert "Owner: unknown user (50\u00a0%), bo (50\u00a0%)" in card(mine, step).about, "the shares are of the whole"
     assert "your team" == owner_of(replace(mine, payers=users[:1]), step)
+
+
+def test_the_jobs_that_an_action_names_are_the_most_expensive_ones() -> None:
+    """Job 9 had a gap of twice the time on a GPU of a tenth of the price."""
+    jobs = tuple(
+        Payer(job, Amount(), None, {"gap": Amount(Decimal(seconds), (("USD", Decimal(cost)),))}, cluster="c1")
+        for job, seconds, cost in (("9", 7200, "0.40"), ("7", 3600, "2.00"))
+    )
+    mine = replace(facts(gap="70"), team="ants", jobs=jobs, payers=())
+    (step,) = steps(mine)
+
+    assert card(mine, step).about.endswith(" · most in llama-pretrain, 9")
 
 
 def test_the_platform_is_called_so() -> None:
