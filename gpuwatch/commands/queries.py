@@ -256,7 +256,8 @@ def doctor(
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := lockfile.find(data)) is not None:
-        checks = [Check(**check) for check in json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]]
+        given = [Check(**check) for check in json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]]
+        checks = [replace(check, fix=Advice(program(), str(data)).as_commands(check.fix)) for check in given]
     else:
         from gpuwatch.billing.prices import price_all
         from gpuwatch.quality.doctor import examine

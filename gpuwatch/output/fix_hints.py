@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ RATES_HELP = "\n".join(
 )
 """The help of `gpuwatch rates set`."""
 TEAMS_HEADER = "match_kind,match,team"
+
+
+_PUT = re.compile(r"curl --fail-with-body -X PUT \S+/api/v1/(rates|teams) .*@\1\.csv")
+"""A request that Advice prints; the command of the same name sends it too."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,11 @@ class Advice:
         if self.url is not None:
             return self.teams(lines, "")
         return self.command(f"teams add {' '.join(shlex.quote(line) for line in lines)}")
+
+    def as_commands(self, fix: str) -> str:
+        """A server's fix for its own machine: requests are the commands that send them."""
+        found = ((line, _PUT.fullmatch(line)) for line in fix.splitlines())
+        return "\n".join(self.command(f"{put[1]} set {put[1]}.csv") if put else line for line, put in found)
 
     def _table(self, name: str, header: str, fill: str, lines: Iterable[str]) -> str:
         file = f"{name}.csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -28,7 +29,7 @@ from gpuwatch.report.document import (
 )
 from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.report.scorecard.document import a_month, avoidable_sentence, window_text
+from gpuwatch.report.scorecard.document import a_month, avoidable_sentence, bound, window_text
 from gpuwatch.report.scorecard.plan import METHOD, ended, left_out, unknown_section, worth
 from gpuwatch.report.scorecard.where import where_section
 from gpuwatch.scan import teams
@@ -102,7 +103,7 @@ def _numbers(card: Json) -> list[Headline]:
     waste, currency = card["waste"], card["currency"]
     return [
         _number("Cost of the GPUs", card["cost"], card["gpu_hours"], currency, "whole fleet, in this window"),
-        _number(WORDS["avoidable"], waste["cost"], waste["gpu_hours"], currency, _a_month(card)),
+        _bounded(card, _number(WORDS["avoidable"], waste["cost"], waste["gpu_hours"], currency, _a_month(card))),
         Headline(
             "Measured part of held time",
             report_text.percent(None if waste["measured_ratio"] is None else Fraction(str(waste["measured_ratio"]))),
@@ -118,6 +119,11 @@ def _number(label: str, cost: str | None, hours: str | None, currency: str | Non
     if hours is None:
         return Headline(label, report_text.MISSING, "not measured", note)
     return Headline(label, report_text.hours(Fraction(hours)), f"{hours} GPU-hours", note)
+
+
+def _bounded(card: Json, known: Headline) -> Headline:
+    """`up to $11.1 k`: the same bound as in the first sentence."""
+    return known if card["waste"]["gpu_hours"] is None else replace(known, value=f"{bound(card)}{known.value}")
 
 
 def _a_month(card: Json) -> str:

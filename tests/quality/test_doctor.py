@@ -181,6 +181,18 @@ def test_rates_of_a_server_are_sent_to_it() -> None:
     assert "Bearer $TOKEN" in fix
 
 
+@pytest.mark.parametrize("token", [False, True])
+@pytest.mark.parametrize("name", ["rates", "teams"])
+def test_on_the_servers_machine_a_request_is_a_command(name: str, token: bool) -> None:
+    """The command sends it; only that line changes."""
+    served = getattr(Advice(url="http://localhost:1", token=token), name)(["a,b,c"])
+    lines = Advice(data="my data").as_commands(served).splitlines()
+
+    assert served.splitlines()[:-1] == lines[:-1]
+    assert f"gpuwatch {name} set {name}.csv --data 'my data'" == lines[-1]
+    assert "curl -s http://n7:9400" == Advice().as_commands("curl -s http://n7:9400")
+
+
 def test_lines_for_one_model_spelt_twice_are_one_and_are_taken_as_they_stand() -> None:
     rows = [
         {"model": "NVIDIA H100 80GB HBM3", "from_us": 0, "to_us": 2**62, "lacking_us": 1},

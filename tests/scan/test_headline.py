@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.report.document import Table
+from gpuwatch.report.document import Numbers, Table
 from gpuwatch.report.scorecard.plan import worth
 from gpuwatch.report.text import GAP
 from gpuwatch.scan.document import document, headline, what
@@ -227,7 +227,12 @@ UNMEASURED = WASTE | {"ratio": None, "measured_ratio": 0.0}
     ],
 )
 def test_a_bound_is_the_right_one(changed: dict[str, Any], expected: str) -> None:
-    assert expected in words(headline(card([team("vision", "1.00")], **changed)))
+    """In the first sentence and in the number below it."""
+    known = card([team("vision", "1.00")], **changed)
+    (numbers,) = [block for block in document(known, SOURCE).head if isinstance(block, Numbers)]
+
+    assert expected in words(headline(known))
+    assert expected.removeprefix("wastes ").removesuffix(" of") == words(numbers.items[1].value)
 
 
 def test_teams_that_were_not_measured_have_no_columns_of_waste() -> None:

@@ -101,7 +101,7 @@ def avoidable_sentence(card: Json) -> str:
         if waste["ratio"] is None
         else f"{report_text.percent(Fraction(str(waste['ratio'])))} of its GPU time"
     )
-    known = _bound(card)
+    known = bound(card)
     if waste["cost"] is None:
         hours = report_text.hours(Fraction(waste["gpu_hours"]))
         return f"{before}This fleet wastes {known}{hours} {of if waste['ratio'] is None else f'({of})'}. Its price is unknown."
@@ -111,7 +111,7 @@ def avoidable_sentence(card: Json) -> str:
     return f"{sentence}{a_month(card)}."
 
 
-def _bound(card: Json) -> str:
+def bound(card: Json) -> str:
     """Which way the waste may be wrong. Free time of a dump is an upper bound, unmeasured time of held GPUs a lower one: where a
     dump is also measured in part, neither can be claimed."""
     if card.get("only_dumps"):
