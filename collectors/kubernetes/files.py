@@ -11,6 +11,7 @@ from gpuwatch.collectors.kubernetes.cross_file import RelatedObjects, related_ob
 from gpuwatch.collectors.kubernetes.dra import ClaimName, PodDevices, claim_names
 from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.kinds import find_kind
+from gpuwatch.collectors.kubernetes.node_rule import Used
 from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
 from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
 from gpuwatch.collectors.kubernetes.pod_facts import newest_change
@@ -144,7 +145,7 @@ class ObjectReader:
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
         """Pods with DRA claims, which may come after them."""
-        self.pod_list = PodList()
+        self.pod_list, self._used = PodList(), Used()
         self._newest = ""
         """The newest time in the metadata and status of any pod, also of those without GPUs, as text."""
         self._uncounted: list[tuple[str, int, str]] = []
@@ -155,6 +156,7 @@ class ObjectReader:
         if kind == "Pod" and not group:
             require_complete(item)
             self.pod_list.take(item)
+            self._used.take(item)
             self._newest = max(self._newest, newest_change(item))
             self._uncounted += [(reason, line, display_name(item)) for reason in uncounted_requests(item)]
             if claim_names(item):
@@ -199,6 +201,11 @@ class ObjectReader:
             node = self._node(name) or node_without_object(name, self._observed_us)
             if row := with_inventory(node, *self._own.allocations.inventory(name)):
                 self.tables["node"].append(row)
+        scope = self.pod_list.scope(alone=not self._own.nodes)
+        if scope is not None and scope["namespace"] is None:  # all pods of the cluster, or of a node
+            for row in self.tables["node"]:
+                if scope["node"] in (None, row["node"]):
+                    row |= self._used.of(row["node"])
         for row in self.tables["claim"]:
             known = self._node(row["node"])
             row["profile"] = row["profile"] or (known.profile if known else None)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.node_rule import taints_of
+from gpuwatch.collectors.kubernetes.node_rule import node_room, taints_of
 from gpuwatch.collectors.shared.cloud_labels import with_cloud_labels
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
@@ -150,6 +150,7 @@ def parse_node(node: Object, observed_us: int | None) -> NodeState:
         "labels": json_or_none(kept),
         "created_us": moment(mapping(node, "metadata"), "creationTimestamp"),
         "taints": taints_of(node),
+        **node_room(node),
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
     has_gpus = bool(capacity or others) or labelled

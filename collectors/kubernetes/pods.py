@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
-from gpuwatch.collectors.kubernetes.node_rule import node_rule
+from gpuwatch.collectors.kubernetes.node_rule import add_room, place_columns
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
 from gpuwatch.collectors.kubernetes.pod_facts import (
     blocked_by,
@@ -78,8 +78,7 @@ def claim_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[str,
     The allocation starts with the first known container start, init containers included, since the kubelet
     assigns all devices of a pod at admission; a restart in place does not end it. It ends when the last
     container of a finished pod ended. A pod that is still pulling its images has no row yet; one whose image cannot be pulled, or
-    whose container cannot be created, holds its devices since it was admitted.
-    Raises Malformed.
+    whose container cannot be created, holds its devices since it was admitted. Raises Malformed.
     """
     node = string(mapping(pod, "spec"), "nodeName")
     others = gpu_resources(pod, container_accelerators)
@@ -115,6 +114,7 @@ def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iter
         "start_us": start,
         "end_us": end,
         "state": blocked or phase if end is None else final_state(pod, status, phase),
+        **place_columns(pod),
     }
     for devices in held:
         gpus = ",".join(devices.gpus) if devices.gpus else None
@@ -143,7 +143,7 @@ def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[st
     selector = mapping(mapping(pod, "spec"), "nodeSelector")
     model = string(selector, PRODUCT_LABEL) or model_asked(selector)
     row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": string(scheduled, "reason"), "gpu_type": model}
-    row |= non_empty(message=shortened(string(scheduled, "message")), node_rule=node_rule(pod))
+    row |= non_empty(message=shortened(string(scheduled, "message"))) | place_columns(pod)
     for devices in requested:
         named = {"gpu_type": NAMES[devices.profile]} if devices.profile in NAMES else {}
         yield row | named | {"profile": devices.profile, "device_count": devices.count}
@@ -170,6 +170,7 @@ def sum_by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             first["submit_us"] = min((t for t in (first["submit_us"], row["submit_us"]) if t is not None), default=None)
             first["evidence_us"] = max(first["evidence_us"], row["evidence_us"])
             first["reason"] = first["reason"] or row["reason"]
+            add_room(first, row)
             if "message" in row:
                 first.setdefault("message", row["message"])
     return list(jobs.values())

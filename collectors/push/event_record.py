@@ -31,8 +31,11 @@ _ALIASES = {"user": "user_name"}
 _OWN = ("id", "type", "cluster")
 _LISTS = ("device_indexes", "gpus")
 _OBJECTS = ("labels", "devices")
-NOT_GIVEN = ("cluster", "kind", "event_id", "taints", "node_rule", "naive_us", "naive_zone")
-"""Columns that no record gives: taints and rules come from Kubernetes objects alone, naive times from files."""
+NOT_GIVEN = (
+    *("cluster", "kind", "event_id", "taints", "node_rule", "naive_us", "naive_zone"),
+    *("cpu_milli", "memory_bytes", "cpu_milli_used", "memory_bytes_used"),
+)
+"""Columns that no record gives: taints, rules, CPUs and memory come from the schedulers' own records, naive times from files."""
 
 
 def record_row(item: Columns, now_us: int) -> tuple[str, Columns]:

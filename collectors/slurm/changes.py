@@ -225,6 +225,6 @@ def _with_devices(rows: list[Columns], run: Columns, located: bool) -> list[Colu
 
 
 def _differs(old: Columns, new: Columns) -> bool:
-    """Whether anything but the time of observation differs; missing columns are NULL."""
-    names = (old.keys() | new.keys()) - {"evidence_us", "observed_us"}
+    """Whether anything but the time of observation, and what a node's jobs have of it, differs; missing columns are NULL."""
+    names = (old.keys() | new.keys()) - {"evidence_us", "observed_us", "cpu_milli_used", "memory_bytes_used"}
     return any(old.get(name) != new.get(name) for name in names)

@@ -9,12 +9,14 @@ from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, s
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import count_of, job_number, moment_us, states_of, texts
 from gpuwatch.collectors.slurm.node import node_row
+from gpuwatch.collectors.slurm.room import node_numbers, room_columns
 from gpuwatch.collectors.slurm.sacct import (
     RUNNING_STATES,
     allocation_rows,
     constraint_rule,
     located_allocation_rows,
     pending_rows,
+    rule_column,
 )
 from gpuwatch.collectors.slurm.shares import gres_held, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
@@ -133,6 +135,7 @@ def node_from_json(node: Object, source: Source, tz: ZoneInfo) -> Row:
         "ActiveFeatures": ",".join(texts(node, "active_features")),
         "AvailableFeatures": ",".join(texts(node, "features")),
     }
+    fields |= node_numbers(node)
     if booted := moment_us(node, "boot_time"):
         fields["BootTime"] = str(booted // SECOND_US)
     if node.get("gres") is not None:
@@ -183,6 +186,8 @@ def _run(job: Object, cluster: str, state: str, start_us: int, end_us: int | Non
         "qos": known(string(job, "qos")),
         "name": string(job, "name"),
         "suspended_us": suspended_us,
+        **rule_column(string(job, "features")),
+        **room_columns(string(job, "tres_alloc_str"), count_of(job, "node_count") or 1),
     }
 
 
@@ -200,6 +205,7 @@ def _pending(job: Object, cluster: str) -> list[Row]:
         "queue": known(string(job, "partition")),
         "reason": known(string(job, "state_reason")),
         "node_rule": constraint_rule(string(job, "features")),
+        **room_columns(string(job, "tres_req_str")),
     }
     shares = requested_shares(string(job, "tres_req_str") or "") or requested_shares(
         string(job, "tres_per_node") or "", count_of(job, "node_count") or 1

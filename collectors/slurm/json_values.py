@@ -73,14 +73,12 @@ def texts(parent: Object, key: str, empty: bool = False) -> list[str]:
 
 
 def tres_text(tres: Object, key: str) -> str:
-    """The GPUs (and shares of GPUs) of a list of {type, name, id, count}, in the format of `sacct -P`."""
+    """CPUs, memory, GPUs and shares of GPUs of a list of {type, name, id, count}, in the format of `sacct -P`."""
     gpus = []
     for item in mappings(tres, key):
-        name = string(item, "name") or ""
-        if (
-            string(item, "type") == "gres"
-            and name.split(":")[0] in GPU_GRES
-            and (count := number_of(item.get("count")))
-        ):
+        name, kind = string(item, "name") or "", string(item, "type")
+        if kind in ("cpu", "mem") and not name and (count := number_of(item.get("count"))):
+            gpus.append(f"{kind}={count}{'M' if kind == 'mem' else ''}")
+        if kind == "gres" and name.split(":")[0] in GPU_GRES and (count := number_of(item.get("count"))):
             gpus.append(f"gres/{name}={count}")
     return ",".join(gpus)

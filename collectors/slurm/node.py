@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
+from gpuwatch.collectors.slurm.room import node_columns
 from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile, gres_gpus, instant, known, split_outside
 from gpuwatch.core.model import Source
 
@@ -74,6 +75,7 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
         "pool": partitions.split(",")[0] if partitions else None,
         "labels": compact_json({key: value for key, value in labels.items() if value}),
         "created_us": _booted(fields.get("BootTime"), tz),
+        **node_columns(fields),
     }
 
 

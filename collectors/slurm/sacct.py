@@ -11,6 +11,7 @@ from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.printed_times import as_printed
+from gpuwatch.collectors.slurm.room import room_columns
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
@@ -203,6 +204,8 @@ def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -
         "qos": known(fields.get("qos")),
         "name": fields.get("jobname") or None,
         "suspended_us": suspended_us,
+        **rule_column(fields.get("constraints")),
+        **room_columns(fields["alloctres"], len(expand_hostlist(known(fields["nodelist"]) or ""))),
         **as_printed(fields["start"], tz),
     }
 
@@ -228,7 +231,7 @@ def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, t
         **as_printed(fields.get("submit"), tz),
     }
     asked = fields.get("reqtres") or fields["alloctres"]
-    return pending_rows(request, jobs, tres_gpus(asked) or requested_shares(asked))
+    return pending_rows(request | room_columns(asked), jobs, tres_gpus(asked) or requested_shares(asked))
 
 
 def constraint_rule(text: str | None) -> str | None:
@@ -237,8 +240,16 @@ def constraint_rule(text: str | None) -> str | None:
     return None if constraint is None else compact_json({"constraint": constraint})
 
 
+def rule_column(text: str | None) -> dict[str, str]:
+    """The column `node_rule` of a run with a constraint."""
+    rule = constraint_rule(text)
+    return {} if rule is None else {"node_rule": rule}
+
+
 def pending_rows(request: dict[str, Any], jobs: list[str], gpus: tuple[Gpus, ...]) -> list[Row]:
-    """One `pending` row per job id and device type."""
+    """One `pending` row per job id and device type. CPUs and memory are those of the whole request: of one type only."""
+    if len(gpus) > 1:
+        request = {name: value for name, value in request.items() if name not in ("cpu_milli", "memory_bytes")}
     return [
         (
             "pending",

@@ -15,6 +15,7 @@ from gpuwatch.collectors.slurm.job_list import JobList
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
 from gpuwatch.collectors.slurm.printed_times import as_printed
+from gpuwatch.collectors.slurm.room import room_columns
 from gpuwatch.collectors.slurm.sacct import allocation_rows, constraint_rule, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
 from gpuwatch.collectors.slurm.scontrol_run import job_ids, run_columns, stated, user_of
@@ -163,6 +164,7 @@ def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo
         "queue": stated(fields, "Partition"),
         "reason": stated(fields, "Reason"),
         "node_rule": constraint_rule(first_word(fields, "Features")),
+        **room_columns(_tres(fields)),
         **as_printed(first_word(fields, "SubmitTime"), tz),
     }
     shares = requested_shares(_tres(fields)) or requested_shares(

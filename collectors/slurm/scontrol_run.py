@@ -6,9 +6,19 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.slurm.printed_times import as_printed
-from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
+from gpuwatch.collectors.slurm.room import room_columns
+from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, rule_column
 from gpuwatch.collectors.slurm.scontrol_records import first_word
-from gpuwatch.collectors.slurm.text import duration_us, instant, integer, known, possible_times, run_span, task_ids
+from gpuwatch.collectors.slurm.text import (
+    duration_us,
+    instant,
+    integer,
+    known,
+    least_count,
+    possible_times,
+    run_span,
+    task_ids,
+)
 from gpuwatch.core.clock import SECOND_US
 
 
@@ -54,6 +64,11 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
         "qos": stated(fields, "QOS"),
         "name": fields.get("JobName") or None,
         "suspended_us": suspended_us,
+        **rule_column(first_word(fields, "Features")),
+        **room_columns(
+            first_word(fields, "AllocTRES") or first_word(fields, "TRES"),
+            least_count(first_word(fields, "NumNodes")) or 1,
+        ),
         **as_printed(first_word(fields, "StartTime"), tz),
     }
 

@@ -14,6 +14,7 @@ from gpuwatch.hardware.defrag import Host, Piece, Plan, plan
 from gpuwatch.hardware.destinations import destinations
 from gpuwatch.rules.rule import EvaluationScope, count
 from gpuwatch.store.database import Store
+from gpuwatch.topology.node_records import keep_room
 
 PLANS_MAX = 24
 """Pools for which one evaluation plans moves."""
@@ -109,6 +110,9 @@ def blocking(groups: Iterable[Sequence[Host]], names: Names) -> list[tuple[str, 
 def prepare_levels(store: Store, scope: EvaluationScope) -> None:
     """Makes room_wait and what shapes/starved.sql makes of it: what was free while requests waited for room."""
     prepare_waits(store, scope)
+    (needed,) = store.sql("select exists(from room_wait where coalesce(cpu_milli, memory_bytes) is not null)")[0]
+    until_us = scope.until_us if needed else scope.since_us
+    keep_room(store, scope.cluster, scope.since_us, until_us)
     store.run("capacity/starved", cluster=scope.cluster, since_us=scope.since_us, until_us=scope.until_us)
 
 

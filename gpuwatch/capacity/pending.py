@@ -100,7 +100,9 @@ def _fewer(message: str | None, fitting: int) -> Row | None:
 
 def start(places: Places, wait: Wait) -> Row:
     """What would let a request start: the best pool that it may use, and a sentence."""
-    request = Request(wait.members, wait.gpus, "any", wait.models, wait.pools, wait.places)
+    request = Request(
+        wait.members, wait.gpus, "any", wait.models, wait.pools, wait.places, wait.cpu_milli, wait.memory_bytes
+    )
     tried = places.tried(request)
     if not tried:
         return {"words": "No pool has GPUs of a model that it takes, on nodes that it may use.", "best": None}

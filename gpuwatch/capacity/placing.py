@@ -13,6 +13,7 @@ from gpuwatch.core.clock import rfc3339
 from gpuwatch.hardware.defrag import Host, Plan, plan
 from gpuwatch.hardware.fgd import GPU_MILLI
 from gpuwatch.store.database import Store
+from gpuwatch.topology.node_records import room_before
 from gpuwatch.topology.taints import TaintedNodes, untainted
 
 Within = Literal["any", "leaf", "nvlink"]
@@ -27,6 +28,8 @@ DOMAIN_WORDS = {"leaf": "leaf switch", "nvlink": "NVLink domain"}
 Row = dict[str, Any]
 Pool = tuple[str | None, str | None]
 """(pool, GPU model)."""
+Room = tuple[int | None, int | None]
+"""Thousandths of CPUs and bytes of memory that are free on a node; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Request:
     pools: Collection[str | None] | None = None
     nodes: Collection[str] | None = None
     """Nodes that its selectors and tolerations fit; None: not known, so nodes with a taint of their own are left out."""
+    cpu_milli: int | None = None
+    """Thousandths of CPUs of each member; None: not known."""
+    memory_bytes: int | None = None
 
     @property
     def shape(self) -> str:
@@ -57,6 +63,8 @@ class FreeNode:
     leaf: str | None
     free: tuple[Gpu, ...]
     size: int
+    short: bool = False
+    """Whether more GPUs are free, but not the CPUs or memory that the request needs with them."""
 
 
 class Places:
@@ -65,6 +73,7 @@ class Places:
     def __init__(self, store: Store, cluster: Cluster, idle: Mapping[str, Row] | None = None) -> None:
         self.store, self.cluster, self.idle = store, cluster, idle or {}
         self._taints = TaintedNodes(store, cluster.name).at(cluster.as_of_us)
+        self._room: dict[str, Room] | None = None
         self._hosts: tuple[dict[tuple[str | None, str], list[Host]], Names] | None = None
         self._gpus: dict[Pool, dict[str, list[Gpu]]] = defaultdict(lambda: defaultdict(list))
         for gpu in cluster.whole:
@@ -127,8 +136,22 @@ class Places:
             if name in allowed:
                 free = tuple(gpu for gpu in gpus if gpu.free_milli == GPU_MILLI)
                 domain = gpus[0].leaf if request.within == "leaf" else gpus[0].domain
-                found.append(FreeNode(name, domain, gpus[0].leaf, free, len(gpus)))
+                usable = self._usable(name, len(free), request)
+                found.append(FreeNode(name, domain, gpus[0].leaf, free[:usable], len(gpus), usable < len(free)))
         return found
+
+    def _usable(self, node: str, free: int, request: Request) -> int:
+        """Of the free GPUs of a node those that its free CPUs and memory are enough for."""
+        asked = request.cpu_milli, request.memory_bytes
+        if asked == (None, None):
+            return free
+        if self._room is None:
+            self._room = room_before(self.store, self.cluster.name, self.cluster.as_of_us)
+        room = self._room.get(node, (None, None))
+        return min(
+            free,
+            *(has * request.gpus // need for has, need in zip(room, asked, strict=True) if has is not None and need),
+        )
 
     def _plan(self, pool: Pool, nodes: Sequence[FreeNode], request: Request) -> Row | None:
         """The cheapest moves after which it fits; None if none were found."""
@@ -221,7 +244,14 @@ def _place(node: FreeNode, gpus: int) -> Row:
 
 
 def _why(nodes: Sequence[FreeNode], request: Request, known: bool) -> str:
-    """Why it does not fit, in one sentence."""
+    """Why it does not fit, in one sentence or two."""
+    why, short = _why_gpus(nodes, request, known), sum(node.short for node in nodes)
+    if not (short and known):
+        return why
+    return f"{why} GPUs without the CPUs or memory that it needs beside them ({short} node{'s' if short > 1 else ''}) are not counted."
+
+
+def _why_gpus(nodes: Sequence[FreeNode], request: Request, known: bool) -> str:
     need, free = request.members * request.gpus, sum(len(node.free) for node in nodes)
     largest = max((node.size for node in nodes), default=0)
     if not known:

@@ -11,7 +11,6 @@ from gpuwatch.capacity.waits import WAITING, WHY
 from gpuwatch.capacity.workloads import (
     RECENT_US,
     Row,
-    json_object,
     load_workloads,
     reason_code,
     seconds_between,
@@ -20,6 +19,7 @@ from gpuwatch.capacity.workloads import (
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from gpuwatch.topology.node_fit import json_object
 
 QUEUES_MAX = 50_000
 DEPTH_MAX = 32

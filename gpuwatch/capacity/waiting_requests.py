@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
 from gpuwatch.capacity.demand import named_models
-from gpuwatch.capacity.node_fit import Place, fitting_places, place_of
-from gpuwatch.capacity.slurm_fit import constraint_places, partition_places, reservations_of, reserved_spans
 from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of, short_nodes
-from gpuwatch.capacity.workloads import json_object
 from gpuwatch.hardware.shares import profile_name
 from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
+from gpuwatch.topology import node_records
+from gpuwatch.topology.node_fit import Place, fitting_places, json_object
+from gpuwatch.topology.not_known import not_known
+from gpuwatch.topology.slurm_fit import constraint_places, partition_places, reservations_of, reserved_spans
 
 WAITS_MAX = 500
 """Waits that one evaluation compares with free capacity: the largest requests."""
 KUBERNETES = frozenset({"kubernetes", "kueue", "volcano", "coscheduling", "yunikorn", "kai", "ray"})
 """Schedulers of pods, whose queues are no pools of nodes."""
+ROOMS_MAX = 64
+"""Different amounts of CPUs and memory that one evaluation compares with nodes: those of the largest requests."""
 _WAIT = pa.schema(
     [
         ("job_id", pa.string()),
@@ -34,6 +38,9 @@ _WAIT = pa.schema(
         ("gpus", pa.int64()),
         ("nodes_max", pa.int64()),
         ("fit", pa.int64()),
+        ("cpu_milli", pa.int64()),
+        ("memory_bytes", pa.int64()),
+        ("unknown", pa.string()),
         ("shape", pa.string()),
     ]
 )
@@ -59,6 +66,11 @@ class Wait:
     """Nodes that its scheduler found to lack GPUs only, where others refused it for another reason; None: no other reason."""
     places: frozenset[str] | None = None
     """Nodes that its partitions, constraint, selectors, affinity and tolerations fit, or GPUs without one; None: all of its pools."""
+    cpu_milli: int | None = None
+    """Thousandths of CPUs of one member; None: not known."""
+    memory_bytes: int | None = None
+    unknown: str | None = None
+    """What is not known of the nodes that it may use, in words."""
 
     @property
     def shape(self) -> str:
@@ -79,7 +91,7 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     rows = store.rows("capacity/waiting", **scope)
     if not rows:
         return []
-    places = [place_of(row) for row in store.rows("capacity/node_fit", cluster=cluster, until_us=until_us)]
+    places = node_records.places(store, cluster, until_us)
     models = frozenset[str]().union(*(place.models for place in places))
     fits = _Fits(places)
     reservations = reservations_of(store.rows("capacity/reserved", **scope))
@@ -87,6 +99,7 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     constraints = {row["job_id"]: row["node_rule"] for row in slurm if row["node_rule"]}
     messages = _messages(store, cluster, rows, scope)
     queued = {row["job_id"] for row in rows if row["queued"]}
+    room = _Room(store, rows, places, scope, bool(reservations))
     found = []
     for row in rows:
         if row["job_id"] in queued and not row["queued"]:
@@ -106,7 +119,9 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
         ):
             pools, where = fits.of(kubernetes, row["queue"], rule, taken, reserved)
             if pools:
-                found.append(Wait(row["job_id"], begin_us, stop_us, row["submit_us"], pools, *rest, where))
+                found.append(
+                    Wait(row["job_id"], begin_us, stop_us, row["submit_us"], pools, *rest, where, *room.of(row, gpus))
+                )
     return found[:WAITS_MAX]
 
 
@@ -156,6 +171,40 @@ class _Fits:
         pools = dict.fromkeys(place.pool for place in fitting)
         whole = len(fitting) == sum(place.pool in pools for place in some)
         return tuple(pools), None if whole else frozenset(place.name for place in fitting)
+
+
+class _Room:
+    """What requests need of CPUs and memory, and what is not known of it."""
+
+    def __init__(
+        self, store: Store, rows: list[dict[str, Any]], places: list[Place], scope: Mapping[str, Any], reserved: bool
+    ) -> None:
+        self._facts = node_records.room_sources(store, scope["cluster"], scope["from_us"], scope["until_us"])
+        self._places, self._reserved = places, reserved
+        # By job, of one GPU: the record of a queue has none, the pods or the job itself may.
+        self._asked = {
+            (row["job_id"], name): Fraction(row[name], row["device_count"])
+            for row in rows
+            for name in ("cpu_milli", "memory_bytes")
+            if row[name] is not None
+        }
+        self._seen: set[tuple[int, int | None, int | None]] = set()
+        self._words: dict[tuple[bool, bool], str | None] = {}
+
+    def of(self, row: Mapping[str, Any], gpus: int) -> tuple[int | None, int | None, str | None]:
+        """Thousandths of CPUs and bytes of memory of a member with so many GPUs; and what is not known."""
+        each = [self._asked.get((row["job_id"], name)) for name in ("cpu_milli", "memory_bytes")]
+        cpu_milli, memory = (None if one is None else int(one * gpus) or None for one in each)
+        key = gpus, cpu_milli, memory
+        if key not in self._seen and len(self._seen) >= ROOMS_MAX:
+            cpu_milli = memory = None
+        else:
+            self._seen.add(key)
+        kubernetes, asked = row["scheduler"] in KUBERNETES, None not in each
+        if (kubernetes, asked) not in self._words:
+            facts = self._facts.get("kubernetes" if kubernetes else "slurm")
+            self._words[kubernetes, asked] = not_known(kubernetes, asked, facts, self._places, self._reserved)
+        return cpu_milli, memory, self._words[kubernetes, asked]
 
 
 def _takes(place: Place, taken: Collection[str] | None) -> bool:

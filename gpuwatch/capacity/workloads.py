@@ -29,6 +29,7 @@ from gpuwatch.policy.ownership import UNALLOCATED
 from gpuwatch.policy.repository import load_ownership
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from gpuwatch.topology.node_fit import json_object
 
 WORKLOADS_MAX = 100_000
 """Rows that one answer looks at: those that wait first."""
@@ -270,15 +271,6 @@ def _order(item: Row) -> tuple[bool, float, str, str, str]:
         item["kind"],
         item["uid"],
     )
-
-
-def json_object(text: str | None) -> Row:
-    """The object in a JSON column; empty where it is none."""
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _list(text: str | None) -> list[Any] | None:

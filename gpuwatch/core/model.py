@@ -73,6 +73,9 @@ CLAIM = pa.schema(
         ("fraction", pa.float64()),  # GPUs held if not a whole number (Ray: 0.5), NULL: device_count
         ("naive_us", pa.int64()),  # start as it was printed, as if it were UTC; NULL: the source gave the offset
         ("naive_zone", pa.string()),  # IANA name of the zone in which that time was read
+        ("cpu_milli", pa.int64()),  # thousandths of CPUs that it was given on the node, NULL unknown
+        ("memory_bytes", pa.int64()),  # the same of memory
+        ("node_rule", pa.string()),  # as in PENDING, NULL none or unknown
     ]
 )
 """A scheduler's record that a run held devices of one type on one node during [start_us, end_us)."""
@@ -101,6 +104,8 @@ PENDING = pa.schema(
         ),  # JSON: the labels and tolerations that its pods name, or {"constraint": that of Slurm}
         ("naive_us", pa.int64()),  # submission as it was printed, see CLAIM
         ("naive_zone", pa.string()),
+        ("cpu_milli", pa.int64()),  # thousandths of CPUs that the whole request asks for, NULL unknown
+        ("memory_bytes", pa.int64()),  # the same of memory
     ]
 )
 """A request for GPUs that had not started when its record was written."""
@@ -123,6 +128,10 @@ NODE = pa.schema(
         ("labels", pa.string()),  # JSON
         ("created_us", pa.int64()),  # boot (Slurm) or creation (Kubernetes), NULL unknown
         ("taints", pa.string()),  # JSON: [[key, value, effect]] of those that keep pods away, NULL unknown or none
+        ("cpu_milli", pa.int64()),  # thousandths of CPUs that jobs may have, NULL unknown
+        ("memory_bytes", pa.int64()),  # the same of memory
+        ("cpu_milli_used", pa.int64()),  # of these, what all jobs had when the record was written, NULL unknown
+        ("memory_bytes_used", pa.int64()),
     ]
 )
 """A scheduler's record of a node at one instant."""

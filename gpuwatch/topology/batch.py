@@ -19,6 +19,7 @@ from gpuwatch.hardware.link_graph import Graph
 from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import graph
+from gpuwatch.topology.fit import Fit, Start
 from gpuwatch.topology.grade import Placement, grade_among
 from gpuwatch.topology.seats import BEYOND, LADDER, Surroundings, surroundings, where
 from gpuwatch.topology.taints import TaintedNodes
@@ -40,7 +41,9 @@ class Gang:
     gpus: tuple[str, ...]
 
 
-def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tuple[Placement, Graph]]:
+def farther(
+    store: Store, cluster: str, gangs: Iterable[Gang], fit: Fit | None = None
+) -> dict[int, tuple[Placement, Graph]]:
     """Of each gang that had room in something nearer: its placement and the graph of its start, by run.
 
     Each is graded on the topology at its start. Gangs with a GPU without a place are left out.
@@ -50,7 +53,7 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
     for gang in gangs:
         by_version[bisect_right(edges, gang.at_us)].append(gang)
     found: dict[int, tuple[Placement, Graph]] = {}
-    tainted = TaintedNodes(store, cluster)
+    tainted, fit = TaintedNodes(store, cluster), fit or Fit(store, cluster)
     for same in by_version.values():
         graph_then = graph(store, cluster, same[0].at_us)
         by_place: dict[tuple[str, tuple[str, ...]], list[Gang]] = defaultdict(list)
@@ -65,13 +68,13 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
             own = {gpu for gang in alike for gpu in gang.gpus}
             around = surroundings(graph_then, own.union(mates), model)
             ordered = sorted(alike, key=lambda gang: (gang.at_us, gang.run_id))
-            for gang, free in _with_room(store, cluster, around, ordered, tainted):
+            for gang, free in _with_room(store, cluster, around, ordered, tainted, fit):
                 found[gang.run_id] = grade_among(graph_then, around, gang.gpus, free, model), graph_then
     return found
 
 
 def _with_room(
-    store: Store, cluster: str, around: Surroundings, gangs: Sequence[Gang], tainted: TaintedNodes
+    store: Store, cluster: str, around: Surroundings, gangs: Sequence[Gang], tainted: TaintedNodes, fit: Fit
 ) -> Iterator[tuple[Gang, list[str]]]:
     """Gangs, given in order of time, for which a nearer container had room, their own GPUs counted as free; and the free
     GPUs of the tightest of those containers."""
@@ -93,6 +96,7 @@ def _with_room(
     guessed = _Sweep(store.table("topology/placement/gang_guessed", **span), "place", places)
     # Whether nodes with unknown links were nearer than its own node is not known; one node is nearer than several.
     lit = np.array([around.seats[gpu].island is not None for gpu in names])
+    maybe: list[tuple[Gang, str, Codes]] = []
     for gang, kind in zip(gangs, lie, strict=True):
         here = lit if kind in NODE_KINDS else np.ones(len(names), bool)
         there = here & (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)
@@ -100,7 +104,14 @@ def _with_room(
         barred = tainted.barred({nodes[n] for n in own}, gang.at_us)
         there &= ~np.isin(place_of, [places[node] for node in barred if node in places])
         there[own] = True
-        inside = _room_nearer(np.flatnonzero(there), codes, len(gang.gpus), kind)
+        free_then = np.flatnonzero(there)
+        if _room_nearer(free_then, codes, len(gang.gpus), kind) is not None:
+            maybe.append((gang, kind, free_then))
+    limits = fit.limits([Start(one.run_id, frozenset([one.run_id]), one.at_us, len(one.gpus)) for one, _, _ in maybe])
+    for gang, kind, free_then in maybe:
+        mine, limit = {number[gpu] for gpu in gang.gpus}, limits[gang.run_id]
+        usable = np.array(limit.usable(free_then.tolist(), mine, nodes.__getitem__), np.int64)
+        inside = _room_nearer(usable, codes, len(gang.gpus), kind)
         if inside is not None:
             yield gang, [names[n] for n in inside]
 

@@ -13,6 +13,7 @@ from gpuwatch.hardware.links import NODE_KINDS
 from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 from gpuwatch.topology.batch import Gang, farther
+from gpuwatch.topology.fit import Fit
 from gpuwatch.topology.grade import Placement
 from gpuwatch.topology.jobs import DEVICES_MAX, GANG_US, place_words, spans
 
@@ -32,7 +33,7 @@ _GANG = pa.schema(
         )),
         *((name, pa.string()) for name in (
             "grade", "at", "spans", "best", "kind", "best_kind", "worst_level", "best_level", "levels", "best_gpus",
-            "best_nodes",
+            "best_nodes", "not_known",
         )),
     ]
 )  # fmt: skip
@@ -48,9 +49,10 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
     ]
     starts = {gang.run_id: gang for gang in gangs}
     ratio_min = float(scope.parameters["bandwidth_ratio_min"])
+    fit = Fit(store, scope.cluster)
     rows = [
-        _row(starts[run_id], placement, around)
-        for run_id, (placement, around) in farther(store, scope.cluster, gangs).items()
+        _row(starts[run_id], placement, around) | {"not_known": fit.unknown.get(run_id)}
+        for run_id, (placement, around) in farther(store, scope.cluster, gangs, fit).items()
         if _poor(placement, ratio_min)
     ]
     with store.view("placed_gang", pa.Table.from_pylist(rows, schema=_GANG)):

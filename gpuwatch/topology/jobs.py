@@ -19,9 +19,9 @@ from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import graph
 from gpuwatch.topology.gaps import SERVED, links_fix, network_fix
-from gpuwatch.topology.grade import EXPOSED, REASONS, Placement, grade_placement
+from gpuwatch.topology.grade import EXPOSED, REASONS, Placement
 from gpuwatch.topology.seats import BEYOND, Seat, Where, seats, spread
-from gpuwatch.topology.taints import TaintedNodes
+from gpuwatch.topology.start_grade import graded
 
 DEVICES_MAX = 16_384
 """Devices of one gang that are read."""
@@ -152,16 +152,6 @@ def with_cost(
         lost = total * Fraction(str(slow[f"lost_ratio_{end}"]))
         slow[f"cost_{end}"] = format_quantity(lost, CENT_PLACES) if whole else None
     return placement | {"slowdown": slow | {"currency": next(iter(currencies)) if whole else None}}
-
-
-def graded(store: Store, cluster: str, around: Graph, rows: list[Row], gpus: list[str], model: str) -> Placement:
-    """The placement of a gang, all of whose GPUs are in `around`, among the GPUs that were free at its start."""
-    at_us, pools = rows[0]["at_us"], sorted({row["pool"] or "" for row in rows})
-    alike = store.rows("topology/placement/alike", cluster=cluster, at_us=at_us, model=model, pools=pools)
-    nodes = {gpu: node.name for gpu, place in around.places.items() if (node := place.container("node")) is not None}
-    barred = TaintedNodes(store, cluster).barred({nodes[gpu] for gpu in gpus if gpu in nodes}, at_us)
-    free = {row["gpu"]: row["free"] for row in alike if nodes.get(row["gpu"]) not in barred}
-    return grade_placement(around, gpus, [gpu for gpu, is_free in free.items() if is_free], free.keys(), model)
 
 
 def no_gang(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:

@@ -13,7 +13,8 @@ from gpuwatch.hardware.link_graph import Graph
 from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import graph
 from gpuwatch.topology.grade import REASONS
-from gpuwatch.topology.jobs import DEVICES_MAX, graded, no_gang, place_words, spans
+from gpuwatch.topology.jobs import DEVICES_MAX, no_gang, place_words, spans
+from gpuwatch.topology.start_grade import graded
 
 _RUN = pa.schema([("cluster", pa.string()), ("job_id", pa.string()), ("run_id", pa.int64())])
 

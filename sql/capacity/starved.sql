@@ -18,33 +18,82 @@ where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us
     and not t.partitioned and t.milli = 1000
     and exists (select 1 from room_wait);
 
+-- A row of place_class is what one member of a request needs: places of some pools with so many GPUs, CPUs and memory.
+create or replace temp table place_class as
+select row_number() over () as class, *
+from (select distinct pools, fit, models, gpus, cpu_milli, memory_bytes from room_wait where profile is null);
+
 -- A row of room_need is a shape that a request waits for in some pools, once.
 create or replace temp table room_need as
 select row_number() over () as need, *
 from (
-    select distinct pools, fit, models, members, gpus
-    from room_wait
-    where profile is null
+    select distinct c.class, w.members, w.gpus
+    from room_wait w
+    join place_class c
+        on c.pools = w.pools and c.fit is not distinct from w.fit and c.models is not distinct from w.models
+        and c.gpus = w.gpus and c.cpu_milli is not distinct from w.cpu_milli
+        and c.memory_bytes is not distinct from w.memory_bytes
+    where w.profile is null
 );
+
+-- A row of free_room is a row of free_whole, or a part of it, with the CPUs and memory that were free beside the GPUs (node_room).
+create or replace temp table free_room as
+select f.* replace (greatest(f.start_us, r.start_us) as start_us, least(f.end_us, r.end_us) as end_us), r.cpu_milli, r.memory_bytes
+from free_whole f
+left join node_room r
+    on r.place = f.place and r.hour_us = f.hour_us and r.start_us < f.end_us and r.end_us > f.start_us
+where exists (select 1 from place_class where coalesce(cpu_milli, memory_bytes) is not null);
+
+-- A row of class_free is a span in which so many GPUs of a node were free for a member of a class, with room for so many members. Of
+-- GPUs whose node lacks CPUs or memory (all_gpus), only as many count as the rest is enough for, each with its part of the member's.
+create or replace temp table class_free as
+select c.class, f.hour_us, f.place, f.pool, f.start_us, f.end_us, f.gpus as all_gpus, f.gpus, f.gpus // c.gpus as copies
+from place_class c
+join free_whole f
+    on list_contains(c.pools, coalesce(f.pool, ''))
+    and coalesce(list_contains(c.models, f.model), c.models is null)
+where coalesce(c.cpu_milli, c.memory_bytes) is null
+    and (c.fit is null or (c.fit, f.place) in (select (fit, place) from room_fit))
+union all
+select
+    c.class,
+    f.hour_us,
+    f.place,
+    f.pool,
+    f.start_us,
+    f.end_us,
+    f.gpus,
+    least(f.gpus, f.cpu_milli * c.gpus // c.cpu_milli, f.memory_bytes::hugeint * c.gpus // c.memory_bytes)::bigint,
+    least(f.gpus // c.gpus, f.cpu_milli // c.cpu_milli, f.memory_bytes // c.memory_bytes)
+from place_class c
+join free_room f
+    on list_contains(c.pools, coalesce(f.pool, ''))
+    and coalesce(list_contains(c.models, f.model), c.models is null)
+where coalesce(c.cpu_milli, c.memory_bytes) is not null
+    and (c.fit is null or (c.fit, f.place) in (select (fit, place) from room_fit));
+
+-- A row of room_part is a node in an hour whose CPUs or memory were not enough for all its free GPUs, and the part of these, by time,
+-- for which they were.
+create or replace temp table room_part as
+select
+    class,
+    hour_us,
+    place,
+    (sum(gpus * (end_us - start_us)::hugeint) / sum(all_gpus * (end_us - start_us)::hugeint))::double as part
+from class_free
+group by class, hour_us, place
+having sum(gpus * (end_us - start_us)::hugeint) < sum(all_gpus * (end_us - start_us)::hugeint);
 
 -- A row of room_short is a span of an hour in which some GPUs were free for a shape in its pools, and fewer places than it has
 -- members. enough: as many GPUs as it wants.
 create or replace temp table room_short as
-with place_class as (
-    select row_number() over () as class, *
-    from (select distinct pools, fit, models, gpus from room_need)
-),
-step as (
+with step as (
     select
-        c.class,
-        unnest([f.start_us, f.end_us]) as at_us,
-        unnest([f.gpus, -f.gpus]) as gpus,
-        unnest([f.gpus // c.gpus, -(f.gpus // c.gpus)]) as copies
-    from place_class c
-    join free_whole f
-        on list_contains(c.pools, coalesce(f.pool, ''))
-        and coalesce(list_contains(c.models, f.model), c.models is null)
-    where c.fit is null or (c.fit, f.place) in (select (fit, place) from room_fit)
+        class,
+        unnest([start_us, end_us]) as at_us,
+        unnest([gpus, -gpus]) as gpus,
+        unnest([copies, -copies]) as copies
+    from class_free
 ),
 level as (
     select
@@ -59,15 +108,14 @@ level as (
 short as (
     select
         n.need,
+        n.class,
         l.start_us // 3600000000 * 3600000000 as hour_us,
         l.start_us,
         l.end_us,
         l.free_gpus,
         l.free_gpus >= n.members * n.gpus as enough
     from room_need n
-    join place_class c
-        on c.pools = n.pools and c.fit is not distinct from n.fit and c.models is not distinct from n.models and c.gpus = n.gpus
-    join level l on l.class = c.class
+    join level l on l.class = n.class
     where l.end_us > l.start_us and l.free_gpus > 0 and l.copies < n.members
 ),
 linked as (
@@ -82,6 +130,7 @@ numbered as (
 )
 select
     need,
+    any_value(class) as class,
     hour_us,
     enough,
     min(start_us) as start_us,
@@ -99,12 +148,8 @@ select
     f.pool,
     sum(f.gpus * (least(s.end_us, f.end_us) - greatest(s.start_us, f.start_us))) / (s.end_us - s.start_us) as own_gpus
 from room_short s
-join room_need n using (need)
-join free_whole f
-    on f.hour_us = s.hour_us and f.start_us < s.end_us and f.end_us > s.start_us and f.gpus > 0
-    and list_contains(n.pools, coalesce(f.pool, ''))
-    and coalesce(list_contains(n.models, f.model), n.models is null)
-where n.fit is null or (n.fit, f.place) in (select (fit, place) from room_fit)
+join class_free f
+    on f.class = s.class and f.hour_us = s.hour_us and f.start_us < s.end_us and f.end_us > s.start_us and f.gpus > 0
 group by s.need, s.start_us, s.end_us, f.pool;
 
 -- A row of room_level is a wait, such a span within it and a pool with some of the free GPUs. free_gpus: in all pools that it may
@@ -122,6 +167,8 @@ select
     w.gpus,
     w.models,
     w.fit,
+    w.unknown,
+    c.class,
     s.hour_us,
     s.enough and coalesce(w.nodes_max * (w.gpus - 1) >= w.members * w.gpus, true) as enough,
     s.free_gpus,
@@ -129,9 +176,10 @@ select
     greatest(s.start_us, w.start_us) as start_us,
     least(s.end_us, w.end_us) as end_us
 from room_wait w
-join room_need n
-    on n.pools = w.pools and n.fit is not distinct from w.fit and n.models is not distinct from w.models
-    and n.members = w.members and n.gpus = w.gpus
+join place_class c
+    on c.pools = w.pools and c.fit is not distinct from w.fit and c.models is not distinct from w.models
+    and c.gpus = w.gpus and c.cpu_milli is not distinct from w.cpu_milli and c.memory_bytes is not distinct from w.memory_bytes
+join room_need n on n.class = c.class and n.members = w.members and n.gpus = w.gpus
 join room_short s on s.need = n.need and s.start_us < w.end_us and s.end_us > w.start_us
 join pool_free p on p.need = s.need and p.start_us = s.start_us and p.end_us = s.end_us
 where w.profile is null;
@@ -145,3 +193,7 @@ drop table pool_free;
 drop table room_short;
 
 drop table room_need;
+
+drop table class_free;
+
+drop table free_room;

@@ -20,7 +20,9 @@ with request_record as (
         node_count as members,
         device_count,
         profile,
-        gpu_type
+        gpu_type,
+        cpu_milli,
+        memory_bytes
     from pending
     where cluster = $cluster and job_id is not null and evidence_us >= $from_us - $fresh_us
         and (submit_us is null or submit_us < $until_us) and not coalesce(contains(profile, '/'), false)
@@ -42,7 +44,9 @@ with request_record as (
         pod_count,
         device_count,
         profile,
-        gpu_type
+        gpu_type,
+        null,
+        null
     from workload
     where cluster = $cluster and job_id is not null and observed_us >= $from_us - $fresh_us
         and (submit_us is null or submit_us < $until_us) and not coalesce(contains(profile, '/'), false)
@@ -110,7 +114,9 @@ select
     greatest(coalesce(members, 1), 1) as members,
     device_count,
     profile,
-    gpu_type
+    gpu_type,
+    cpu_milli,
+    memory_bytes
 from span
 where device_count > 0 and end_us > $from_us
     and coalesce(start_us, submit_us, told_us) < $until_us

@@ -43,6 +43,8 @@ worst as (
         max(end_us) as end_us,
         any_value(models) as models,
         any_value(fit) as fit,
+        any_value(unknown) as unknown,
+        any_value(class) as class,
         sum(end_us - start_us)::bigint as starved_us,
         exact_mean(free_gpus) as free_gpus,
         -- Of as many of the free GPUs as it wants, those in this pool.
@@ -73,6 +75,8 @@ found as (
         coalesce(fragmentation_ratio >= $fragmentation_min and h.free_gpus >= h.node_gpus, false) as split_up,
         w.models,
         w.fit,
+        w.unknown,
+        w.class,
         w.unused_us,
         w.start_us as starved_from_us,
         w.end_us as starved_to_us
@@ -91,7 +95,7 @@ free_device as (
         case
             when f.wait is not null and coalesce(list_contains(f.models, d.model), f.models is null)
                 and (f.fit is null or (f.fit, coalesce(d.node, d.gpu)) in (select (fit, place) from room_fit))
-                then l.stranded_us + l.schedulable_us
+                then (l.stranded_us + l.schedulable_us) * coalesce(r.part, 1)
             else 0
         end as free_us,
         f.unused_us
@@ -100,6 +104,7 @@ free_device as (
     join ledger_hour l
         on l.cluster = $cluster and l.device_id = d.device_id and l.hour_us = f.hour_us
         and l.run_id is null and l.stranded_us + l.schedulable_us > 0
+    left join room_part r on r.class = f.class and r.hour_us = f.hour_us and r.place = coalesce(d.node, d.gpu)
     where (f.split_up or f.wait is not null)
         and l.hour_us >= $since_us and l.hour_us < $until_us
 ),
@@ -163,6 +168,7 @@ select
     map_from_entries(list_filter([
         ('shape', f.shape),
         ('waiting_job', f.job_id),
+        ('not_known', f.unknown),
         ('blockers', nullif(w.blockers, '')),
         ('moves', nullif(w.moves, '')),
         ('plan', case w.exact when true then 'nothing cheaper exists' when false then 'found within bounds' end)

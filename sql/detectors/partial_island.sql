@@ -33,7 +33,7 @@ waited as (
     ) = 1
 ),
 wanted as (
-    select l.wait, l.job_id, l.pool, l.models, l.fit, l.gpus as size, l.hour_us, l.start_us, l.end_us
+    select l.wait, l.job_id, l.pool, l.models, l.fit, l.class, l.gpus as size, l.hour_us, l.start_us, l.end_us
     from room_level l
     join waited w using (wait, hour_us)
 ),
@@ -117,6 +117,7 @@ met as (
         and coalesce(list_contains(w.models, p.model), w.models is null)
     where greatest(p.start_us, w.start_us, p.held_us + $held_us_min) < least(p.end_us, w.end_us)
         and (w.fit is null or (w.fit, p.node) in (select (fit, place) from room_fit))
+        and (w.class, w.hour_us, p.node) not in (select (class, hour_us, place) from room_part)
 ),
 -- Of several who waited at once one counts.
 worst as (

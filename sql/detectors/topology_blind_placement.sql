@@ -137,7 +137,7 @@ select
         'lost_gpu_hours_low': d.lost_us / 3600e6,
         'lost_gpu_hours_high': d.lost_high_us / 3600e6
     } as numbers,
-    map {
+    map_concat(case when s.not_known is not null then map {'not_known': s.not_known} end, map {
         'grade': s.grade,
         'at': s.at,
         'spans': s.spans,
@@ -150,7 +150,7 @@ select
         'best_gpus': s.best_gpus,
         'best_nodes': s.best_nodes,
         'scheduler': j.scheduler
-    } as words
+    }) as words
 from slowed s
 join summed d using (run_id, hour_us)
 left join claimed c using (run_id, hour_us)

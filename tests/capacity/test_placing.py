@@ -203,6 +203,29 @@ def test_a_waiting_request_has_its_reason_and_a_start(fleet: World) -> None:
     ]
 
 
+@pytest.mark.parametrize(("cpus", "fits"), [pytest.param(32, True, id="enough"), pytest.param(28, False, id="too few")])
+def test_free_gpus_are_a_place_for_a_request_with_the_cpus_that_it_needs(cpus: int, fits: bool) -> None:
+    """n1 has four free GPUs and so many free CPUs; n2 three free GPUs and all its CPUs."""
+    has = {"scheduler": "slurm", "at": DAY, "cpu_milli": 64_000}
+    made = world(
+        machine("n1", 4),
+        machine("n2", 4, held=1),
+        node("n1", {"": 4}, **has, cpu_milli_used=64_000 - cpus * 1000),
+        node("n2", {"": 4}, **has),
+        requests=[waits("big", 4, queue=H100, cpu_milli=32_000)],
+    ).book()
+    with State.open("sqlite://") as state:
+        (found,) = pending(made.store, state, us(END))["items"]
+
+    best = found["start"]["best"]
+    assert fits == best["fits"]
+    if not fits:
+        assert 6 == best["free_gpus"]
+        assert best["why"].endswith(
+            "GPUs without the CPUs or memory that it needs beside them (1 node) are not counted."
+        )
+
+
 _FLEET = st.lists(
     st.tuples(
         st.sampled_from(["l1", "l2", None]),

@@ -99,6 +99,25 @@ class Case:
         self.node("n4", 4, 0, labels={"partitions": self.name, "features": "eth,h"} | labels)
         return self.waits(4, 10, 150, queue=self.name, user_name=user, node_rule=rule and {"constraint": rule})
 
+    def roomy(self, *, needs: tuple[int, int] | None = (32, 256), **free: object) -> Case:
+        """A job of four GPUs that waits beside three nodes in parts and a free one, of which it is known how many CPUs and how
+        much memory they have. `free`: columns of the free one; `needs`: CPUs and GiB."""
+        has = {"cpu_milli": 64_000, "memory_bytes": 512 * GIB}
+        for name, held in (("n1", 1), ("n2", 1), ("n3", 1), ("n4", 0)):
+            labels = {"labels": {"partitions": self.name, "features": "h"}}
+            self.node(name, 5 if name == "n4" else 4, held, **(labels | has | (free if name == "n4" else {})))
+        asked = {} if needs is None else {"cpu_milli": needs[0] * 1000, "memory_bytes": needs[1] * GIB}
+        return self.waits(4, 10, 150, queue=self.name, **asked)
+
+    def beside_it(self, name: str, until: float | None, cpus: int, gib: int) -> Case:
+        """A job with the fifth GPU of a node, so many CPUs and so much memory."""
+        self.world.claim(
+            scheduler="slurm", kind="sacct", job_id=f"{self.name} cpu", run_key=f"{self.name} cpu", node=f"{self.name} {name}",
+            device_count=1, gpus=f"{self.name} {name}-4", start_us=us(0), end_us=until and us(until), evidence_us=us(until or 180),
+            state="RUNNING", cpu_milli=cpus * 1000, memory_bytes=gib * GIB,
+        )  # fmt: skip
+        return self
+
     def reserved(self, start: float, end: float, **more: object) -> Case:
         """The free node is reserved, for maintenance."""
         row = {"scheduler": "slurm", "name": self.name, "nodes": f"{self.name} n4", "users": "root", "flags": "MAINT"}
@@ -146,6 +165,9 @@ class Case:
         return self.two_pools(0, **b1).pod(queue="team-queue", message=message, node_rule=rule)
 
 
+GIB = 1 << 30
+FULL_CPU = {"cpu_milli_used": 60_000}
+FULL_MEMORY = {"memory_bytes_used": 500 * GIB}
 TAINT = {"taints": '[["x","","NoSchedule"]]'}
 ZONE_B = {"labels": {"zone": "b"}}
 
@@ -206,6 +228,21 @@ SILENT: dict[str, Callable[[Case], object]] = {
         4, 10, 150, queue=f"{c.name}/a,{c.name}/c"
     ),
     "in a partition of none of the nodes": lambda c: c.overlapping().waits(4, 10, 150, queue=f"{c.name}/cpu"),
+    "with the CPUs and memory that it needs": lambda c: c.roomy(cpu_milli_used=32_000, memory_bytes_used=256 * GIB),
+    "without the CPUs, of a request that asks for none": lambda c: c.roomy(needs=None, **FULL_CPU),
+    "on a node whose CPUs no record has": lambda c: c.roomy(cpu_milli=None, memory_bytes=None),
+    "on a node that jobs have more of than there is": lambda c: c.roomy(cpu_milli_used=60_000).beside_it(
+        "n4", None, 70, 1
+    ),
+    "on a node whose scheduler does not give out memory": lambda c: c.roomy(memory_bytes_used=0).beside_it(
+        "n4", None, 1, 400
+    ),
+    "in parts whose nodes lack CPUs for any of them": lambda c: (
+        c.pieces().node("n1", 0, 0, cpu_milli=64_000, cpu_milli_used=64_000),
+        c.node("n2", 0, 0, cpu_milli=64_000, cpu_milli_used=64_000),
+        c.node("n3", 0, 0, cpu_milli=64_000, cpu_milli_used=56_000),
+        c.waits(4, 10, 150, cpu_milli=32_000),
+    ),
     "tolerated": lambda c: c.ruled({"tolerations": [["x", "Exists", "", None]]}, **TAINT),
 }
 REPORTED: dict[str, Callable[[Case], object]] = {
@@ -227,6 +264,13 @@ REPORTED: dict[str, Callable[[Case], object]] = {
     "feature": lambda c: c.beside("ib&(h|a)"),
     "maintenance": lambda c: c.beside().reserved(0, 500),
     "for a while": lambda c: c.beside().reserved(60, 100, flags="SPEC_NODES", device_count=4),
+    "gang of eight": lambda c: (
+        [c.node(name, 4, 2) for name in ("n1", "n2", "n3", "n4")],
+        c.waits(8, 10, 150, node_count=2),
+    ),
+    "cpus": lambda c: c.roomy(**FULL_CPU),
+    "memory": lambda c: c.roomy(**FULL_MEMORY),
+    "cpus of a job": lambda c: c.roomy().beside_it("n4", 100, 60, 1),
     "partitions": lambda c: c.two_partitions().waits(4, 10, 150, queue=f"{c.name}/a,{c.name}/b"),
     "one of two": lambda c: c.two_partitions(0).waits(4, 10, 150, queue=f"{c.name}/a"),
     "second": lambda c: (
@@ -237,14 +281,20 @@ REPORTED: dict[str, Callable[[Case], object]] = {
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    """What the rule reports of all cases, which are one cluster, by pool."""
+def cases(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """All cases, which are one cluster."""
     world = World(tmp_path_factory.mktemp("cases"))
     for number, (name, plant) in enumerate((SILENT | REPORTED).items()):
         plant(Case(world, number, name))
     report = world.analyze(now=180, detectors=[RULE])
     assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
-    listed = found(world, RULE)
+    return world
+
+
+@pytest.fixture(scope="module")
+def findings(cases: World) -> dict[str, Verdict]:
+    """What the rule reports of all cases, by pool."""
+    listed = found(cases, RULE)
     assert len(listed) == len({one.subject for one in listed})
     return {one.subject: one for one in listed}
 
@@ -278,6 +328,14 @@ def test_a_shape_that_waits_beside_enough_free_gpus(findings: dict[str, Verdict]
     assert "waiting waited 2 h 20 min for 4, at least 1 h 50 min of it while as many GPUs were free" in text
     assert "job-waiting n1 (1 GPU on waiting n1)" == one.evidence["moves"]
     assert one.evidence["blockers"].startswith("job-waiting n1 (")
+
+
+def test_a_starved_gang_claims_as_many_free_gpus_as_it_wants(findings: dict[str, Verdict]) -> None:
+    """Two nodes of four, beside four nodes of which two GPUs are free each: all eight, from half an hour after it was submitted."""
+    one = findings["gang of eight"]
+
+    assert ("2x4", 8, 110) == tuple(one.evidence[name] for name in ("shape", "wanted_gpus", "starved_minutes"))
+    assert 8 * 110 * 60 == pytest.approx(float(one.wasted_s), abs=0.001)
 
 
 def test_pods_that_only_lack_gpus_are_starved(findings: dict[str, Verdict]) -> None:
@@ -328,6 +386,34 @@ def test_a_node_that_lacks_a_feature_or_is_reserved_for_others_is_not_free(
 ) -> None:
     assert (start, minutes) == (findings[case].started, findings[case].evidence["starved_minutes"])
     assert 4 * minutes * 60 == pytest.approx(float(findings[case].wasted_s), abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("case", "end", "minutes"), [("cpus", 150, 110), ("memory", 150, 110), ("cpus of a job", 100, 60)]
+)
+def test_a_node_without_the_cpus_or_memory_that_a_request_needs_is_not_free(
+    cases: World, findings: dict[str, Verdict], case: str, end: float, minutes: int
+) -> None:
+    """Only GPUs of nodes that have them are wasted."""
+    one = findings[case]
+
+    assert (40, end, minutes) == (one.started, one.ended, one.evidence["starved_minutes"])
+    assert 4 * minutes * 60 == pytest.approx(float(one.wasted_s), abs=0.001)
+    nodes = cases.store.sql(
+        "select distinct d.node from (select unnest(device_ids) as device_id from finding where key = $key) join device d using (device_id)",
+        key=one.key,
+    )
+    assert {f"{case} n{n}" for n in (1, 2, 3)} == {name for (name,) in nodes} - {"cpus of a job n4"}, (
+        "free since minute 100"
+    )
+
+
+def test_evidence_names_what_is_not_known_of_the_nodes(findings: dict[str, Verdict]) -> None:
+    waiting, cpus = (findings[case].evidence["not_known"] for case in ("waiting", "cpus"))
+
+    assert "what it asks for of CPUs and memory (ReqTRES)" in waiting
+    assert "what it asks for" not in cpus
+    assert "CPUs and memory of nodes (scontrol show node)" in cpus, "those of the other cases"
 
 
 def test_records_of_a_job_that_are_hours_apart_are_one_wait(findings: dict[str, Verdict]) -> None:

@@ -25,6 +25,10 @@ ALL = "01234567"
 MINUTES = 125
 STEP_S = 300
 
+GIB = 1 << 30
+LABELS = {"slurm": '{"partitions":"p","features":"ib,h100"}', "kubernetes": '{"zone":"a"}'}
+ZONE_A = {"terms": [[["zone", "In", ["a"]]]]}
+
 Scene = Callable[[LinkedWorld], object]
 
 
@@ -74,6 +78,27 @@ def tainted(w: LinkedWorld, node: str, key: str = "team", at: float = 1) -> Link
     return w
 
 
+def fitted(
+    w: LinkedWorld, n3: Mapping[str, object], scheduler: str = "slurm", rule: Mapping[str, object] | None = None
+) -> LinkedWorld:
+    """A job with 64 CPUs and 512 GiB on each of its two nodes, beside a free one, of which records say what they have."""
+    others(fleet(w), free=ALL)
+    for node in ("n1", "n2", "n3"):
+        has = {"labels": LABELS[scheduler], "cpu_milli": 256_000, "memory_bytes": 2048 * GIB}
+        more = has | ({} if node != "n3" else dict(n3))
+        offer(w, w.scene + node, w.scene, {}, None, scheduler=scheduler, observed_us=us(1), **more)
+    w.store.sql(
+        "update claim set scheduler = $scheduler, kind = $kind, cpu_milli = 64000, memory_bytes = $memory, node_rule = $rule"
+        " where job_id = $job",
+        scheduler=scheduler,
+        kind="sacct" if scheduler == "slurm" else "k8s-json",
+        memory=512 * GIB,
+        rule=rule and json.dumps(rule),
+        job=f"{w.scene}1",
+    )
+    return w
+
+
 def grown(w: LinkedWorld) -> None:
     """A job of two pods, the second of which begins 35 minutes after the first."""
     fleet(w, {"n1": "0123", "n2": "0123"}).store.sql("delete from claim where job_id = $job", job=f"{w.scene}1")
@@ -111,6 +136,14 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "the free node has a taint of its own": lambda w: tainted(
         tainted(others(fleet(w), free=ALL), "n1", "gpu"), "n3"
     ),
+    "the free node has no CPUs left": lambda w: fitted(w, {"cpu_milli_used": 140_000}),
+    "the free node has too little memory": lambda w: fitted(w, {"memory_bytes": 1000 * GIB}),
+    "the free node lacks the feature that the job needs": lambda w: fitted(
+        w, {"labels": '{"partitions":"p","features":"eth"}'}, rule={"constraint": "ib&h100"}
+    ),
+    "the selector of its pods does not fit the free node": lambda w: fitted(
+        w, {"labels": '{"zone":"b"}'}, "kubernetes", ZONE_A
+    ),
     "devices are estimated": lambda w: fleet(w, {"n1": "", "n2": ""}, busy=IDLE)
     .job("2", 4, 5, 120, node="n1")
     .job("2", 4, 5, 120, node="n2"),
@@ -141,6 +174,8 @@ MUST_FIRE: dict[str, Scene] = {
     "the taint of the free node is that of its own nodes": lambda w: tainted(
         tainted(others(fleet(w), free=ALL), "n1"), "n3"
     ),
+    "the free node has what it needs": lambda w: fitted(w, {"cpu_milli_used": 128_000}, rule={"constraint": "h100"}),
+    "the selector of its pods fits the free node": lambda w: fitted(w, {}, "kubernetes", ZONE_A),
     "the taint came later": lambda w: tainted(others(fleet(w), free=ALL), "n3", at=60),
     "PCIe alone tells": lambda w: fleet(w, busy=WORK | talk(0.0, 4)),
     "PCIe: over sockets beside a free switch": lambda w: fleet(
@@ -302,6 +337,17 @@ def test_words() -> None:
     assert "--nodes=1" in TOPOLOGY_BLIND_PLACEMENT.remedy(record | {"scheduler": "slurm"})
     assert "single-numa-node" in TOPOLOGY_BLIND_PLACEMENT.remedy(record | {"nodes": 1, "best_kind": "numa"})
     assert "not known" in TOPOLOGY_BLIND_PLACEMENT.summary(record | {"slowdown_low": None})
+
+
+def test_evidence_names_what_is_not_known_of_the_nodes(judged: Judged) -> None:
+    bare, known = (
+        judged[case][0].evidence["not_known"]
+        for case in ("over two nodes beside a free one", "the selector of its pods fits the free node")
+    )
+
+    assert "its own CPUs and memory (AllocTRES)" in bare
+    assert "CPUs and memory of its pods" not in known
+    assert "CPUs and memory of nodes (kubectl get nodes)" in known, "those of other scenes"
 
 
 def test_the_page_prints_the_thresholds() -> None:

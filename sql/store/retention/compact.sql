@@ -9,7 +9,7 @@ where rowid in (
         partition by
             cluster, scheduler, kind, job_id, run_key, pod_uid, pod, namespace, node, gpu_type, profile, device_count,
             device_indexes, gpus, submit_us, start_us, end_us, state, user_name, account, queue, qos, name, labels,
-            suspended_us, fraction, file_id
+            suspended_us, fraction, cpu_milli, memory_bytes, node_rule, file_id
         order by evidence_us desc nulls last, rowid desc
     ) > 1
 );
@@ -22,7 +22,7 @@ where rowid in (
     window asked as (
         partition by
             cluster, scheduler, job_id, submit_us, start_us, device_count, profile, gpu_type, node_count, user_name,
-            account, namespace, queue, reason, file_id
+            account, namespace, queue, reason, cpu_milli, memory_bytes, file_id
         order by evidence_us nulls first, rowid
     )
     qualify lag(rowid) over asked is not null and lead(rowid) over asked is not null
@@ -40,7 +40,8 @@ where rowid in (
             node,
             observed_us,
             row(
-                state, since_us, reason, gpu_model, devices, sharing, replicas, mig_strategy, pool, labels, created_us
+                state, since_us, reason, gpu_model, devices, sharing, replicas, mig_strategy, pool, labels, created_us, taints,
+                cpu_milli, memory_bytes
             ) as content
         from node
         where observed_us is not null

@@ -54,6 +54,7 @@ select
     min(n.start_us) over () as first_us,
     max(n.start_us) over () as last_us,
     d.device_id,
+    m.run_id,
     d.gpu,
     d.gi,
     d.node,

@@ -108,7 +108,8 @@ def test_what_held_no_gpu_gives_no_row(tmp_path: Path, job: dict[str, str]) -> N
 
 def test_a_finished_job_is_one_claim_a_node(tmp_path: Path) -> None:
     tables, _ = read(
-        tmp_path, history({"NodeList": "gpu[01-02]", "AllocTRES": "gres/gpu=8", "Comment": '{"team":"v"}'})
+        tmp_path,
+        history({"NodeList": "gpu[01-02]", "AllocTRES": "cpu=64,mem=512G,gres/gpu=8", "Comment": '{"team":"v"}'}),
     )
     start_us, end_us = parse_rfc3339(START + "Z"), parse_rfc3339(END + "Z")
 
@@ -143,6 +144,9 @@ def test_a_finished_job_is_one_claim_a_node(tmp_path: Path) -> None:
         "fraction": None,
         "naive_us": start_us,
         "naive_zone": "UTC",
+        "cpu_milli": 32_000,
+        "memory_bytes": 256 << 30,
+        "node_rule": None,
     } == tables["claim"][0]
 
 

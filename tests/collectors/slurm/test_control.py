@@ -134,6 +134,9 @@ def test_a_running_job_holds_named_devices(tmp_path: Path, one_line: bool) -> No
         "fraction": None,
         "naive_us": start_us,
         "naive_zone": "UTC",
+        "cpu_milli": 2000,
+        "memory_bytes": None,
+        "node_rule": None,
     } == tables["claim"][0]
 
 

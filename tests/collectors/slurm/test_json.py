@@ -187,6 +187,9 @@ def test_a_running_job_of_the_controller(tmp_path: Path, new: bool) -> None:
             "fraction": None,
             "naive_us": None,
             "naive_zone": None,
+            "cpu_milli": 1000,
+            "memory_bytes": None,
+            "node_rule": None,
         }
     ] == tables["claim"]
 

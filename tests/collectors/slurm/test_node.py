@@ -85,6 +85,10 @@ def test_a_drained_node_says_since_when_and_why(tmp_path: Path) -> None:
         "labels": '{"features":"hgx","partitions":"gpu,debug","states":"DRAIN"}',
         "created_us": None,
         "taints": None,
+        "cpu_milli": None,
+        "memory_bytes": None,
+        "cpu_milli_used": None,
+        "memory_bytes_used": None,
     } == row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.capacity.slurm_fit import required_features
+from gpuwatch.topology.slurm_fit import required_features
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.capacity.workloads import json_object
-
 HOST = "kubernetes.io/hostname"
 """Kept among a node's labels only where it is not the node's name."""
 
@@ -32,13 +30,22 @@ class Place:
 
 
 def place_of(row: Mapping[str, Any]) -> Place:
-    """A row of capacity/node_fit."""
+    """A row of topology/placement/node_fit."""
     labels = {HOST: row["place"]} | json_object(row["labels"]) if row["recorded"] else None
     taints = tuple((str(key), str(value), str(effect)) for key, value, effect in json.loads(row["taints"] or "[]"))
     slurm = json_object(row["slurm_labels"])
     partitions, features, other = (_words(slurm.get(key)) for key in ("partitions", "features", "available_features"))
     models = frozenset[str](row["models"] or ())
     return Place(row["place"], row["pool"], models, labels, taints, row["elsewhere"], partitions, features | other)
+
+
+def json_object(text: str | None) -> dict[str, Any]:
+    """The object in a JSON column; empty where it is none."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _words(text: Any) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gpuwatch.capacity.node_fit import Place
+from gpuwatch.topology.node_fit import Place
 
 MAINT = "MAINT"
 RESERVATIONS_MAX = 20
