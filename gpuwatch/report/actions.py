@@ -89,7 +89,8 @@ def _worths(facts: Facts, listed: Sequence[Step], lost: Fraction) -> tuple[list[
     share, spent = named(listed) + unnamed(listed), sum((step.cost for step in listed), Fraction(0))
     worth, notes = [], []
     if share:
-        worth.append(f"{report_text.money(share, facts.currency)} of waste a month")
+        bound = certainty.UP_TO if unnamed(listed) else ""  # as on the cards
+        worth.append(f"{bound}{report_text.money(share, facts.currency)} of waste a month")
         over = facts.counted.words() if facts.counted.measured_us else ""
         notes.append(f"A month: the cost a day over {over or 'the days that were counted'}, times 30.4375.")
     elif spent:

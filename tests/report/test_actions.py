@@ -278,6 +278,13 @@ def test_the_jobs_that_an_action_names_are_the_most_expensive_ones() -> None:
     assert card(mine, step).about.endswith(" · most in llama-pretrain, 9")
 
 
+def test_a_title_is_an_upper_bound_where_its_actions_are() -> None:
+    section = actions(facts(gap="70"))
+
+    assert section is not None
+    assert "What to do: one action, up to $304 of waste a month" == section.title.replace(GAP, " ")
+
+
 def test_the_platform_is_called_so() -> None:
     (step,) = steps(facts(finding("7", "7.00", team="__platform__", user=None)))
 
