@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.billing.chargeback import chargeback
+from gpuwatch.billing.focus.export import write
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.lake import guard, notes
@@ -21,6 +23,7 @@ from gpuwatch.lake.status import cells
 from gpuwatch.lake.tables import SAMPLES, published_tables
 from gpuwatch.lake.units import Stamps, of_store
 from gpuwatch.lake.verify import DAMAGED, LATE, Difference, verify
+from gpuwatch.report.weekly import report_files
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.lake.conftest import FEW, START_US, Fleet, Make, bring
@@ -89,6 +92,15 @@ def test_money_read_through_the_lake_is_that_of_the_cell(make_lake: Make, fleet:
             own, there = chargeback(store, state, window, by), chargeback(through, state, window, by)
             assert own == there, by
             assert own.lines if hasattr(own, "lines") else own
+        files = [io.BytesIO(), io.BytesIO()]
+        for where, file in zip((store, through), files, strict=True):
+            write(where, state, window, file)
+        assert files[0].getvalue() == files[1].getvalue() and 2000 < len(files[0].getvalue())
+        reports = [
+            {file.name: file.content for file in report_files(where, state, "2026-W45", None, NOW_US)}
+            for where in (store, through)
+        ]
+        assert reports[0] == reports[1] and 3 < len(reports[0])
 
 
 def test_a_repeated_publish_writes_nothing(few: None, make_lake: Make, store: Store) -> None:
