@@ -138,7 +138,7 @@ def name_cell(
     if view == "job":
         return job_cell(name, cluster, query, *(known or ("", "")))
     if view == "slice":
-        return html.Span(formats.clip(formats.device(name), 60), title=name, className="mono")
+        return parts.link(formats.clip(formats.device(name), 60), query.link(f"/mig/{name}", team=None), "mono", name)
     if view not in DRILL:
         return html.Span(label, title=name)
     link = parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None, "page": None}), "title", name)

@@ -235,7 +235,7 @@ def spark(values: Sequence[float | None], label: str) -> Component:
 
 @dataclass(frozen=True)
 class Headline:
-    """One of up to five numbers at the top of a page."""
+    """One of up to five numbers at the top of a page. `before`: what its change is against."""
 
     label: str
     value: Component
@@ -245,6 +245,7 @@ class Headline:
     series: Sequence[float | None] = ()
     note: Node = None
     href: str | None = None
+    before: str = "previous"
 
 
 def headlines(items: Sequence[Headline]) -> Component:
@@ -252,7 +253,9 @@ def headlines(items: Sequence[Headline]) -> Component:
 
     def one(item: Headline) -> Component:
         tone = "" if item.good is None or item.change in (None, "no change") else " up" if item.good else " down"
-        against = html.Span([item.change, html.Span(" vs. previous", className="soft")], className=f"change{tone}")
+        against = html.Span(
+            [item.change, html.Span(f" vs. {item.before}", className="soft")], className=f"change{tone}"
+        )
         if item.change == "no change":
             against = html.Span("unchanged", className="change")
         label = link(item.label, item.href) if item.href else item.label

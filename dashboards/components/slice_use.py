@@ -66,6 +66,19 @@ class Slice:
     """How it was split among several owners; empty if it had one."""
     memory_used: Decimal | None = None
     """Mean used part (0..1) of its memory while allocated and measured."""
+    free_cost: Decimal | None = None
+    """What it cost while nobody held it."""
+
+    @property
+    def instance(self) -> str:
+        """Its number on the GPU and its profile: `GI-3 1g.10gb`."""
+        number = self.ident.rpartition("/")[2]
+        return f"{number} {self.profile}" if number.startswith("GI-") else self.profile
+
+    @property
+    def price(self) -> Decimal | None:
+        """What an hour cost while it was held."""
+        return self.cost * 3600 / self.held_s if self.cost is not None and self.held_s else None
 
     @property
     def state(self) -> str:
@@ -145,10 +158,16 @@ def one(rows: Sequence[Row]) -> Slice:
         busy=mean_of(held, "gr_engine_ratio"),
         memory_used=mean_of(held, "fb_used_ratio"),
         cost=formats.total(row.get("cost") for row in held),
+        free_cost=formats.total(row.get("cost") for row in free),
         currency=text(last, "currency"),
         method=distinct(rows, "share_method"),
         split=distinct(rows, "split"),
     )
+
+
+def price_words(price: Decimal, currency: str) -> str:
+    """The price of an hour, to the cent: `$0.41`."""
+    return f"{formats.SIGNS.get(currency, f'{currency} ')}{price:,.2f}"
 
 
 def text(row: Row, name: str, default: str = "") -> str:

@@ -150,7 +150,12 @@ async def previewed(kind: Dated, api: Api, query: Query, values: Values) -> Comp
     found = await api.change("POST", f"{kind.path}/what-if", body, window=window, patient=True)
     verb = "had ended before" if query.get("edit") == "end" else "held all of"
     note = f"As if this {kind.noun} {verb} this time." if throughout else ""
-    return preview.drawn(found, note, reason(kind, items, query, values, found))
+    only_later = throughout and values.get(list_actions.PAST) != "yes"
+    if only_later:
+        begins = formats.clip(values.get(UNTIL if query.get("edit") == "end" else FROM), 40)
+        note += f" Saving it changes nothing before {begins}: the bills of the past stay as they are."
+    shown = found | {"closed": []} if only_later else found
+    return preview.drawn(shown, note, reason(kind, items, query, values, found))
 
 
 def reason(kind: Dated, items: list[Row], query: Query, values: Values, found: Row) -> str:

@@ -90,11 +90,17 @@ def sides(entry: Row) -> tuple[Component, Component]:
 
 def listed(rows: list[Row], count: int) -> Component:
     """Rows in words, the first ones, and how many more there are."""
-    lines: list[parts.Node] = [html.Div(words(row), className="small") for row in rows[:ROWS_SHOWN]]
-    if count > ROWS_SHOWN:
-        more = count - ROWS_SHOWN
-        lines.append(html.Div(f"and {more:,} more row{'' if more == 1 else 's'}", className="soft small"))
-    return html.Div(lines)
+    lines: list[parts.Node] = [html.Div(words(row), className="small") for row in rows]
+    more, unread = count - ROWS_SHOWN, count - len(rows)
+    if more <= 0:
+        return html.Div(lines)
+    count_words = f"and {more:,} more row{'' if more == 1 else 's'}"
+    rest = lines[ROWS_SHOWN:]
+    if not rest:
+        return html.Div([*lines, html.Div(count_words, className="soft small")])
+    if unread > 0:
+        rest.append(html.Div(f"and {unread:,} more", className="soft small"))
+    return html.Div([*lines[:ROWS_SHOWN], html.Details([html.Summary(count_words, className="soft small"), *rest])])
 
 
 def words(value: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from dash import html
 from dash.development.base_component import Component
 
@@ -36,6 +38,25 @@ def holds_throughout(values: Values) -> bool:
     return (values.get(HOLDS.name) or ALL) == ALL
 
 
+def percent(row: Row) -> Component:
+    """The change in percent of what was paid."""
+    now, then = formats.number(row.get("now")), formats.number(row.get("then"))
+    word = formats.change(then, now) if now and then is not None else None
+    return parts.num(word or formats.MISSING)
+
+
+def total(items: list[Row]) -> list[parts.Node] | None:
+    """The sum of all rows, changed or not; None where one is unknown, or of another currency."""
+    currencies = {str(row.get("currency")) for row in items}
+    sums = {name: [formats.number(row.get(name)) for row in items] for name in ("now", "then")}
+    if len(items) < 2 or len(currencies) != 1 or any(None in column for column in sums.values()):
+        return None
+    [currency] = currencies
+    now, then = (sum((one for one in sums[name] if one is not None), Decimal(0)) for name in ("now", "then"))
+    cells = (parts.money(now, currency), parts.money(then, currency), parts.more(then - now, currency))
+    return [html.B("All together"), *(html.B(cell) for cell in cells), html.B(percent({"now": now, "then": then}))]
+
+
 async def ask(api: Api, path: str, body: Row | str, values: Values, reason: str = NO_REASON) -> Component:
     """What each team would have paid in the time that a form asks about. `reason`: why nothing changes where nothing does."""
     found = await api.change("POST", f"{path}/what-if", body, window=period(values), patient=True)
@@ -63,17 +84,28 @@ def drawn(found: Row, note: str = "", reason: str = NO_REASON) -> Component:
         )
     if not changed:
         return html.Div([html.H3(f"No charge of {span} changes"), html.P(reason), html.P(MOVED, className="soft")])
-    columns = [parts.Column("Team"), parts.Column("Now", "r"), parts.Column("Then", "r"), parts.Column("Change", "r")]
+    columns = [
+        parts.Column("Team"),
+        parts.Column("Now", "r"),
+        parts.Column("Then", "r"),
+        parts.Column("Change", "r"),
+        parts.Column("%", "r"),
+    ]
     rows = [
         [
             formats.clip(formats.owner(row.get("team")), 40),
             parts.money(row.get("now"), str(row.get("currency"))),
             parts.money(row.get("then"), str(row.get("currency"))),
             parts.more(row.get("difference"), str(row.get("currency"))),
+            percent(row),
         ]
         for row in changed[:MAX_TEAMS]
     ]
+    if whole := total(items):
+        rows.append(whole)
     if len(changed) > MAX_TEAMS:
         notes.append(html.P(f"and {len(changed) - MAX_TEAMS} more teams", className="soft"))
-    title = f"{len(changed)} of {len(items)} teams would have paid another amount in {span}"
+    teams = [row for row in items if not str(row.get("team")).startswith("__")]
+    some = [row for row in changed if row in teams]
+    title = f"{len(some)} of {len(teams)} teams would have paid another amount in {span}"
     return html.Div([html.H3(title), *notes, parts.table(columns, rows, label=title), html.P(MOVED, className="soft")])

@@ -95,7 +95,8 @@ def tabs(inbox: Row, query: Query, state: str) -> list[tuple[str, str, bool]]:
 
 def total(inbox: Row, state: str = "open") -> str | None:
     """What the findings of this tab waste a day, or have wasted so far."""
-    return spanned(inbox.get("total") or {}, state in ("resolved", "all")) or None
+    words = spanned(inbox.get("total") or {}, state in ("resolved", "all"))
+    return f"{words}, without lost work. Teams has all that was avoidable." if words else None
 
 
 def export(query: Query) -> Component:

@@ -97,8 +97,8 @@ def summary(data: Row, query: Query) -> Component:
             ),
             html.Div(
                 [
-                    fact("Cost", parts.money(data.get("cost"), currency)),
-                    fact("GPU time", parts.gpu_time(data.get("gpu_seconds"))),
+                    fact("Total cost", parts.money(data.get("cost"), currency)),
+                    fact("Total GPU time", parts.gpu_time(data.get("gpu_seconds"))),
                     fact("Effective", parts.percent(ledger_math.effective(data))),
                     fact(
                         "GPUs",

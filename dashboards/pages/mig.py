@@ -121,7 +121,11 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
     rest = sum((slice_use.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
     return parts.headlines(
         [
-            parts.Headline("Cost of held slices", parts.money(formats.total(part.cost for part in slices), currency)),
+            parts.Headline(
+                "Cost of held slices",
+                parts.money(formats.total(part.cost for part in slices), currency),
+                note=while_free(slices, currency),
+            ),
             parts.Headline("Held idle", parts.percent(ledger_math.ratio(idle, known)), note="of the held slice time"),
             parts.Headline(
                 "Unallocated", parts.percent(ledger_math.ratio(free, free + held)), note="of all slice time"
@@ -130,6 +134,12 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
             parts.Headline("Measured", parts.num(f"{measured} of {len(taken)}"), note="held slices"),
         ]
     )
+
+
+def while_free(slices: list[Slice], currency: str) -> str | None:
+    """What the slices cost while nobody held them: charges by slice have both."""
+    spare = [part.free_cost for part in slices if part.free_cost is not None]
+    return f"and {formats.money(sum(spare, Decimal(0)), currency)} while free" if spare else None
 
 
 def counted(held: dict[str, list[Slice]]) -> list[Component]:
@@ -223,17 +233,23 @@ def line(part: Slice, owners: dict[str, int], query: Query) -> Component:
     """A slice in the list below the drawing; a red dot marks one that was mostly idle while held."""
     owner = formats.clip(mig_drawing.short_owner(part.owner), 22) if part.owner else "free"
     label = f"{owner} and {part.others} more" if part.others else owner
-    name = (
-        parts.link(label, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")
-        if part.job
-        else html.Span(label, className="soft one-line", title=part.words)
-    )
+    if part.others:
+        name = parts.link(label, query.link(f"/mig/{part.ident}"), title=f"{part.words}; all who held it")
+    elif part.job:
+        name = parts.link(
+            label, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}"
+        )
+    else:
+        name = html.Span(label, className="soft one-line", title=part.words)
     use = parts.percent(part.busy) if part.owner else html.Span()
-    cost = parts.money(part.cost, part.currency) if part.owner else html.Span()
+    cost = html.Span()
+    if part.owner:
+        price = "" if part.price is None else f"{slice_use.price_words(part.price, part.currency)} an hour held"
+        cost = html.Span(parts.money(part.cost, part.currency), title=price or None)
     return html.Li(
         [
             html.Span(className=f"dot {mig_drawing.dot(part, owners)}"),
-            parts.link(formats.clip(part.profile, 14), query.link(f"/mig/{part.ident}"), "mono one-line", part.ident),
+            parts.link(formats.clip(part.instance, 18), query.link(f"/mig/{part.ident}"), "mono one-line", part.ident),
             name,
             use,
             cost,

@@ -94,11 +94,21 @@ def numbers(rows: list[Row]) -> Component:
                 "Cost of held slices", parts.money(formats.total(row.get("cost") for row in held), currency)
             ),
             parts.Headline("Held", parts.percent(taken / whole if whole else None), note="of the slices' time"),
+            parts.Headline("An hour held", hourly(held, taken, currency), note="its cost by the time held"),
             parts.Headline("Held idle", parts.percent(idle / taken if idle is not None and taken else None)),
             parts.Headline("Engine busy", parts.percent(slice_use.mean_of(held, "gr_engine_ratio")), note="while held"),
             parts.Headline("Memory used", parts.percent(slice_use.mean_of(held, "fb_used_ratio")), note="while held"),
         ]
     )
+
+
+def hourly(held: list[Row], seconds: Decimal, currency: str) -> Component:
+    """What an hour of a held slice cost on average."""
+    cost = formats.total(row.get("cost") for row in held)
+    if cost is None or not seconds:
+        return parts.num(formats.MISSING)
+    price = cost * 3600 / seconds
+    return parts.num(slice_use.price_words(price, currency), formats.exact(price, currency))
 
 
 def timeline(rows: list[Row], scheme: Scheme) -> tuple[Figure, int]:
@@ -150,6 +160,7 @@ def tenancies(rows: list[Row], query: Query) -> Component:
         parts.Column(f"Until ({formats.zone_word()})", "r narrow-hide"),
         parts.Column("Busy", "r narrow-hide"),
         parts.Column("Memory used", "r narrow-hide"),
+        parts.Column("Hours", "r narrow-hide"),
         parts.Column("Cost", "r narrow-hide"),
     ]
     shown = []
@@ -168,6 +179,7 @@ def tenancies(rows: list[Row], query: Query) -> Component:
                 parts.link(formats.clip(job, 40), job_link(query, row.get("cluster"), job)) if job else "",
                 *(html.Span(formats.clock(row.get(name)), className="num nowrap") for name in ("start", "end")),
                 *(parts.percent(use.get(name)) if one.owner else "" for name in ("gr_engine_ratio", "fb_used_ratio")),
+                parts.hours(slice_use.seconds(row, "device_seconds")),
                 parts.money(row.get("cost"), str(row.get("currency") or "")),
             ]
         )

@@ -24,6 +24,8 @@ from gpuwatch.dashboards.waste import teams as team_waste
 from gpuwatch.dashboards.waste import trend as waste_trend
 
 NOTHING_BEFORE = "no earlier data"
+ALIKE = Decimal("0.99")
+"""The part of the window's time that the period before has data of, if their amounts can stand side by side."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         series=trend.sums(list(trend.hours)),
         note=parts.gpu_time(whole.seconds),
         href=query.link("/teams"),
+        before=amount_before(now, before, before, currency),
     )
     return parts.headlines([cost, unseen, *found] if partial else [cost, *found, unseen])
 
@@ -169,6 +172,13 @@ def per_second(now: Row, before: Row | None, name: str) -> list[Decimal | None]:
     return [ledger_math.ratio(side.get(name), side.get("covered_seconds")) for side in (now, before or {})]
 
 
+def amount_before(now: Row, before: Row | None, amount: Row | None, currency: str) -> str:
+    """What the period before cost, if it has data of as much time; else only that it was the period before."""
+    part = ledger_math.ratio((before or {}).get("covered_seconds"), now.get("covered_seconds"))
+    cost = formats.number((amount or {}).get("cost"))
+    return "previous" if cost is None or part is None or part < ALIKE else formats.rounded(cost, currency)
+
+
 def avoidable(data: Data, trend: ledger_math.Trend, currency: str, query: Query) -> parts.Headline:
     """The waste: its cost, or its GPU time without a price."""
     now = measures.measure(data.now, "avoidable")
@@ -181,7 +191,13 @@ def avoidable(data: Data, trend: ledger_math.Trend, currency: str, query: Query)
         None if ratio is None else ratio <= 0,
         measures.shares_by_step(trend, "avoidable"),
         note=funnel.not_measured(query) if seconds is None else parts.gpu_time(seconds),
-        href=query.link("/findings"),
+        href=query.link("/teams", sort="avoidable"),
+        before=amount_before(
+            data.now,
+            data.answer.get("before"),
+            measures.measure(data.answer.get("before") or {}, "avoidable"),
+            currency,
+        ),
     )
 
 

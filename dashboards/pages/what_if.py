@@ -13,8 +13,10 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import Scheme
 from gpuwatch.dashboards.what_if import mig_page, quota_page, trials
 from gpuwatch.dashboards.what_if.limit_charts import hit, hit_title, returned, returned_title, seconds, words
-from gpuwatch.dashboards.what_if.limit_tables import limits_table, teams_card
+from gpuwatch.dashboards.what_if.limit_tables import jobs_card, limits_table, teams_card
 
+LIMITS = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
+"""The limits that the API tries, in minutes."""
 DEFAULT_LIMIT = 15
 METHOD = (
     (
@@ -36,8 +38,10 @@ METHOD = (
 
 
 async def load(api: Api, query: Query) -> Row:
-    """All limits over the chosen days."""
-    return await api.get("what-if/idle-limits", window=f"{trials.days_of(query)}d", **query.scope)
+    """All limits over the chosen days, and the jobs that the chosen one hits."""
+    limit = query.get("limit")
+    at = limit if limit.isdecimal() and int(limit) in LIMITS else str(DEFAULT_LIMIT)
+    return await api.get("what-if/idle-limits", window=f"{trials.days_of(query)}d", jobs_at=at, **query.scope)
 
 
 @page("/what-if", "What if", load, icon="whatif", order=26, filters=("cluster", "team"), load_once=True)
@@ -71,6 +75,7 @@ def layout_page(data: Row, query: Query, scheme: Scheme) -> Component:
             ),
             parts.card("All limits", limits_table(items, at, currency, query)),
             teams_card(data, at, currency, query),
+            jobs_card(data, at, currency, query),
             trials.method(METHOD, left_out(data)),
         ],
         className="stack",

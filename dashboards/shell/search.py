@@ -15,6 +15,26 @@ from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
 PAGES_MAX = 6
 WORDS_MAX = 100
+ALSO = {
+    "/teams": "export csv excel xlsx parquet focus download chargeback cost spend bill money",
+    "/reports": "export pdf html excel zip download e-mail",
+    "/rates": "price prices cost rate card dollars",
+    "/findings": "export csv alerts problems waste",
+    "/what-if": "simulator idle limit quota reclaim policy",
+    "/capacity": "free stranded queue wait place defragmentation",
+    "/fleet": "temperature power xid ecc driver heat map health",
+    "/topology": "map leaf switch nvlink rack",
+    "/channels": "slack e-mail webhook pagerduty notification alerts",
+    "/owners": "ownership teams accounts namespaces assign",
+    "/reconcile": "cloud bill invoice upload",
+    "/commitments": "reserved reservation savings plan",
+    "/budgets": "forecast burn-down overspend",
+    "/periods": "close month invoice signed correction",
+    "/audit": "history changes who",
+    "/decisions": "own rent buy spot slices merge break-even",
+    "/quality": "missing metrics sources",
+}
+"""Other words for what a page has, by its path."""
 WORDS = {
     "page": "Page",
     "team": "Team",
@@ -81,8 +101,11 @@ async def results(api: Api, text: str, query: Query) -> list[Component]:
 
 
 def titled(words: str) -> list[Any]:
-    """Pages of the navigation with the words in their title."""
-    return [page for page in pages() if page.icon and words.lower() in page.title.lower()][:PAGES_MAX]
+    """Pages of the navigation with the words in their title, then those that have them under another word."""
+    wanted, known = words.lower(), [page for page in pages() if page.icon]
+    named = [page for page in known if wanted in page.title.lower()]
+    also = [page for page in known if any(word.startswith(wanted) for word in ALSO.get(page.path, "").split())]
+    return [*named, *(page for page in also if page not in named)][:PAGES_MAX]
 
 
 def name_of(item: Row) -> str:

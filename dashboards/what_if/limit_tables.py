@@ -7,10 +7,11 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.query import Query, job_link
 from gpuwatch.dashboards.what_if.limit_charts import seconds, words
 
 MAX_TEAMS = 40
+JOBS_A_PAGE = 20
 
 
 def limits_table(items: list[Row], at: Row, currency: str, query: Query) -> Component:
@@ -91,6 +92,59 @@ def teams_card(data: Row, at: Row, currency: str, query: Query) -> Component:
         else html.P("No team would have lost a GPU.", className="soft")
     )
     return parts.card(f"Who gives, who gets, at {words(at)}", body, note=note)
+
+
+def jobs_card(data: Row, at: Row, currency: str, query: Query) -> Component | None:
+    """The jobs that the chosen limit hits, those hit wrongly first: whom to warn."""
+    items: list[Row] = data.get("jobs") or []
+    if not items:
+        return None
+    sign, places = formats.sign_of(currency), formats.money_places(item.get("returned_cost") for item in items)
+    columns = [
+        parts.Column("Job", "wide"),
+        parts.Column("Team", "narrow-hide"),
+        parts.Column("User"),
+        parts.Column("GPUs taken", "r narrow-hide", hint="Each time counted"),
+        parts.Column("Used again", "r", hint="GPUs that the job used again before it gave them back"),
+        parts.Column("Returned, GPU-h", "r"),
+        parts.Column(f"Worth, {sign}" if sign else "Worth", "r narrow-hide"),
+    ]
+    shown, pages = parts.numbered(items, JOBS_A_PAGE, query)
+    rows: list[list[parts.Node]] = [
+        [
+            job(item, query),
+            parts.team_link(query, item.get("team")),
+            formats.clip(item.get("user") or formats.MISSING, 32),
+            parts.num(f"{int(item.get('devices') or 0):,}"),
+            parts.num(f"{int(item.get('wrong_devices') or 0):,}"),
+            parts.num(
+                formats.fixed(item.get("returned_gpu_hours"), 1),
+                parts.exact_hours(seconds(item.get("returned_gpu_hours"))),
+            ),
+            parts.num(formats.fixed(item.get("returned_cost"), places), item.get("returned_cost") or "No price"),
+        ]
+        for item in shown
+    ]
+    cut = int(at.get("jobs") or 0) > len(items)
+    note = (
+        f"the first {len(items)}; those that used a GPU again come first"
+        if cut
+        else "those that used a GPU again come first"
+    )
+    table = parts.table(columns, rows, label="Jobs hit")
+    return html.Div(parts.card(f"Jobs that a limit of {words(at)} hits", table, pages, note=note), id="jobs")
+
+
+def job(item: Row, query: Query) -> Component:
+    """A job by its name, with its id."""
+    ident = str(item.get("job"))
+    name = str(item.get("name") or ident)
+    return html.Div(
+        [
+            parts.link(formats.clip(name, 44), job_link(query, item.get("cluster"), ident), "title", name),
+            html.Div(formats.clip(ident, 60), className="soft small") if name != ident else None,
+        ]
+    )
 
 
 def minutes(seconds_: object) -> str:

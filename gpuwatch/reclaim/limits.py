@@ -13,6 +13,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, Window, r
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.contention import requests_for_gpus
+from gpuwatch.reclaim.jobs_hit import jobs_hit, most_wrong
 from gpuwatch.reclaim.measured import not_measured
 from gpuwatch.reclaim.replay import Idle, Served, Waiting, served
 from gpuwatch.state import State
@@ -61,24 +62,31 @@ def try_limits(
     teams: Collection[str] | None = None,
     cluster: str | None = None,
     with_requests: bool = True,
+    jobs_at: int | None = None,
 ) -> dict[str, Any]:
     """Each limit of LIMITS_MIN against a past window: the answer of GET /reclaim/limits. Stores nothing.
 
-    `teams`: only GPUs that these teams held. Without `with_requests` the queue is not replayed. Raises UsageError for a window
-    longer than 31 days.
+    `teams`: only GPUs that these teams held. Without `with_requests` the queue is not replayed. `jobs_at`: the limit, in minutes,
+    whose jobs are listed. Raises UsageError for a window longer than 31 days, and for a limit that is not tried.
     """
+    if jobs_at is not None and jobs_at not in LIMITS_MIN:
+        raise UsageError(
+            f"jobs_at {jobs_at}: not a limit that is tried; choose one of {', '.join(map(str, LIMITS_MIN))}"
+        )
     if window.end_us - window.start_us > WINDOW_US_MAX:
         raise UsageError("window: idle limits are tried on at most 31 days; choose a shorter one")
     found: _Outcomes = defaultdict(_Outcome)
     rest: dict[str, Fraction] = defaultdict(Fraction)
     currencies: set[str] = set()
     waited, skipped = 0, []
+    jobs: list[dict[str, Any]] = []
     with store.workspace() as work:
         clusters = [name for (name,) in work.sql("select distinct cluster from segment order by cluster")]
         for name in clusters if cluster is None else [cluster]:
             _prepare(work, name, window, teams)
             currencies |= _add_returned(work, name, found)
             _add_hits(work, found)
+            jobs += [] if jobs_at is None else jobs_hit(work, name, jobs_at * MINUTE_US)
             for row in work.rows("reclaim/replay/not_judged", from_us=window.start_us, until_us=window.end_us):
                 rest[row["why"]] += Fraction(int(row["us"]), HOUR_US)
             if with_requests:
@@ -99,6 +107,7 @@ def try_limits(
         "teams": [
             {"team": team, **_row(found, limit, team, with_requests)} for team in _teams(found) for limit in LIMITS_MIN
         ],
+        "jobs": None if jobs_at is None else most_wrong(jobs),
         "requests": waited if with_requests else None,
         "left_alone_gpu_hours": format_quantity(rest["left_alone"]),
         "unsure_gpu_hours": format_quantity(rest["unsure"]),

@@ -541,6 +541,44 @@ def test_the_size_of_a_slice_without_a_position(profile: str, model: str, expect
     assert expected == (mig_drawing.compute_share(part), mig_drawing.memory_share(part, model))
 
 
+def test_a_slice_has_its_number_its_price_of_an_hour_and_what_it_cost_while_free() -> None:
+    """Six hours held for $2.46, two free for $0.82."""
+    row = {"slice": "GPU-1/GI-3", "gpu": "GPU-1", "gi": 3, "profile": "1g.10gb", "currency": "USD"}
+    rows = [
+        row | {"team": "nlp", "job": "7", "device_seconds": 6 * 3600, "cost": "2.46"},
+        row | {"team": "vision", "job": "8", "device_seconds": 0, "cost": "0"},
+        row | {"team": "__platform__", "job": None, "device_seconds": 2 * 3600, "cost": "0.82"},
+    ]
+    part = slice_use.one(rows)
+    line = mig.line(part, mig_drawing.colours([part]), Query("/mig"))
+
+    assert ("GI-3 1g.10gb", Decimal("0.41"), Decimal("0.82")) == (part.instance, part.price, part.free_cost)
+    assert "$0.41" == slice_use.price_words(Decimal("0.41"), "USD")
+    assert "and $0.82 while free" == mig.while_free([part], "USD")
+    assert ["/ui/mig/GPU-1/GI-3"] * 2 == links(line), "several holders: all of them, not the job of one"
+    assert "1g.10gb" == slice_use.one([row | {"slice": "MIG-5"}]).instance
+    assert (None, None) == (slice_use.one([row]).price, mig.while_free([], "USD"))
+
+
+def test_charges_by_slice_lead_to_the_slice() -> None:
+    cell = charge_cells.name_cell("GPU-1/GI-3", "slice", "c1", Query("/teams", {"team": "nlp"}))
+
+    assert ["/ui/mig/GPU-1/GI-3"] == links(cell)
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        pytest.param({"cost": "55100", "covered_seconds": 100}, "$55.1 k", id="as much time"),
+        pytest.param({"cost": "55100", "covered_seconds": 98}, "previous", id="less time: amounts are not comparable"),
+        pytest.param({"cost": None, "covered_seconds": 100}, "previous", id="no price"),
+        pytest.param(None, "previous", id="nothing before"),
+    ],
+)
+def test_the_period_before_has_its_amount(before: Any, words: str) -> None:
+    assert words == overview.amount_before({"covered_seconds": 100}, before, before, "USD")
+
+
 def test_many_owners_share_the_last_colour() -> None:
     rows = [{"slice": str(n), "gpu": "g", "team": f"t{n}", "job": "j", "device_seconds": 100 - n} for n in range(9)]
     found = mig_drawing.colours([slice_use.one([row]) for row in rows])

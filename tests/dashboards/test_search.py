@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gpuwatch.dashboards.client import ApiFailure
+from gpuwatch.dashboards.shell import search
 from gpuwatch.dashboards.shell.frame import crumbs
-from gpuwatch.dashboards.shell.page import find
+from gpuwatch.dashboards.shell.page import find, pages
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.search import results
 
@@ -88,6 +89,13 @@ def test_nothing_is_asked_without_words() -> None:
 def test_pages_are_found_by_title_and_kinds_of_a_newer_api_are_left_out() -> None:
     links = found("budg", item("rack", "r1"))
     assert ["/ui/budgets?window=24h"] == [link.href for link in links]
+
+
+def test_a_page_is_found_by_another_word_for_what_it_has() -> None:
+    assert ["Teams & chargeback", "Findings", "Reports"] == [page.title for page in search.titled("export")]
+    assert "Rates" in [page.title for page in search.titled("PRICE")]
+    assert [] == search.titled("zzz")
+    assert not set(search.ALSO) - {page.path for page in pages()}
 
 
 def test_what_is_not_found_and_what_fails_is_explained() -> None:

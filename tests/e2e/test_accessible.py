@@ -1,8 +1,9 @@
-"""Every page is free of serious faults that axe-core finds, in light and in dark, over the real application."""
+"""Every page is free of serious faults that axe-core finds and fits every screen, in light and in dark, over the real application."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import resources
 from typing import Any
 
@@ -12,17 +13,21 @@ pytest.importorskip("playwright", reason="playwright is not installed: the pages
 pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed: it brings axe-core")
 
-from playwright.sync_api import Browser, BrowserContext, Page, Response
+from playwright.sync_api import Browser, BrowserContext, Page, Response, TimeoutError
 
 from gpuwatch.dashboards.app import mount
 from gpuwatch.dashboards.shell.page import pages
 from tests.e2e import dashboard
 from tests.worlds.api import Api, fill, open_api
-from tests.worlds.patience import PATIENCE_MS
+from tests.worlds.patience import FACTOR, PATIENCE_MS
 
 AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
 WIDE: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}}
 SCHEMES = ("light", "dark")
+WIDTHS = (390, 2560, 1440)
+"""A phone, a wide screen, and the screen of the next page."""
+RESIZED_MS = 10_000 * FACTOR
+FITS = "() => document.documentElement.scrollWidth <= window.innerWidth"
 SERIOUS = ("serious", "critical")
 FORMS = (
     "/rates?edit=add",
@@ -89,6 +94,17 @@ def sign_in(open_tab: Callable[[str], Page]) -> Page:
     return tab
 
 
+def overhangs(tab: Page) -> dict[int, int]:
+    """By width of the screen, the pixels that the page is wider, if it is."""
+    found = {}
+    for width in WIDTHS:
+        tab.set_viewport_size({"width": width, "height": 900})
+        with suppress(TimeoutError):  # charts follow a little later
+            tab.wait_for_function(FITS, timeout=RESIZED_MS)
+        found[width] = int(tab.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+    return {width: over for width, over in found.items() if over > 0}
+
+
 def faults(tab: Page) -> list[str]:
     """The serious faults of the page as it is: the rule, how often, and where first."""
     tab.evaluate(f"() => {{ if (!window.axe) {{ {AXE} }} }}")
@@ -123,11 +139,12 @@ def draws(response: Response, path: str) -> bool:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("path", [page.path for page in pages() if not page.path.endswith("/*")])
-def test_a_page_has_no_serious_faults(tabs: dict[str, Page], path: str, scheme: str) -> None:
+def test_a_page_has_no_serious_faults_and_fits_every_screen(tabs: dict[str, Page], path: str, scheme: str) -> None:
     window = f"?window={WINDOW}" if path not in ("/setup", "/tokens") else ""
     shown(tabs[scheme], f"{path}{window}", scheme)
 
     assert [] == faults(tabs[scheme])
+    assert {} == overhangs(tabs[scheme])
 
 
 @pytest.mark.parametrize("path", [*FORMS, *VIEWS])
@@ -152,9 +169,9 @@ def test_the_pages_of_single_things_have_no_serious_faults(tabs: dict[str, Page]
     found = {}
     for path in paths:
         shown(tab, path, scheme)
-        found[path] = faults(tab)
+        found[path] = faults(tab), overhangs(tab)
 
-    assert {path: [] for path in paths} == found
+    assert {path: ([], {}) for path in paths} == found
 
 
 def test_the_sign_in_page_has_no_serious_faults(sign_in: Page) -> None:

@@ -118,6 +118,29 @@ def test_a_job_that_is_active_again_after_the_limit_is_hit_wrongly(hoard: World)
     assert (60, 1, 0) == one(hoard, 60)
 
 
+def test_the_jobs_that_a_limit_hits_are_named(hoard: World) -> None:
+    """Those that used the GPU again first; GPU-hours and money add up to the limit's."""
+    found = try_limits(hoard.store, hoard.state, DAY, jobs_at=15)
+    item = next(one for one in found["items"] if one["limit_minutes"] == 15)
+    names = ("job", "devices", "wrong_devices", "returned_gpu_hours", "returned_cost")
+
+    assert [("again", 1, 1, "0.750000", "1.50"), ("never", 1, 0, "1.750000", "3.50")] == [
+        tuple(one[name] for name in names) for one in found["jobs"]
+    ]
+    assert item["returned_cost"] == f"{sum(Decimal(one['returned_cost']) for one in found['jobs']):.2f}"
+    assert ["never"] == [one["job"] for one in try_limits(hoard.store, hoard.state, DAY, jobs_at=60)["jobs"]]
+    assert try_limits(hoard.store, hoard.state, DAY)["jobs"] is None
+
+
+def test_no_job_is_named_where_none_is_hit(quiet: World) -> None:
+    assert [] == try_limits(quiet.store, quiet.state, DAY, jobs_at=15)["jobs"]
+
+
+def test_a_limit_that_is_not_tried_has_no_jobs(hoard: World) -> None:
+    with pytest.raises(UsageError, match="jobs_at 7: not a limit that is tried; choose one of 5, 10"):
+        try_limits(hoard.store, hoard.state, DAY, jobs_at=7)
+
+
 def test_a_job_that_is_active_again_right_after_the_limit_would_have_noticed(hoard: World) -> None:
     assert 0 == tried(hoard, 15)["soon_devices"]
     assert 1 == tried(hoard, 45)["soon_devices"]

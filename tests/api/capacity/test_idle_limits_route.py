@@ -61,6 +61,22 @@ def test_a_token_bound_to_teams_sees_its_own_gpus_and_no_queue(filled: Api) -> N
     assert ("0.000000", []) == (at(every, 15)["returned_gpu_hours"], every["teams"])
 
 
+def test_the_jobs_of_a_limit_are_those_of_the_callers_teams(filled: Api) -> None:
+    every, own = ask(filled, jobs_at=15)["jobs"], ask(filled, filled.token("read", "red"), jobs_at=15)["jobs"]
+
+    assert {"red", "blue"} == {job["team"] for job in every}
+    assert [("red", 1, 0, "5.750000")] == [
+        (job["team"], job["devices"], job["wrong_devices"], job["returned_gpu_hours"]) for job in own
+    ]
+    assert not any(word in str(own) for word in BLUE_WORDS)
+
+
+def test_a_limit_that_is_not_tried_is_refused(filled: Api) -> None:
+    answer = filled.get(ROUTE, token=filled.service.local_secret, params={"jobs_at": "7"})
+
+    assert (400, "jobs_at") == (answer.status_code, answer.json()["error"]["field"])
+
+
 def test_a_token_bound_to_teams_may_not_ask_for_the_queue(filled: Api) -> None:
     answer = filled.get(ROUTE, token=filled.token("read", "red"), params={"requests": "true"})
 

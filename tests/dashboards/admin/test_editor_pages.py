@@ -158,12 +158,46 @@ def test_a_preview_writes_nothing() -> None:
     api, seen = recorded(answer=answer)
     pressed(api, "/rates?edit=end&row=1", "preview", valid_to="2026-01-01")
     row = {"team": "a", "now": "10", "then": "12.5", "difference": "2.5", "currency": "USD"}
-    page_text = text(preview.drawn(answer | {"items": [row, row | {"team": "b", "difference": "0"}]}))
+    page_text = text(preview.drawn(answer | {"items": [row, row | {"team": "b", "then": "10", "difference": "0"}]}))
 
     assert [("POST", "rates/what-if")] == [entry[:2] for entry in seen]
     assert "1 of 2 teams would have paid another amount" in page_text
     assert "2025-12 is closed: the bill stays, and the difference is posted as a correction." in page_text
     assert "b" not in page_text.split()
+    assert "All together $20.00 $22.50 +$2.50 +12 %" in " ".join(page_text.split())
+
+
+def test_a_preview_counts_teams_and_adds_up_one_currency() -> None:
+    """The platform is no team; an unknown amount has no sum."""
+    row = {"team": "a", "now": "0", "then": "2.5", "difference": "2.5", "currency": "USD"}
+    rest = row | {"team": "__platform__", "now": "10", "then": "8", "difference": "-2"}
+    answer = {"items": [row, rest], "window": {"start": fake_setup.BEGAN, "end": fake_setup.ENDED}}
+    page_text = " ".join(text(preview.drawn(answer)).split())
+
+    assert "1 of 1 teams would have paid another amount" in page_text
+    assert "a $0 $2.50 +$2.50 –" in page_text
+    assert "All together $10.00 $10.50 +$0.50 +5 %" in page_text
+    for other in ({"currency": "EUR"}, {"then": None}):
+        assert preview.total([row, rest | other]) is None
+
+
+def test_what_only_begins_later_posts_no_correction() -> None:
+    """The effect is shown as if the price held all of the time; saving it leaves closed bills alone, unless the past is changed."""
+    row = {"team": "a", "now": "10", "then": "12", "difference": "2", "currency": "USD"}
+    answer = {"items": [row], "window": {"start": fake_setup.BEGAN, "end": fake_setup.ENDED}, "closed": ["2025-12"]}
+    later, past = (
+        text(
+            pressed(
+                recorded(answer=answer)[0], "/rates?edit=change&row=1", "preview", valid_from="2026-12-01", **more
+            ).below
+        )
+        for more in ({"past": "no"}, {"past": "yes"})
+    )
+
+    assert "Saving it changes nothing before 2026-12-01: the bills of the past stay as they are." in later
+    assert "posted as a correction" not in later
+    assert "2025-12 is closed: the bill stays, and the difference is posted as a correction." in past
+    assert "Saving it changes nothing" not in past
 
 
 def asked_of(path: str, **values: str) -> tuple[Any, str]:
@@ -364,6 +398,8 @@ def test_a_change_is_written_in_words() -> None:
     assert "team nlp · alert at % 80, 100 · forced yes · amount 44300" == history.words(before)
     assert "GPU model H100 · price per GPU-hour 2.1 · valid from 30 Aug 2026 22:06" == history.words(after)
     assert "and 1 more row" == text(history.listed([{"team": "a"}] * 5, 6)).rpartition("team a")[2].strip()
+    opened = history.listed([{"team": name} for name in "abcdefg"], 9).children[-1]
+    assert "and 4 more rows team f team g and 2 more" == " ".join(text(opened).split())
 
 
 @pytest.mark.parametrize(

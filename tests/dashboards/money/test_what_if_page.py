@@ -58,6 +58,25 @@ def test_the_answer_is_one_sentence() -> None:
     assert NASTY in words
 
 
+def test_the_jobs_that_are_hit_are_named_with_their_users() -> None:
+    hit = {
+        "cluster": "c1",
+        "job": "4711",
+        "name": NASTY,
+        "team": "nlp",
+        "user": "ada",
+        "devices": 3,
+        "wrong_devices": 2,
+    }
+    layout = page(jobs=[hit | {"returned_gpu_hours": "7.5", "returned_cost": "15.00"}])
+
+    check_layout(layout)
+    assert "Jobs that a limit of 15 min hits" in text(layout)
+    assert f"{NASTY} 4711 nlp ada 3 2 7.5 15.00" in text(layout)
+    assert "/ui/jobs/4711?in=c1" in links(layout)
+    assert "Jobs that a limit" not in text(page(jobs=None)), "an API that is older"
+
+
 def test_another_limit_is_a_link_and_an_address() -> None:
     assert any("limit=240" in href for href in links(page()))
     assert "A limit of 4 h would have returned 10 GPU-h ($20.00). 2 jobs" in text(page("/what-if?limit=240"))

@@ -31,6 +31,18 @@ class TeamLimit(Limit):
     team: str
 
 
+class JobHit(Strict):
+    cluster: str
+    job: str
+    name: str | None
+    team: str
+    user: str | None
+    devices: int = Field(description="GPUs that it loses, each time counted.")
+    wrong_devices: int = Field(description="Of these, GPUs that it used again later.")
+    returned_gpu_hours: Quantity
+    returned_cost: Money | None
+
+
 class IdleLimits(Strict):
     window: Span
     currency: str | None
@@ -40,6 +52,9 @@ class IdleLimits(Strict):
     not_measured: str | None = Field(description="Why idle time is not known; null where it is.")
     items: list[Limit]
     teams: list[TeamLimit] = Field(description="By the team that held the GPUs; `sooner` by the team that asked.")
+    jobs: list[JobHit] | None = Field(
+        description="The jobs that the limit `jobs_at` hits, those hit wrongly first, at most 200; null without it."
+    )
     requests: int | None = Field(description="Requests that waited for GPUs in the window.")
     left_alone_gpu_hours: Quantity = Field(description="Idle hours of exempt jobs and of servers that must stay ready.")
     unsure_gpu_hours: Quantity = Field(description="Idle hours of GPUs whose holder on the node is not known.")
