@@ -51,8 +51,8 @@ REMEDIES = {
 }
 """What to do about time of a bucket that no finding explains: in reports, scans, the API and on pages."""
 LOST_NOTE = (
-    "Lost work is the cost of runs that failed, since each finding began. It is not added to waste, which may have the same time. "
-    + certainty.SMALL_LOSSES
+    "Lost work is the cost of runs that failed, since each finding began. Without a known checkpoint, all of a run counts as lost. It is not added to waste, which "
+    "may have the same time. " + certainty.SMALL_LOSSES
 )
 
 

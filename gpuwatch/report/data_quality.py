@@ -133,6 +133,7 @@ def terms(facts: Facts) -> dict[str, str]:
         "Roofline efficiency": f"({_words(AT_ROOF)}) / working time: a quality of the code, never waste and never priced.",
         "Findings": "A finding's waste is GPU-seconds that no other finding claims, at their own price. Findings are "
         "listed if they overlap the period.",
+        **({} if facts.forecast is None and facts.budget is None else {"Forecast": FORECAST}),
         "Saving": "What open findings waste a month if their cause stays: the cost a day over the days that were measured, times 30.4375.",
         CERTAINTY[0]: CERTAINTY[1],
         "Severity": severity_scale(facts.currency),
@@ -141,6 +142,12 @@ def terms(facts: Facts) -> dict[str, str]:
         f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",
         "Exact values": "The CSV, XLSX and Parquet files of this report have every number unrounded.",
     }
+
+
+FORECAST = (
+    "What was spent, and for each day that is left what such a day costs: by the days of the week, and by the level of the last weeks, of up to "
+    "112 days. The last week times the days that are left may give another number. The range holds the end in four of five cases."
+)
 
 
 def severity_scale(currency: str | None) -> str:

@@ -211,7 +211,7 @@ def slices(facts: Facts) -> Section | None:
     costs = report_text.cells([line.amount for line in shown], facts.currency)
     rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
-    note = "A slice counts as its share of the GPU, in brackets, and in each row of those who held it. Idle and busy refer to the slice itself."
+    note = "A slice counts as its share of the GPU (in brackets where all slices of a row have the same). Several may hold a slice one after the other: it is in the row of each, so rows have more slices together than the title. Idle and busy refer to the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = bucket_money(facts, "mig_remainder")
         worth = f"cost {cost}" if remainder.costs else "have no price"

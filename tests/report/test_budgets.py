@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.report.data_quality import terms
 from gpuwatch.report.document import Section, Table, Text
 from gpuwatch.report.facts import Facts, Payer
 from gpuwatch.report.headlines import headlines
@@ -115,3 +116,8 @@ def test_budgets_within_their_amounts_are_said_to_be() -> None:
     assert section is not None
 
     assert ("Team budgets: none of 2 runs out", 1) == (section.title, len(section.blocks))
+
+
+def test_a_forecast_comes_with_how_it_is_made() -> None:
+    assert "by the days of the week" in terms(replace(facts(), forecast=forecast("100", "120")))["Forecast"]
+    assert "Forecast" not in terms(facts())
