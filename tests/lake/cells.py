@@ -1,4 +1,4 @@
-"""Two cells with a cluster each, and the same fleet in one directory."""
+"""Four cells with a cluster each, and the same fleet in one directory."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from tests.lake.conftest import PAST_DAYS, START_US, STEP_S, Fleet, bring
 
 NOW_US = START_US + 2 * DAY_US
 """Of two days, the samples of the first are settled."""
+OTHERS = {"west": (9, PAST_DAYS), "north": (10, 0.5), "south": (11, 0.4)}
+"""The seed of each further cell's cluster of 8 GPUs, and its days."""
 OF_A_FILE = {
     "day_stamp": "a random name for each computation of a day",
     "import_run": "imports are numbered by each directory",
@@ -49,19 +51,20 @@ class Cells:
 
 
 def made(folder: Path, history: Fleet) -> Cells:
-    """A second cluster of 8 GPUs beside that of the history."""
-    other = LiveFleet(8, PAST_DAYS, 9, STEP_S, START_US)
-    other.write_history(folder / "past", None)
-    about = folder / "past" / "bundle.toml"
-    about.write_text(re.sub(r'cluster = "[^"]*"', 'cluster = "west"', about.read_text()))
-    with Store.open(folder / "west") as store, State.open(folder / "west") as state:
-        replace_rates(state, [Rate("*", "owned", Decimal("2.50"), 0)], "test", "test", START_US)
-        bring(store, state, folder / "past", history.now_us)
-        store.link_state(state.identity())
+    """Three clusters of 8 GPUs beside that of the history."""
     shutil.copytree(history.directory, folder / "one")
-    with Store.open(folder / "one") as store, State.open(folder / "one") as state:
-        bring(store, state, folder / "past", history.now_us)
-    return Cells({"east": history.directory, "west": folder / "west"}, folder / "one", history.now_us)
+    for cell, (seed, days) in OTHERS.items():
+        LiveFleet(8, days, seed, STEP_S, START_US).write_history(folder / f"past-{cell}", None)
+        shutil.copy(history.directory.parent / "past" / "rates.csv", folder / f"past-{cell}")  # they share their prices
+        about = folder / f"past-{cell}" / "bundle.toml"
+        about.write_text(re.sub(r'cluster = "[^"]*"', f'cluster = "{cell}"', about.read_text()))
+        for directory in (folder / cell, folder / "one"):
+            with Store.open(directory) as store, State.open(directory) as state:
+                if directory.name == cell:
+                    replace_rates(state, [Rate("*", "owned", Decimal("2.50"), 0)], "test", "test", START_US)
+                bring(store, state, folder / f"past-{cell}", history.now_us)
+                store.link_state(state.identity())
+    return Cells({"east": history.directory} | {cell: folder / cell for cell in OTHERS}, folder / "one", history.now_us)
 
 
 def differing(one: Store, other: Store) -> Iterator[str]:

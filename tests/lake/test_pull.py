@@ -40,7 +40,7 @@ def now_us() -> int:
 
 
 @pytest.fixture(scope="module")
-def two(history: Fleet, lake_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Cells:
+def four(history: Fleet, lake_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Cells:
     return cells.made(tmp_path_factory.mktemp("cells"), history)
 
 
@@ -49,18 +49,20 @@ def pulled(settings: LakeSettings, directory: Path, *only: str) -> Pulled:
         return Puller(now_us, only).pull(lake, store)
 
 
-def test_two_cells_make_the_directory_that_one_process_would_have(two: Cells, make_lake: Make, tmp_path: Path) -> None:
-    settings = two.publish(make_lake("postgresql"))["east"]
+def test_four_cells_make_the_directory_that_one_process_would_have(
+    four: Cells, make_lake: Make, tmp_path: Path
+) -> None:
+    settings = four.publish(make_lake("postgresql"))["east"]
     done = pulled(settings, tmp_path / "copy")
-    assert 2 == done.cells and 40 < done.tables and not done.removed
-    assert Pulled(done.snapshot, 2) == pulled(settings, tmp_path / "copy"), "another process copies nothing"
+    assert 4 == done.cells and 40 < done.tables and not done.removed
+    assert Pulled(done.snapshot, 4) == pulled(settings, tmp_path / "copy"), "another process copies nothing"
 
-    with Store.open(tmp_path / "copy") as copy, Store.open(two.one) as one, State.open(two.one) as state:
+    with Store.open(tmp_path / "copy") as copy, Store.open(four.one) as one, State.open(four.one) as state:
         assert OF_A_FILE.keys() == set(differing(one, copy))
         for name in OF_A_FILE:
             count = f"select count(*) from {name}"
             assert one.sql(count) == copy.sql(count)
-        assert [(2,)] == copy.sql(
+        assert [(4,)] == copy.sql(
             "select count(distinct import_id) from import_given join import_run using (import_id)"
         )
         assert (done.rows,) == copy.sql('select sum("rows")::bigint from mirror.unit_note')[0]
@@ -68,7 +70,7 @@ def test_two_cells_make_the_directory_that_one_process_would_have(two: Cells, ma
         for by in (("team",), ("job",), ("team", "gpu_model"), ("user", "day"), ("cluster",)):
             lines = chargeback(one, state, window, by)
             assert lines == chargeback(copy, state, window, by), by
-        assert {"sim", "west"} <= {item.group["cluster"] for item in lines.items}
+        assert {"sim", "west", "north", "south"} <= {item.group["cluster"] for item in lines.items}
         own, there = io.BytesIO(), io.BytesIO()
         write(one, state, window, own)
         write(copy, state, window, there)
