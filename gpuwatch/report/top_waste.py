@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.core.clock import DAY_US, parse_rfc3339
+from gpuwatch.core.words import joined
 from gpuwatch.findings.read import Finding, lost_of
-from gpuwatch.findings.texts import is_waste
+from gpuwatch.findings.texts import SEVERITY_ORDER, is_waste
 from gpuwatch.ledger.month import MONTH_FROM_US
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
@@ -18,7 +20,7 @@ from gpuwatch.report.facts import UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.sections.certainty import AT_LEAST
 
-FINDINGS_SHOWN, NODES_SHOWN = 5, 2
+FINDINGS_SHOWN, NODES_SHOWN, TITLES_SHOWN = 5, 2, 4
 WAITED_SHOWN = 10
 COST_MIN = Fraction(5, 1000)
 """A finding that cost less shows no money."""
@@ -43,11 +45,23 @@ def wastes(facts: Facts) -> Section:
     if len(listed) > len(shown):
         rest = len(listed) - len(shown)
         notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the data files.")
+    notes += _without_cost([f for f in counted if not _costs(f)])
     count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
     since = f"Amounts count from the start of each finding, which may be before this {facts.period_word}."
     since += f" {LOST_NOTE}" if any(lost_of(f) for f in listed) else ""
     blocks: list[Block] = [Text(" ".join([since, *notes]), "soft"), *(_card(facts, finding) for finding in shown)]
     return Section(f"Largest waste: {count}{_sum(facts, listed)}", tuple(blocks))
+
+
+def _without_cost(found: Sequence[Finding]) -> list[str]:
+    """`Without a cost of their own: GPU loses memory (2, high) and …`: what else was found, the most severe first."""
+    by_title: dict[str, list[str]] = defaultdict(list)
+    for one in sorted(found, key=lambda f: (-SEVERITY_ORDER.index(f.severity), f.title)):
+        by_title[one.title].append(one.severity)
+    parts = [f"{title} ({len(severities):,}, {severities[0]})" for title, severities in by_title.items()]
+    if len(parts) > TITLES_SHOWN:
+        parts = [*parts[:TITLES_SHOWN], f"{len(parts) - TITLES_SHOWN} more kinds"]
+    return [f"Without a cost of their own: {joined(parts)}. They are in the data files."] if parts else []
 
 
 def _none_listed(facts: Facts, counted: int) -> str:

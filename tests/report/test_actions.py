@@ -285,6 +285,22 @@ def test_a_title_is_an_upper_bound_where_its_actions_are() -> None:
     assert "What to do: one action, up to $304 of waste a month" == section.title.replace(GAP, " ")
 
 
+def test_findings_without_a_cost_are_named_beside_those_with_one() -> None:
+    """The most severe kind first; exempt ones are counted apart."""
+    more = (
+        finding("1", "0.00", title="GPU memory kept", severity="low"),
+        finding("2", "0.00", title="Preempted again and again", severity="high"),
+        finding("3", "0.00", title="GPU memory kept", severity="medium"),
+        finding("4", "0.00", title="Slow GPU", state="exempt"),
+    )
+    section = wastes(facts(finding("7", "7.00"), *more))
+
+    words = "Without a cost of their own: Preempted again and again (1, high) and GPU memory kept (2, medium). They are in the data files."
+    assert words in _plain(section.blocks[0])
+    assert "Largest waste: 1 finding, $7.00 since they began" == section.title.replace(GAP, " ")
+    assert "Without a cost" not in _plain(wastes(facts(finding("7", "7.00"))).blocks[0])
+
+
 def test_the_platform_is_called_so() -> None:
     (step,) = steps(facts(finding("7", "7.00", team="__platform__", user=None)))
 
