@@ -79,7 +79,7 @@ CASES: dict[str, list[tuple[tuple[str, str, str, str], dict[str, Any], str]]] = 
         (
             POOL,
             {"free_gpus": 7.6, "starved_minutes": 207, "waiting_job": "504013", "shape": "4"},
-            "Pool h100-a has 7.6 free GPUs too scattered for job 504013, which waits for 4",
+            "Pool h100-a has on average 7.6 free GPUs too scattered for job 504013, which waits for 4",
         ),
         (
             POOL,
