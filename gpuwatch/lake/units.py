@@ -166,7 +166,8 @@ def _counts(table: Table) -> str:
 def _digests(on: Connection | Lake, table: Table, source: str, day: str, condition: str = "true") -> Units:
     cluster = "cluster" if table.cluster else "null::varchar"
     query = f"select {cluster}, {day}, count(*), {table.digest} from {source} where {condition} group by all"
-    return {Key(cluster, day): Content(rows, digest) for cluster, day, rows, digest in on.sql(query)}
+    # A table without clusters and days is one group, which is no unit where it is empty.
+    return {Key(cluster, day): Content(rows, digest) for cluster, day, rows, digest in on.sql(query) if rows}
 
 
 def _settled_samples(store: Connection, now_us: int) -> set[date]:
