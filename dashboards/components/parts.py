@@ -269,7 +269,7 @@ def headlines(items: Sequence[Headline]) -> Component:
             className="headline",
         )
 
-    return html.Div([one(item) for item in items[:5]], className="headlines")
+    return html.Div([one(item) for item in items[:6]], className="headlines")
 
 
 def heading(title: str, note: Node = None, *actions: Node) -> Component:

@@ -232,7 +232,7 @@ def names() -> Component:
 def line(part: Slice, owners: dict[str, int], query: Query) -> Component:
     """A slice in the list below the drawing; a red dot marks one that was mostly idle while held."""
     owner = formats.clip(mig_drawing.short_owner(part.owner), 22) if part.owner else "free"
-    label = f"{owner} and {part.others} more" if part.others else owner
+    label = f"{owner} + {part.others} more" if part.others else owner
     if part.others:
         name = parts.link(label, query.link(f"/mig/{part.ident}"), title=f"{part.words}; all who held it")
     elif part.job:

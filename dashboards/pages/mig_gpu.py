@@ -70,12 +70,17 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
         [
             *head,
             numbers(data.rows),
-            parts.card(
-                "Which slices there were, and who held them",
-                graph,
-                note=f"{formats.zone_word()}; pale grey: free; a gap: no such slice",
+            html.Div(
+                [
+                    parts.card(
+                        "Which slices there were, and who held them",
+                        graph,
+                        note=f"{formats.zone_word()}; pale grey: free; a gap: no such slice",
+                    ),
+                    tenancies(data.rows, query),
+                ],
+                className="column",
             ),
-            tenancies(data.rows, query),
             states.advice("There are more slices than were read. Filter by cluster or team.") if data.cut else None,
         ]
     )
@@ -151,17 +156,18 @@ def timeline(rows: list[Row], scheme: Scheme) -> tuple[Figure, int]:
 
 
 def tenancies(rows: list[Row], query: Query) -> Component:
-    """Who held which slice, when, at what cost and use."""
+    """Who held which slice, when, at what cost and use. On a phone: who, and at what cost; of a single slice also since when."""
+    several = len({row.get("slice") for row in rows}) > 1
     columns = [
-        parts.Column("Slice"),
+        parts.Column("Slice", "" if several else "narrow-hide"),
         parts.Column("Team"),
         parts.Column("Job"),
-        parts.Column(f"From ({formats.zone_word()})", "r"),
+        parts.Column(f"From ({formats.zone_word()})", "r narrow-hide" if several else "r"),
         parts.Column(f"Until ({formats.zone_word()})", "r narrow-hide"),
         parts.Column("Busy", "r narrow-hide"),
         parts.Column("Memory used", "r narrow-hide"),
         parts.Column("Hours", "r narrow-hide"),
-        parts.Column("Cost", "r narrow-hide"),
+        parts.Column("Cost", "r"),
     ]
     shown = []
     for row in rows[:ROWS_SHOWN]:

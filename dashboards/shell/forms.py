@@ -16,10 +16,13 @@ from gpuwatch.dashboards.editing.fields import FORM
 from gpuwatch.dashboards.editing.outcome import Outcome, action_of, mistakes
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.scripts import PRESSED_SCRIPT
 
 
 def register(dash: Dash, api: Callable[[], Api]) -> None:
     """Registers the callback. `api` has the permissions of the browser that sent the current one."""
+    scripted: Any = dash.clientside_callback  # without types of its own
+    scripted(PRESSED_SCRIPT, Output("pressed", "data"), Input({"edit": ALL}, "n_clicks"), prevent_initial_call=True)
 
     @dash.callback(
         Output("notice", "data"),
@@ -29,7 +32,7 @@ def register(dash: Dash, api: Callable[[], Api]) -> None:
         Output({"field": ALL}, "error"),
         Output({"wrong": ALL}, "children"),
         Output({"below": ALL}, "children"),
-        Input({"edit": ALL}, "n_clicks"),
+        Input("pressed", "data"),
         State({"field": ALL}, "value"),
         State({"held": ALL}, "value"),
         State("url", "pathname"),
@@ -38,18 +41,18 @@ def register(dash: Dash, api: Callable[[], Api]) -> None:
         prevent_initial_call=True,
     )
     async def act(
-        _clicks: list[int | None], fields: list[Any], held: list[Any], pathname: str, search: str
+        pressed: str | None, fields: list[Any], held: list[Any], pathname: str, search: str
     ) -> tuple[Any, ...]:
-        chosen = ctx.triggered_id
-        if not chosen or not any(entry["value"] for entry in ctx.triggered):
+        *_, action = (pressed or "").split("\n", 2)
+        if not action:
             raise PreventUpdate
         query = Query.parse(pathname, search)
         names = [str(entry["id"]["field"]) for entry in ctx.states_list[0]]
         kept = [str(entry["id"]["held"]) for entry in ctx.states_list[1]]
         values = dict(zip([*names, *kept], map(stripped, [*fields, *held]), strict=True))
-        done = await outcome(api(), query, str(chosen["edit"]), values)
+        done = await outcome(api(), query, action, values)
         places = len(ctx.outputs_list[5]), len(ctx.outputs_list[6])
-        return answer(done, query, names, places, search or "", str(ctx.triggered[0]["value"]))
+        return answer(done, query, names, places, search or "", str(pressed))
 
 
 def stripped(value: Any) -> str:

@@ -27,6 +27,7 @@ def frame() -> Component:
                 dcc.Store(id="wanted"),
                 dcc.Store(id="acted"),
                 dcc.Store(id="due"),
+                dcc.Store(id="pressed"),
                 dcc.Store(id="notice"),
                 dcc.Store(id="title"),
                 dcc.Store(id="focused"),

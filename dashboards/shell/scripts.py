@@ -32,6 +32,15 @@ NOTICE_SCRIPT = """function(digest, notice) {
 }"""
 """What a form did is shown on the page that it leads to; showing a page clears the message of the one before."""
 
+PRESSED_SCRIPT = """function(clicks) {
+  const [button] = window.dash_clientside.callback_context.triggered;
+  if (!button || !button.value) return window.dash_clientside.no_update;
+  const id = button.prop_id.slice(0, button.prop_id.lastIndexOf("."));
+  return [Date.now(), button.value, JSON.parse(id).edit].join("\\n");
+}"""
+"""Which button of a form somebody pressed, and when. Dash also calls this for buttons that come and go with a page: no button was pressed
+then, and without one Dash cannot tell which buttons to disable."""
+
 FOCUS_SCRIPT = """function(digest, done) {
   const at = window.location.pathname + window.location.search;
   if (!/[?&]action=(ack|snooze)(&|$)/.test(window.location.search) || done === at) {

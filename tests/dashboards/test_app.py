@@ -124,7 +124,7 @@ def test_the_policy_allows_this_site_only() -> None:
     assert "'none'" == rules["default-src"]
     assert "'self'" == rules["connect-src"]
     assert "unsafe" not in rules["script-src"]
-    assert 8 == rules["script-src"].count("sha256-")
+    assert 9 == rules["script-src"].count("sha256-")
     assert ("'none'", "'self'") == (rules["frame-ancestors"], rules["form-action"])
 
 

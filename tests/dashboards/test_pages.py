@@ -29,7 +29,7 @@ from gpuwatch.dashboards.components import (
     slice_use,
 )
 from gpuwatch.dashboards.components.ledger_math import Sum
-from gpuwatch.dashboards.pages import finding, jobs, mig, overview, quality, teams
+from gpuwatch.dashboards.pages import finding, jobs, mig, mig_gpu, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
@@ -556,6 +556,7 @@ def test_a_slice_has_its_number_its_price_of_an_hour_and_what_it_cost_while_free
     assert "$0.41" == slice_use.price_words(Decimal("0.41"), "USD")
     assert "and $0.82 while free" == mig.while_free([part], "USD")
     assert ["/ui/mig/GPU-1/GI-3"] * 2 == links(line), "several holders: all of them, not the job of one"
+    assert "nlp + 1 more" in text(line)
     assert "1g.10gb" == slice_use.one([row | {"slice": "MIG-5"}]).instance
     assert (None, None) == (slice_use.one([row]).price, mig.while_free([], "USD"))
 
@@ -592,6 +593,7 @@ def test_a_slice_has_a_page_with_who_held_it() -> None:
     page_text = text(page)
 
     assert "Who held it" in page_text and formats.clip(row["job"], 40) in page_text
+    assert "Memory used" in text(mig_gpu.numbers([row])), "the last of its six numbers"
     assert "No slices in this window" in text(shown("/mig/GPU-none-such"))
     check_layout(page)
 

@@ -1,4 +1,4 @@
-"""Every page is free of serious faults that axe-core finds and fits every screen, in light and in dark, over the real application."""
+"""Every page is free of serious faults that axe-core finds, logs no error and fits every screen, in light and in dark, over the real application."""
 
 from __future__ import annotations
 
@@ -61,7 +61,22 @@ def served() -> Iterator[tuple[str, Api]]:
 
 
 @pytest.fixture(scope="module")
-def open_tab(browser: Browser, served: tuple[str, Api]) -> Iterator[Callable[[str], Page]]:
+def logged() -> list[str]:
+    """Errors and warnings in the consoles of all tabs."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged(logged: list[str]) -> Iterator[None]:
+    """A page, and the way to it from the one before, logs no errors."""
+    yield
+    found = [*logged]
+    logged.clear()
+    assert [] == found
+
+
+@pytest.fixture(scope="module")
+def open_tab(browser: Browser, served: tuple[str, Api], logged: list[str]) -> Iterator[Callable[[str], Page]]:
     """Opens a tab in these colors."""
     contexts: list[BrowserContext] = []
 
@@ -69,6 +84,8 @@ def open_tab(browser: Browser, served: tuple[str, Api]) -> Iterator[Callable[[st
         contexts.append(browser.new_context(reduced_motion="reduce", base_url=served[0], color_scheme=scheme, **WIDE))
         page = contexts[-1].new_page()
         page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda said: logged.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: logged.append(str(error)))
         return page
 
     yield opened

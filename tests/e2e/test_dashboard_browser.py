@@ -40,6 +40,7 @@ OPENED = (
     "/ui/decisions?of=spot",
     "/ui/decisions?of=slices",
     "/ui/decisions?of=pools",
+    f"/ui/mig/{fake_api.slices()['items'][0]['slice']}",
 )
 """Pages of the fake API that lie below another one."""
 WHOLE_TABLES = ("/ui/", "/ui/teams", "/ui/jobs", "/ui/findings", *MONEY, *OPENED)
@@ -182,6 +183,24 @@ def test_a_page_opens_without_a_complaint(real: tuple[str, Api], tab: Open, path
     assert [] == opened.problems
     assert 0 == page.locator(".notice.failing, .notice.forbidden").count()
     assert scheme == page.locator("html").get_attribute("data-mantine-color-scheme")
+
+
+@pytest.mark.parametrize("phone", [True, False], ids=["phone", "wide"])
+def test_slices_and_the_box_that_selects_all_are_shown_whole(fake: tuple[str, FastAPI], tab: Open, phone: bool) -> None:
+    """The number and profile of a slice are what its charges are matched by; the next header once covered half of the box."""
+    opened = tab(fake[0], PHONE if phone else WIDE)
+    page = opened.open("/ui/mig")
+    page.locator(".tenants a.mono").first.wait_for(timeout=PATIENCE_MS)
+    names = """[...document.querySelectorAll('.tenants a.mono')].filter(
+      one => one.textContent.length <= 13 && one.scrollWidth > one.clientWidth).map(one => one.textContent)"""
+    cut = page.evaluate(names)
+    opened.open("/ui/findings")
+    page.locator("thead .tick input").wait_for(timeout=PATIENCE_MS)
+    covered = """() => { const box = document.querySelector('thead .tick input'), at = box.getBoundingClientRect();
+      return document.elementFromPoint(at.right - 2, at.top + at.height / 2) !== box; }"""
+
+    assert ([], False) == (cut, page.evaluate(covered))
+    assert [] == opened.problems
 
 
 @pytest.mark.parametrize(

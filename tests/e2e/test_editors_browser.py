@@ -144,6 +144,42 @@ def test_a_page_is_drawn_once_when_it_is_opened(browser: Browser, base: str, sch
     assert [1] == drawn
 
 
+def test_a_form_is_left_without_an_error_and_without_a_request(page: Page) -> None:
+    """Its buttons go with it: nobody pressed one."""
+    asked: list[str] = []
+    opened(page, "/ui/owners?edit=add")
+
+    def sent(request: Any) -> None:
+        asked.append(request.post_data or "")
+
+    page.on("request", sent)
+    page.locator("#nav").get_by_role("link", name="Policies").click()
+    expect(page.locator("#page:not(.busy) h1")).to_have_text("Policies", timeout=PATIENCE_MS)
+    page.wait_for_load_state("networkidle")
+    page.remove_listener("request", sent)
+
+    assert [] == [body for body in asked if '"property":"n_clicks","value":' in body or '"id":"pressed"' in body]
+    assert any('"..page.children' in body for body in asked)
+
+
+def test_a_button_that_is_pressed_twice_at_once_acts_once(page: Page) -> None:
+    """It is disabled until the answer is there."""
+    asked: list[str] = []
+    opened(page, "/ui/owners?edit=add")
+
+    def sent(request: Any) -> None:
+        asked.append(request.post_data or "")
+
+    page.on("request", sent)
+    page.locator("#edit").get_by_role("button", name="Save", exact=True).dblclick()
+    expect(box(page, "Is")).to_have_attribute("aria-invalid", "true", timeout=PATIENCE_MS)
+    page.wait_for_load_state("networkidle")
+    page.remove_listener("request", sent)
+
+    assert 1 == len([body for body in asked if '"id":"pressed"' in body])
+    expect(page.locator("#edit").get_by_role("button", name="Save", exact=True)).to_be_enabled()
+
+
 def test_a_new_price_is_previewed_and_saved(page: Page, api: Server) -> None:
     """The present rate ends where the new one begins; the page lists both and the change; nothing of the past changed."""
     before = api.get("/api/v1/chargeback", params={"window": "30d", "by": "team"}).json()["items"]
@@ -370,7 +406,7 @@ def test_a_bill_is_uploaded_and_compared_and_a_broken_one_is_refused(page: Page,
             page.get_by_role("button", name="Upload a bill: FOCUS").click()
         name = "broken.csv" if content[0] == "a" else "focus.csv"
         chosen.value.set_files([{"name": name, "mimeType": "text/csv", "buffer": content.encode()}])
-        expect(page.locator("#message")).to_contain_text(words)
+        expect(page.locator("#message")).to_contain_text(words, timeout=PATIENCE_MS)
     expect(page.locator("#page .headlines")).to_contain_text("$12.00")
     assert ["Failed to load resource: the server responded with a status of 400 (Bad Request)"] == problems
     problems.clear()
