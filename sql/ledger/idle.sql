@@ -75,6 +75,3 @@ select
     r.watched as free
 from idle_run r
 join slice_hour h on r.run_start_us < h.hour_us + 3600000000 and r.run_end_us > h.hour_us;
-
--- What a free device did is known now whether it idled; the books have its free time without readings.
-delete from piece where watched;

@@ -13,7 +13,7 @@ with labelled as (
         ) as hoarded
     from piece p
     join device_trait t using (device_id)
-    where p.to_us > $slice_from_us and p.from_us < $slice_until_us
+    where p.to_us > $slice_from_us and p.from_us < $slice_until_us and not p.watched
 ),
 known as (
     select

@@ -22,10 +22,11 @@ insert into device_window
 with slotted as (
     select *, (to_us - 1) // 300000000 as slot
     from piece
+    where not watched
     union all
     select *, unnest(range(from_us // 300000000, (to_us - 1) // 300000000)) as slot
     from piece
-    where from_us // 300000000 < (to_us - 1) // 300000000
+    where not watched and from_us // 300000000 < (to_us - 1) // 300000000
 )
 select
     $cluster,
