@@ -14,9 +14,9 @@ JOBS_MAX = 200
 
 
 def jobs_hit(work: Store, cluster: str, limit_us: int) -> list[dict[str, Any]]:
-    """The jobs of a cluster that a limit hits, with the GPU-hours that it returns of each. Reads replay_taken."""
+    """The jobs of a cluster that a limit hits, with the GPU-hours that it returns of each. Reads replay_taken and replay_priced."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in work.rows("reclaim/replay/jobs", cluster=cluster, limit_us=limit_us):
+    for row in work.rows("reclaim/replay/jobs", limit_us=limit_us):
         job = found.setdefault(
             (row["scheduler"], row["job_id"], row["team"]),
             {
@@ -38,14 +38,16 @@ def jobs_hit(work: Store, cluster: str, limit_us: int) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def most_wrong(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most JOBS_MAX jobs: those that used a GPU again first, then by the GPU-hours returned."""
+def most_wrong(jobs: list[dict[str, Any]], *, priced: bool) -> list[dict[str, Any]]:
+    """At most JOBS_MAX jobs: those that used a GPU again first, then by the GPU-hours returned. Without `priced` there is no cost: prices
+    are in several currencies, or there are none.
+    """
     ordered = sorted(jobs, key=lambda one: (not one["wrong_devices"], -one["units"], one["cluster"], one["job"]))
     return [
         {
             **{name: value for name, value in job.items() if name not in ("units", "cost")},
             "returned_gpu_hours": format_quantity(job["units"]),
-            "returned_cost": None if job["cost"] is None else format_quantity(job["cost"], CENT_PLACES),
+            "returned_cost": None if job["cost"] is None or not priced else format_quantity(job["cost"], CENT_PLACES),
         }
         for job in ordered[:JOBS_MAX]
     ]

@@ -84,7 +84,7 @@ def try_limits(
         clusters = [name for (name,) in work.sql("select distinct cluster from segment order by cluster")]
         for name in clusters if cluster is None else [cluster]:
             _prepare(work, name, window, teams)
-            currencies |= _add_returned(work, name, found)
+            currencies |= _add_returned(work, found)
             _add_hits(work, found)
             jobs += [] if jobs_at is None else jobs_hit(work, name, jobs_at * MINUTE_US)
             for row in work.rows("reclaim/replay/not_judged", from_us=window.start_us, until_us=window.end_us):
@@ -107,7 +107,7 @@ def try_limits(
         "teams": [
             {"team": team, **_row(found, limit, team, with_requests)} for team in _teams(found) for limit in LIMITS_MIN
         ],
-        "jobs": None if jobs_at is None else most_wrong(jobs),
+        "jobs": None if jobs_at is None else most_wrong(jobs, priced=currency is not None),
         "requests": waited if with_requests else None,
         "left_alone_gpu_hours": format_quantity(rest["left_alone"]),
         "unsure_gpu_hours": format_quantity(rest["unsure"]),
@@ -116,7 +116,7 @@ def try_limits(
 
 
 def _prepare(work: Store, cluster: str, window: Window, teams: Collection[str] | None) -> None:
-    """Creates replay_idle and replay_taken. Idle runs that began up to the longest limit before the window are read whole."""
+    """Creates replay_idle, replay_taken and replay_priced. Idle runs that began up to the longest limit before the window are read whole."""
     since_us = window.start_us - LIMITS_MIN[-1] * MINUTE_US - HOUR_US
     work.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=window.end_us)
     work.run(
@@ -128,12 +128,13 @@ def _prepare(work: Store, cluster: str, window: Window, teams: Collection[str] |
         teams=None if teams is None else list(teams),
         limits=[_ALL, *(limit * MINUTE_US for limit in LIMITS_MIN)],
     )
+    work.run("reclaim/replay/priced", cluster=cluster)
 
 
-def _add_returned(work: Store, cluster: str, found: _Outcomes) -> set[str]:
+def _add_returned(work: Store, found: _Outcomes) -> set[str]:
     """Adds GPU-hours and their cost; returns the currencies of the prices."""
     currencies = set()
-    for row in work.rows("reclaim/replay/returned", cluster=cluster):
+    for row in work.rows("reclaim/replay/returned"):
         units = Fraction(int(row["units"]), row["den"])
         if row["currency"] is not None:
             currencies.add(row["currency"])

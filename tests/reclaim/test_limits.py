@@ -132,6 +132,23 @@ def test_the_jobs_that_a_limit_hits_are_named(hoard: World) -> None:
     assert try_limits(hoard.store, hoard.state, DAY)["jobs"] is None
 
 
+def test_costs_in_several_currencies_are_not_added_up(tmp_path: Path) -> None:
+    """The price is in euros from minute 90 on, in the middle of the idle time."""
+    world = World(tmp_path)
+    world.gpu("a", (60, WORK), (120, IDLE)).job("never", ["a"], 0, 180)
+    replace_team_rules(world.state, TEAMS, "t", "t", 0)
+    dollars = Rate("H100", "owned", Decimal("2.00"), us(0), us(90))
+    rates = [dollars, Rate("H100", "owned", Decimal("2.00"), us(90), currency="EUR")]
+    replace_rates(world.state, rates, "t", "t", 0)
+    world.analyze(1440, detectors=("idle-hoarding",))
+    price_all(world.store, world.state)
+
+    found = try_limits(world.store, world.state, DAY, jobs_at=15)
+    (job,) = found["jobs"]
+
+    assert (None, "1.750000", None) == (found["currency"], job["returned_gpu_hours"], job["returned_cost"])
+
+
 def test_no_job_is_named_where_none_is_hit(quiet: World) -> None:
     assert [] == try_limits(quiet.store, quiet.state, DAY, jobs_at=15)["jobs"]
 
