@@ -146,10 +146,15 @@ def causes(
             places[cause][name, of_pool, model] = replace(known, gpu_hours=known.gpu_hours + hours * share, cost=both)
     last = {name: tasks[name, max(some)] for name, some in days.items()}
     sorted_places = {cause: tuple(sorted(mine.values(), key=_order)) for cause, mine in places.items()}
-    found = [Cause(cause, mine, ledger.currency, _words(cause, mine, last)) for cause, mine in sorted_places.items()]
     found = [
-        replace(one, more=waited(store, ends, {place.cluster for place in one.places})) if one.name == MODE else one
-        for one in found
+        Cause(
+            cause,
+            mine,
+            ledger.currency,
+            _words(cause, mine, last),
+            waited(store, ends, {place.cluster for place in mine}) if cause == MODE else "",
+        )
+        for cause, mine in sorted_places.items()
     ]
     unused = _unused(ledger.items)
     return sorted(

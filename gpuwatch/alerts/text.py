@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
-from gpuwatch.core.words import counted
+from gpuwatch.core.words import first_and_more
 from gpuwatch.ledger.month import MONTH_FROM_US
 
 MAX_EVIDENCE = 6
@@ -172,8 +172,7 @@ def where(finding: Json) -> str:
     kind = about.get("kind") if isinstance(about, Mapping) else None
     if not nodes or kind not in ("job", *_KINDS):
         return ""
-    more = len(nodes) - 1
-    return f"on {nodes[0]}" + (f" and {counted(more, 'more node')}" if more else "")
+    return f"on {first_and_more(nodes, 'node')}"
 
 
 def signs(finding: Json) -> str:

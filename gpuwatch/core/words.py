@@ -41,6 +41,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def first_and_more(names: Sequence[str], noun: str) -> str:
+    """`n1`, `n1 and 3 more nodes`."""
+    more = len(names) - 1
+    return names[0] + (f" and {counted(more, f'more {noun}')}" if more else "")
+
+
 def gpus_and_slices(gpus: int, slices: int) -> str:
     """`64 GPUs and 57 MIG slices`: what there is of both; empty for none."""
     return " and ".join(counted(many, noun) for many, noun in ((gpus, "GPU"), (slices, "MIG slice")) if many)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuwatch.core.words import counted
+from gpuwatch.core.words import first_and_more
 from gpuwatch.findings.texts import OLD_EVIDENCE
 from gpuwatch.rules.rule import Rule
 
@@ -61,8 +61,7 @@ def _where(row: Mapping[str, Any]) -> str:
     nodes = list(row["nodes"] or [])
     if row["subject_kind"] not in ("job", "slice") or not nodes:
         return ""
-    more = len(nodes) - 1
-    return f" on {nodes[0]}" + (f" and {counted(more, 'more node')}" if more else "")
+    return f" on {first_and_more(nodes, 'node')}"
 
 
 def _of(team: str | None) -> str:
