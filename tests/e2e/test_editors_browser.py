@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,19 +145,28 @@ def test_a_page_is_drawn_once_when_it_is_opened(browser: Browser, base: str, sch
     assert [1] == drawn
 
 
+@contextmanager
+def sent_by(page: Page) -> Iterator[list[str]]:
+    """The bodies of the requests that a page sends meanwhile."""
+    bodies: list[str] = []
+
+    def note(request: Any) -> None:
+        bodies.append(request.post_data or "")
+
+    page.on("request", note)
+    try:
+        yield bodies
+    finally:
+        page.remove_listener("request", note)
+
+
 def test_a_form_is_left_without_an_error_and_without_a_request(page: Page) -> None:
     """Its buttons go with it: nobody pressed one."""
-    asked: list[str] = []
     opened(page, "/ui/owners?edit=add")
-
-    def sent(request: Any) -> None:
-        asked.append(request.post_data or "")
-
-    page.on("request", sent)
-    page.locator("#nav").get_by_role("link", name="Policies").click()
-    expect(page.locator("#page:not(.busy) h1")).to_have_text("Policies", timeout=PATIENCE_MS)
-    page.wait_for_load_state("networkidle")
-    page.remove_listener("request", sent)
+    with sent_by(page) as asked:
+        page.locator("#nav").get_by_role("link", name="Policies").click()
+        expect(page.locator("#page:not(.busy) h1")).to_have_text("Policies", timeout=PATIENCE_MS)
+        page.wait_for_load_state("networkidle")
 
     assert [] == [body for body in asked if '"property":"n_clicks","value":' in body or '"id":"pressed"' in body]
     assert any('"..page.children' in body for body in asked)
@@ -164,17 +174,11 @@ def test_a_form_is_left_without_an_error_and_without_a_request(page: Page) -> No
 
 def test_a_button_that_is_pressed_twice_at_once_acts_once(page: Page) -> None:
     """It is disabled until the answer is there."""
-    asked: list[str] = []
     opened(page, "/ui/owners?edit=add")
-
-    def sent(request: Any) -> None:
-        asked.append(request.post_data or "")
-
-    page.on("request", sent)
-    page.locator("#edit").get_by_role("button", name="Save", exact=True).dblclick()
-    expect(box(page, "Is")).to_have_attribute("aria-invalid", "true", timeout=PATIENCE_MS)
-    page.wait_for_load_state("networkidle")
-    page.remove_listener("request", sent)
+    with sent_by(page) as asked:
+        page.locator("#edit").get_by_role("button", name="Save", exact=True).dblclick()
+        expect(box(page, "Is")).to_have_attribute("aria-invalid", "true", timeout=PATIENCE_MS)
+        page.wait_for_load_state("networkidle")
 
     assert 1 == len([body for body in asked if '"id":"pressed"' in body])
     expect(page.locator("#edit").get_by_role("button", name="Save", exact=True)).to_be_enabled()
