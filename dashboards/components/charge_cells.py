@@ -141,9 +141,13 @@ def name_cell(
         return parts.link(formats.clip(formats.device(name), 60), query.link(f"/mig/{name}", team=None), "mono", name)
     if view not in DRILL:
         return html.Span(label, title=name)
-    link = parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None, "page": None}), "title", name)
+    within = query.link(**{view: name, "by": DRILL[view], "sort": None, "page": None})
+    if view != "team" or name.startswith("__"):
+        return parts.link(label, within, "title", name)
     mark = html.Span(f" {inferred}", className="soft", title=INFERRED) if inferred else None
-    return html.Span([link, mark]) if inferred else link
+    users = parts.link("users", within, "soft small nowrap narrow-hide", f"Charges of {label} by user")
+    dot = html.Span(" · ", className="soft narrow-hide")
+    return html.Span([parts.link(label, query.link(f"/team/{name}", team=None), "title", name), mark, dot, users])
 
 
 def total_row(
@@ -165,9 +169,17 @@ def total_row(
 
 
 def columns_of(
-    view: str, kinds: Sequence[str], wasted: bool, currency: str, query: Query, against: bool = True
+    view: str,
+    kinds: Sequence[str],
+    wasted: bool,
+    currency: str,
+    query: Query,
+    against: bool = True,
+    compares: bool = False,
 ) -> list[parts.Column]:
-    """The columns of the list: one per kind of charge; what was avoidable if known; the change if `against`."""
+    """The columns of the list: one per kind of charge; what was avoidable if known; the change of the cost if `against`,
+    and that of what was avoidable if it `compares`.
+    """
     sign = formats.sign_of(currency)
     unit = f" ({sign})" if sign else ""
     other = custom(query.get("vs")) if query.get("vs") else "the period before"
@@ -185,5 +197,7 @@ def columns_of(
             parts.Column("% of cost", "r", "avoidable_share", "Avoidable part of the cost of what was held"),
         ]
     if against:
-        found.append(parts.Column("Change", "r narrow-hide", hint=f"Cost against {other}"))
+        found.append(parts.Column("Cost change", "r narrow-hide", hint=f"Cost against {other}"))
+    if compares:
+        found.append(parts.Column("Avoidable change", "r narrow-hide", hint=f"Avoidable cost against {other}"))
     return found

@@ -8,18 +8,20 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts, quantities
-from gpuwatch.dashboards.components.findings_list import amount, daily, spanned, subject, taken_back
+from gpuwatch.dashboards.components.findings_list import amount, daily, has_rate, spanned, subject, taken_back
 from gpuwatch.dashboards.components.proposals import counted
 from gpuwatch.dashboards.shell.query import Query, finding_link
 
 KEYS_MAX = 500
 """Findings that one action may have."""
+RATE_HINT = "Of findings that last a day or longer and go on"
 SEPARATOR = ","
 """Between the keys of one checkbox; no key has it."""
 
 
 def rows(items: list[Row], query: Query, order: str) -> Component:
     """One row per finding, in the order of the list."""
+    rates = any(has_rate(item) for item in items)
     columns = [
         parts.Column(everything(), "check"),
         parts.Column("Finding", "wide", "priority", "Most urgent first: severity, cost a day and certainty together"),
@@ -27,7 +29,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
         parts.Column("Subject", "narrow-hide of"),
         parts.Column("Team", "narrow-hide of-team"),
         parts.Column("Cost so far", "r", "cost"),
-        parts.Column("Per day", "r narrow-hide"),
+        *([parts.Column("Per day", "r narrow-hide", hint=RATE_HINT)] if rates else []),
         parts.Column("Certainty", "r narrow-hide"),
         parts.Column(f"Since ({formats.zone_word()})", "r narrow-hide", "started"),
     ]
@@ -39,7 +41,7 @@ def rows(items: list[Row], query: Query, order: str) -> Component:
             html.Div(subject(item, query, 36), className="two-lines"),
             html.Div([whose(item, query), assigned(item)]),
             amount(item),
-            daily(item),
+            *([daily(item)] if rates else []),
             parts.percent(item.get("confidence")),
             html.Span(formats.clock(item.get("started_at")), className="num nowrap"),
         ]
@@ -64,6 +66,7 @@ def what(item: Row, query: Query) -> Component:
                 className="jobname",
             ),
             html.Div(formats.clip(summary, 200), className="two-lines first-line soft narrow-hide", title=summary),
+            html.Div(subject(item, query, 60), className="about narrow-only"),
             html.Div(
                 [parts.severity(item.get("severity")), html.Span(short_owner(item.get("team")))],
                 className="facts narrow-only",

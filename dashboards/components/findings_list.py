@@ -91,6 +91,13 @@ def no_rate(finding: Row) -> str:
     return ""
 
 
+def has_rate(finding: Row) -> bool:
+    """Whether `daily` is more than a dash."""
+    if finding.get("saves") or no_rate(finding):
+        return False
+    return per_day(finding) is not None or bool(formats.number(finding.get("gpu_hours_a_day")))
+
+
 def daily(finding: Row) -> Component:
     """The cost a day, or GPU-hours a day without a price; a dash with the reason where there is no rate."""
     if (why := no_rate(finding)) and not finding.get("saves"):
@@ -164,7 +171,8 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
         return parts.link(label, job_link(query, finding.get("cluster"), ident), title=f"job {ident}")
     word = KINDS.get(kind, kind)
     href = {
-        "team": query.link("/teams", team=ident, by="user"),
+        "team": query.link(f"/team/{ident}", team=None),
+        "node": query.link("/fleet", q=ident, cluster=cluster),
         "pool": query.link("/capacity", cluster=cluster),
         "slice": query.link("/mig", cluster=cluster),
         "gpu": gpu_facts.gpu_link(query, {"gpu": ident, "cluster": cluster}),

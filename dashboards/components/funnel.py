@@ -12,7 +12,7 @@ from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, ledger_math, measures, parts
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell.query import Query
-from gpuwatch.dashboards.shell.theme import AT_ROOF, BUCKETS, STAGES
+from gpuwatch.dashboards.shell.theme import AT_ROOF, BUCKETS, MEASURE_WORDS, STAGES
 
 
 def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
@@ -34,6 +34,8 @@ def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query
         rows.append([label, *amounts(name, stages.get(name) or {}, whole, currency if known else None)])
         if not team:
             rows[-1].append(current(now.get(name)))
+        if name == "active":
+            rows.append(working_row(response, whole, currency if known else None, wide=not team))
     columns = [
         parts.Column("Stage", "stage"),
         parts.Column("", "grow"),
@@ -48,7 +50,14 @@ def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query
     note = not_measured(query) if partial else None
     table = parts.table(columns, rows, label="Funnel")
     words = measures.measured_words(response) if partial else ""
-    return parts.card(title(working, words, "held" if team else "owned"), table, note=note, name="tight")
+    return parts.card(title(working, words, "GPU time held" if team else "GPU time"), table, note=note, name="tight")
+
+
+def working_row(response: Row, whole: Decimal | None, currency: str | None, wide: bool) -> list[parts.Node]:
+    """The measure that the title names, between the stages: what was active without what was avoidable. `wide`: with a cell for now."""
+    stage = measures.measure(response, "working") if measures.share(response, "working") is not None else {}
+    label = html.Span(MEASURE_WORDS["working"], title="active, without what was avoidable")
+    return [label, *amounts("working", stage, whole, currency), *([None] if wide else [])]
 
 
 def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) -> list[parts.Node]:
@@ -65,8 +74,8 @@ def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) 
 def title(working: Decimal | None, unmeasured: str, held: str) -> str:
     """The working share; where too little is measured, these words."""
     if working is None:
-        return unmeasured or "From owned to effective GPU time"
-    return f"{formats.percent(working)} of the GPU time {held} was working"
+        return unmeasured or "From all GPUs to effective GPU time"
+    return f"{formats.percent(working)} of the {held} was working"
 
 
 def not_measured(query: Query) -> Component:

@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row, administers
-from gpuwatch.dashboards.components import charts, formats, parts
+from gpuwatch.dashboards.components import charts, formats, ledger_math, parts
 from gpuwatch.dashboards.editing import fields, history, lists
 from gpuwatch.dashboards.editing.outcome import Outcome, Values, acts_on
 from gpuwatch.dashboards.pages.finding import fact
@@ -22,6 +22,7 @@ from gpuwatch.dashboards.shell.theme import Scheme
 
 CARDS_A_PAGE = 12
 FLEET = "*"
+WITHOUT_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,21 @@ class Data:
 
     budgets: Row
     set: budget_list.Data | None = None
+    month: Row | None = None
+    """Charges of this month by team."""
 
 
 async def load(api: Api, query: Query) -> Data:
     """The budgets, and what an administrator edits."""
-    found, me = await asyncio.gather(api.budgets(team=query.get("team")), api.me())
+    month = None if query.get("team") else api.chargeback("month", "team")
+    found, me, charged = await asyncio.gather(
+        api.budgets(team=query.get("team")), api.me(), ledger_math.optional(month)
+    )
     if not administers(me):
-        return Data(found)
+        return Data(found, None, charged)
     listed, fleet = await asyncio.gather(lists.whole(api, "budgets/set", **lists.UNPAGED["budgets/set"]), api.fleet())
     changes = await history.read(api, me, "budgets")
-    return Data(found, budget_list.Data(listed, str(fleet["at"]), changes))
+    return Data(found, budget_list.Data(listed, str(fleet["at"]), changes), charged)
 
 
 @page("/budgets", "Budgets", load, icon="budgets", order=7, filters=("team",), under="/teams")
@@ -62,10 +68,29 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             form,
             html.Div([card(item, query, scheme) for item in shown], className="budgets"),
             links,
+            without(items, data.month, query),
             *below,
         ],
         className="setup",
     )
+
+
+def without(items: list[Row], month: Row | None, query: Query) -> Component | None:
+    """The teams that paid this month and have no budget, by cost."""
+    owned = {str(item.get("team")) for item in items}
+    rows = [row for row in (month or {}).get("items") or [] if str(row.get("team"))[:2] != "__" and row.get("team")]
+    sums = {name: part for name, part in ledger_math.by_key(rows, "team").items() if name not in owned and part.cost}
+    if not sums:
+        return None
+    currency = str(next((row["currency"] for row in rows if row.get("currency")), ""))
+    ordered = sorted(sums, key=lambda name: (-(sums[name].cost or 0), name))
+    words: list[parts.Node] = []
+    for name in ordered[:WITHOUT_SHOWN]:
+        cost = formats.rounded(sums[name].cost, currency)
+        words += [", " if words else "", parts.team_link(query, name), f" ({cost})"]
+    rest = f" and {len(ordered) - WITHOUT_SHOWN} more" if len(ordered) > WITHOUT_SHOWN else ""
+    title = f"{len(ordered)} team{'s have' if len(ordered) > 1 else ' has'} no budget"
+    return parts.card(title, html.P([*words, rest]), note="Cost this month")
 
 
 def title(items: list[Row]) -> str:
@@ -129,7 +154,7 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
         fact("Spent", parts.money(item.get("spent"), currency)),
         fact("Left", parts.money(left, currency, "num lost" if left is not None and left < 0 else "num")),
         fact("Forecast", outlook(item.get("forecast") or {}, currency)),
-        fact("Runs out at the earliest", runs_out(item)),
+        fact("Runs out", runs_out(item)),
     ]
     if item.get("gpu_hours_quota") is not None:
         quota = formats.short(formats.number(item["gpu_hours_quota"]) or Decimal(0))
@@ -174,7 +199,9 @@ def runs_out(item: Row) -> parts.Node:
     day = item.get("runs_out")
     if formats.number(item.get("spent")) is None or not (item.get("forecast") or day):
         return parts.num(formats.MISSING, "No forecast yet")
-    return parts.num(formats.day(day)) if day else "not in this period"
+    if not day:
+        return "not in this period"
+    return html.Div([parts.num(formats.day(day)), html.Span("at the earliest", className="soft small")])
 
 
 def drawn(item: Row, scheme: Scheme) -> list[Component]:

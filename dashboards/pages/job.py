@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from decimal import Decimal
+
 from dash import html
 from dash.development.base_component import Component
 
@@ -23,6 +26,10 @@ MAX_WHY = 400
 PLACEMENT_RULE = "topology-blind-placement"
 MAX_DEVICES = 64
 FEW = 8
+MAX_NODES = 3
+UNMEASURED, UNMEASURED_RULE = "unobserved", "blind-spot"
+UNMEASURED_FROM = Decimal("0.05")
+"""A smaller part that was not measured is not mentioned."""
 GANG_RULE = "gang-partial"
 
 
@@ -35,14 +42,47 @@ async def load(api: Api, query: Query) -> Row:
         if error.status != 404:
             raise
     else:
-        if not runs_in_part(data):
-            return data
-        return data | {"rest": await ledger_math.optional(waiting_request.find(api, job, cluster)) or None}
+        rest, unseen = await asyncio.gather(
+            ledger_math.optional(waiting_request.find(api, job, cluster) if runs_in_part(data) else None),
+            of_nodes(api, data),
+        )
+        return data | {"rest": rest or None, "unmeasured": unseen}
     waiting = await ledger_math.optional(waiting_request.find(api, job, cluster))
     if not waiting:
         words = f"Job {formats.clip(job, 100)} held no GPU that is known, and it is not waiting for one now."
         raise ApiFailure(404, "not_found", words, "Its records may be too old to be kept, or of another cluster.")
     return {"waiting": waiting}
+
+
+async def of_nodes(api: Api, data: Row) -> list[Row]:
+    """The findings about unmeasured GPUs of the nodes of a job of which a part was not measured."""
+    if unmeasured_part(data) < UNMEASURED_FROM:
+        return []
+    nodes = {
+        str(item["node"]): None for item in data.get("devices") or [] if isinstance(item, dict) and item.get("node")
+    }
+    cluster = {"cluster": str(data["cluster"])} if data.get("cluster") else {}
+    answers = await asyncio.gather(
+        *(
+            ledger_math.optional(api.findings(limit=MAX_NODES, detector=UNMEASURED_RULE, q=node, **cluster))
+            for node in list(nodes)[:MAX_NODES]
+        )
+    )
+    own = {item.get("key") for item in data.get("findings") or []}
+    found = {
+        str(item.get("key")): item
+        for answer in answers
+        for item in (answer or {}).get("items") or []
+        if nodes.keys() & set(item.get("nodes") or []) and item.get("key") not in own
+    }
+    return list(found.values())
+
+
+def unmeasured_part(data: Row) -> Decimal:
+    """The share (0..1) of the job's GPU time that was not measured."""
+    sums = ledger_math.by_key(data.get("waterfall") or [], "bucket")
+    whole = ledger_math.total(sums).seconds
+    return sums[UNMEASURED].seconds / whole if whole and UNMEASURED in sums else Decimal(0)
 
 
 def runs_in_part(data: Row) -> bool:
@@ -156,10 +196,23 @@ def chart(data: Row, scheme: Scheme) -> Component:
 def found(data: Row, query: Query) -> Component:
     """The findings about this job."""
     items: list[Row] = data.get("findings") or []
+    unseen = not_measured(data, query)
     if not items:
-        return parts.card("No findings about this job")
+        return parts.card("No findings about this job", unseen)
     title = f"{len(items)} finding{'s' if len(items) > 1 else ''} about this job"
-    return parts.card(title, html.Div([finding_card(item, query) for item in items], className="stack"))
+    return parts.card(title, html.Div([finding_card(item, query) for item in items], className="stack"), unseen)
+
+
+def not_measured(data: Row, query: Query) -> Component | None:
+    """How much of the job was not measured, and the findings about the nodes that did not report it."""
+    part = unmeasured_part(data)
+    if part < UNMEASURED_FROM:
+        return None
+    about: list[Row] = data.get("unmeasured") or []
+    links = [finding_card(item, query) for item in about]
+    more = None if about else parts.link("Data quality", query.link("/quality"), "more")
+    words = f"{formats.percent(part)} of its GPU time was not measured, so waste in it is not known. "
+    return html.Div([html.P([words, more], className="soft"), *links], className="stack")
 
 
 def placement(data: Row) -> Component | None:

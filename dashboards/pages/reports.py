@@ -15,7 +15,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.components import formats, ledger_math, parts
+from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -134,10 +134,18 @@ def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component |
     """A page of reports, and what has no report."""
     shown, links = parts.numbered(rows, TEAMS_A_PAGE, query)
     rest = nobody(data) if not query.get("team") and data.me.get("teams") is None else None
-    columns = [parts.Column("Report", "wide"), parts.Column("Cost", "r narrow-hide"), parts.Column("Files", "files")]
-    cells = [[title(one, data, query), parts.money(one.cost, one.currency), files(one, data)] for one in shown]
+    sign = formats.sign_of(rows[0].currency)
+    heads = [
+        parts.Column("Report", "wide"),
+        parts.Column(f"Cost ({sign})" if sign else "Cost", "r narrow-hide"),
+        parts.Column("Files", "files"),
+    ]
+    places = formats.money_places(one.cost for one in rows)
+    cells = [
+        [title(one, data, query), columns.amount(one.cost, places, one.currency), files(one, data)] for one in shown
+    ]
     return [
-        parts.plain(parts.table(columns, cells, label="Reports of the week")),
+        parts.plain(parts.table(heads, cells, label="Reports of the week")),
         html.P(rest, className="soft") if rest else None,
         links,
     ]

@@ -40,6 +40,8 @@ class Data:
     whole_before: Row | None = None
     named: Row | None = None
     """Charges by job with their names and users."""
+    lost_before: Row | None = None
+    """The ledger of the window to compare with, by the same dimensions."""
 
 
 async def load(api: Api, query: Query) -> Data:
@@ -61,9 +63,20 @@ async def load(api: Api, query: Query) -> Data:
         ledger_math.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
         ledger_math.optional(names),
     )
+    lost_before = await ledger_before(api, query, before) if mixed and view != "job" else None
     cut = (charges, before) if charges.get("next") else (None, None)
     whole, whole_before = await asyncio.gather(*(in_few_rows(api, query, answer) for answer in cut))
-    return Data(charges, before, mixes, policies, whole, whole_before, named)
+    return Data(charges, before, mixes, policies, whole, whole_before, named, lost_before)
+
+
+async def ledger_before(api: Api, query: Query, before: Row | None) -> Row | None:
+    """The ledger of the window of these charges, by what the rows are of."""
+    window = ledger_math.window_of(before or {})
+    if window is None:
+        return None
+    return await ledger_math.optional(
+        api.ledger(ledger_math.text_of(*window), ",".join(dimensions(query)), **query.scope)
+    )
 
 
 async def in_few_rows(api: Api, query: Query, answer: Row | None) -> Row | None:
@@ -129,7 +142,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         [
             parts.heading(
                 "Charges",
-                [note, *policy_words(data)],
+                [note, *charge_tools.policy_words(data.policies, data.charges)],
                 own_page(query),
                 charge_tools.exports(query, ",".join(dimensions(query))),
             ),
@@ -140,29 +153,6 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             *body,
         ]
     )
-
-
-def policy_words(data: Data) -> list[Component]:
-    """The policy in effect at the end of the window, and the one before it; nothing if unknown."""
-    if data.policies is None:
-        return []
-    window = data.charges.get("window") or {}
-    start, end = str(window.get("start") or ""), str(window.get("end") or "")
-    held = policies_between(data.policies.get("items") or [], start, end)
-    name = formats.clip(held[-1].get("name"), 60) if held else ""
-    if not name:
-        return [html.Div("Policy: teams pay for what they hold, the platform pays for the rest")]
-    since = f", since {formats.day(held[-1].get('valid_from'))}" if str(held[-1].get("valid_from")) > start else ""
-    before = f"; before: {formats.clip(held[-2].get('name'), 60)}" if len(held) > 1 else ""
-    return [html.Div(f"Policy: {name}{since}{before}", title=f"version {data.policies.get('version')}")]
-
-
-def policies_between(items: Sequence[Row], start: str, end: str) -> list[Row]:
-    """The policies in effect at some time between, oldest first; one without an end lasts until the next one starts."""
-    ordered = sorted(items, key=lambda item: str(item.get("valid_from")))
-    held = [item for item in ordered if str(item.get("valid_from")) < end and start < str(item.get("valid_to") or "9")]
-    later = [str(item.get("valid_from")) for item in held[1:]] + ["9"]
-    return [item for item, until in zip(held, later, strict=False) if until > start]
 
 
 def crumbs(query: Query) -> Component | None:
@@ -248,7 +238,9 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
         sums.items(), key=lambda entry: charge_waste.place(entry[0], entry[1], wasted, query.get("sort", "cost"))
     )
     ordered, links = parts.numbered(every, PAGE_SIZE, query)
+    lost_then = charge_waste.of(data.lost_before, fixed(query), view)
     against = view != "job" or bool(query.get("vs"))
+    compares = against and bool(wasted) and view != "job"
     names = charge_cells.names_of(data.named)
     kinds, opened = charge_cells.shown_kinds(rows), charge_cells.charges_of(rows, view)
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
@@ -270,15 +262,20 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
             charge_cells.amount_cell(charge_cells.every(opened, name), name, view, currency, query, places),
             *([*charge_waste.cells(wasted.get(name), currency, lost_places)] if wasted else []),
             *([charge_cells.change_cell(part, before.get(name), known)] if against else []),
+            *([charge_waste.change(wasted.get(name), lost_then.get(name), currency)] if compares else []),
             *([charge_waste.bar(wasted.get(name), whole[name], priced, currency, top, name)] if drawn else []),
         ]
         for name, part in ordered
     ]
-    heads = charge_cells.columns_of(view, kinds, bool(wasted), currency, query, against)
+    heads = charge_cells.columns_of(view, kinds, bool(wasted), currency, query, against, compares)
     heads += [parts.Column("Where it went", "where narrow-hide")] if drawn else []
     if len(every) > 1 and not data.charges.get("next"):
         every_lost = {name: wasted[name] for name in sums if name in wasted}
-        lost = charge_waste.cells(charge_waste.total(every_lost), currency, lost_places) if every_lost else ()
+        lost = list(charge_waste.cells(charge_waste.total(every_lost), currency, lost_places)) if every_lost else []
+        if against:
+            lost.append(charge_cells.change_cell(ledger_math.total(sums), ledger_math.total(before), known))
+        if compares:
+            lost.append(charge_waste.change(charge_waste.whole(every_lost), charge_waste.whole(lost_then), currency))
         cells.append(charge_cells.total_row(rows, sums, kinds, currency, places, len(heads), lost))
     return html.Section(
         [

@@ -120,7 +120,7 @@ SEVERITIES = {"critical": "#9B1C31", "high": "#C0392B", "medium": "#D98324", "lo
 """Worst first."""
 
 STAGES = (
-    ("total", "Owned", "all GPUs of the fleet"),
+    ("total", "All GPUs", "all GPUs of the fleet"),
     ("reporting", "Reporting", "GPUs with measurements"),
     ("allocated", "Allocated, measured", "allocated to a job, with measurements"),
     ("active", "Active", "not idle"),

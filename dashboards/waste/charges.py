@@ -65,6 +65,21 @@ def total(wasted: Mapping[str, Waste]) -> Waste:
     return Waste(cost, cost / paid if paid else None)
 
 
+def whole(wasted: Mapping[str, Waste]) -> Waste | None:
+    """The sum of all rows; unknown where a row with time is not known, None without rows."""
+    if any(one.cost is None and one.buckets for one in wasted.values()):
+        return NOTHING
+    return total(wasted) if wasted else None
+
+
+def change(now: Waste | None, then: Waste | None, currency: str) -> Component:
+    """What was avoidable, compared with another window."""
+    if then is None or then.cost is None or now is None or now.cost is None:
+        return parts.num(formats.MISSING, "Not known for both windows")
+    words = formats.change(now.cost, then.cost) or ("no change" if not now.cost else "new")
+    return parts.num(words, f"previously {formats.exact(then.cost, currency)}")
+
+
 def place(name: str, part: Sum, wasted: Mapping[str, Waste], sort: str) -> tuple[int, Decimal, str]:
     """Sort key: largest first, unknown last, or by name; what is nobody's at the end."""
     nobody = LAST.index(name) + 1 if name in LAST else 0

@@ -86,9 +86,19 @@ def line(action: Row, query: Query) -> Component:
 def advice(action: Row) -> Component:
     """What to do; for a loss that no finding explains a line for each kind of work."""
     text = str(action.get("remedy") or "")
+    if cause := cause_of(action):
+        text = f"{cause} {text}"
     if (action.get("loss") or {}).get("parts") and not action.get("findings"):
         return html.Div(formats.clip(text, 480), title=action.get("summary"))
     return html.Div(formats.clip(text, 220), className="two-lines", title=action.get("summary") or text)
+
+
+def cause_of(action: Row) -> str:
+    """The largest cause of stranded GPUs by the name that reports give it; empty for anything else."""
+    if (action.get("loss") or {}).get("bucket") != "stranded":
+        return ""
+    first, dot, _ = str(action.get("summary") or "").partition(". ")
+    return f"{first}." if dot else ""
 
 
 def held_by(loss: Row, action: Row, query: Query) -> list[Component]:

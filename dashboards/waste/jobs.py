@@ -24,7 +24,7 @@ WORTH = Decimal("0.05")
 ADVICE = {
     "hoarded": "end it when its work is done, or release the GPUs while it waits.",
     "gap": "load data in parallel, and save checkpoints in the background.",
-    "communication": "overlap communication with work; if it runs on several nodes, use fewer, or those of one leaf switch.",
+    "communication": "overlap communication with work; if on several nodes, use fewer.",
     "stalled": "use larger batches or fused kernels, or a MIG slice of the right size.",
 }
 """What to change about a job, by its largest avoidable bucket."""
@@ -128,7 +128,7 @@ def line(work: Work, currency: str, places: int, query: Query, users: bool) -> l
         parts.link(formats.clip(person, 28), query.link("/me", user=person, team=None)) if person else formats.MISSING
     ]
     return [
-        html.Div([html.Div([title, marked(work)], className="jobname"), change(work)]),
+        html.Div([html.Div([title, id_of(ident, name), marked(work)], className="jobname"), change(work)]),
         *(mine if users else []),
         parts.hours(job.get("gpu_seconds")),
         columns.amount(job.get("cost"), places, currency),
@@ -136,6 +136,11 @@ def line(work: Work, currency: str, places: int, query: Query, users: bool) -> l
         columns.share(work.lost),
         *([] if users else [columns.share(ledger_math.effective(job))]),
     ]
+
+
+def id_of(ident: str, name: str) -> Component | None:
+    """The id of a job beside its name: several jobs have one name."""
+    return None if name in ident else html.Span(formats.clip(ident, 24), className="soft small mono", title=ident)
 
 
 def change(work: Work) -> Component | None:

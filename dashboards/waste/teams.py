@@ -16,6 +16,9 @@ from gpuwatch.dashboards.shell.theme import BUCKETS
 from gpuwatch.dashboards.waste.morning import NOT_TEAMS, lost_of, team_home
 
 SHOWN = 8
+SHARES_NAMED = 2
+COUNTS_FROM, FAR_ABOVE = Decimal("0.01"), Decimal("1.5")
+"""A team is named for its share where it has this part of the cost of all, and this many times the share of all."""
 
 
 def card(answer: Row, query: Query) -> Component | None:
@@ -43,7 +46,40 @@ def card(answer: Row, query: Query) -> Component | None:
     rest = int(answer.get("teams_total") or 0) - len(shown)
     more = parts.link("All teams" if rest <= 0 else f"All teams ({rest} more)", query.link("/teams"), "more")
     buckets = {str(bucket.get("bucket")) for row in shown for bucket in row.get("buckets") or []}
-    return parts.card("Teams by waste", table, parts.legend(buckets), note=more, name="tight teams-waste")
+    return parts.card(
+        "Teams by waste",
+        table,
+        by_share(shown, currency, query),
+        parts.legend(buckets),
+        note=more,
+        name="tight teams-waste",
+    )
+
+
+def by_share(rows: Sequence[Row], currency: str | None, query: Query) -> Component | None:
+    """The teams that waste the largest part of their own cost, where it is far above that of all: in a list by money they are low."""
+    known = {
+        str(row.get("team")): (lost_of(row, currency), size_of(row, currency))
+        for row in rows
+        if str(row.get("team")) not in NOT_TEAMS and not measures.measured_partly(row)
+    }
+    lost, whole = (sum((one[at] for one in known.values()), Decimal(0)) for at in (0, 1))
+    if not lost or not whole:
+        return None
+    shares = {name: part / size for name, (part, size) in known.items() if size >= whole * COUNTS_FROM}
+    high = [name for name in shares if shares[name] >= lost / whole * FAR_ABOVE]
+    named = sorted(high, key=lambda name: -shares[name])[:SHARES_NAMED]
+    if not named:
+        return None
+    words: list[Any] = []
+    for name in named:
+        link = parts.link(formats.clip(name, 30), team_home(query, name))
+        words += [" and " if words else "", link, f" ({formats.percent(shares[name])})"]
+    of = "cost" if currency else "GPU time"
+    return html.P(
+        [f"Highest share of their own {of}: ", *words, f". All these teams: {formats.percent(lost / whole)}."],
+        className="soft small",
+    )
 
 
 def scale_of(rows: Sequence[Row], currency: object) -> str | None:

@@ -20,7 +20,7 @@ LARGEST = 3
 """Findings shown."""
 
 STEP_WORDS = {
-    "total": "Owned",
+    "total": "All GPUs",
     "reporting": "Reporting",
     "allocated": "Allocated, measured",
     "active": "Active",

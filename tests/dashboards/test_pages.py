@@ -29,11 +29,12 @@ from gpuwatch.dashboards.components import (
     slice_use,
 )
 from gpuwatch.dashboards.components.ledger_math import Sum
-from gpuwatch.dashboards.pages import finding, jobs, mig, mig_gpu, overview, quality, teams
+from gpuwatch.dashboards.pages import finding, job, jobs, mig, mig_gpu, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
 from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, MEASURES, STAGES
+from gpuwatch.dashboards.waste import charges as charge_waste
 from gpuwatch.dashboards.waste import do_first
 from gpuwatch.dashboards.waste import jobs as work
 from gpuwatch.dashboards.waste import teams as team_waste
@@ -129,9 +130,10 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
     assert "Compared per hour with data: 168 hours now, 151 before" in page_text
     assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in page_text
     assert "Of the working time, the hardware ran at 71 % of its roofline" in page_text
-    assert "Owned 100 % 21,504.0 $51.6 k" in page_text
+    assert "All GPUs 100 % 21,504.0 $51.6 k" in page_text
     assert "Total 100 % 21,504.0 51,610" in page_text
-    assert "45 % of the GPU time owned was working" in page_text
+    assert "45 % of the GPU time was working" in page_text
+    assert "Working 45 % 9,676.8" in page_text, "the share of the title is a row"
 
 
 def test_free_time_that_no_job_can_use_is_avoidable() -> None:
@@ -195,7 +197,7 @@ def test_a_funnel_without_prices_has_no_money() -> None:
     zero = {name: {**stage, "cost": "0.00"} for name, stage in data.now["funnel"].items()}
     body = funnel.card(zero, data.fleet, sums, Query(), "").children[1].children.children[-1]
 
-    assert [formats.MISSING] * 5 == [text(row.children[4]) for row in body.children]
+    assert [formats.MISSING] * 6 == [text(row.children[4]) for row in body.children]
 
 
 def blind(shares: dict[str, str]) -> Component:
@@ -376,7 +378,7 @@ def test_work_that_was_measured_in_part_says_so() -> None:
 def test_time_that_nobody_held_did_no_work() -> None:
     page_text = text(blind({"schedulable": "36"}))
 
-    assert "0 % of the GPU time owned was working" in page_text
+    assert "0 % of the GPU time was working" in page_text
     assert "SM activity is not measured" not in page_text
 
 
@@ -392,7 +394,7 @@ def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
     page_text = text(shown("/?team=nlp"))
 
     assert "of the GPU time held was working" in page_text
-    assert "Owned" not in page_text
+    assert "All GPUs" not in page_text
     assert "Now" not in page_text
 
 
@@ -400,8 +402,9 @@ def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
     blind = {**fake_api.finding(0), "wasted_cost": "0.00", "wasted_gpu_seconds": "0.000000"}
     blind |= {"cost_a_day": None, "gpu_hours_a_day": "0.0"}
     free = {**blind, "wasted_gpu_seconds": "60.000000"}
-    rows = findings_inbox.rows([blind], Query("/findings"), "priority")
-    (row,) = rows.children.children[0].children.children[-1].children
+    rated = {**fake_api.finding(0), "cost_a_day": "12.00"}
+    rows = findings_inbox.rows([blind, rated], Query("/findings"), "priority")
+    row, _ = rows.children.children[0].children.children[-1].children
 
     assert [formats.MISSING] * 2 == [text(cell) for cell in row.children[5:7]]
     assert "$0" == text(findings_list.wasted(free))
@@ -447,7 +450,7 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
     def names(sort: str) -> list[str]:
         query = Query("/teams", {"sort": sort} if sort else {})
         body = teams.listing(data, data.charges["items"], "team", query).children[1].children.children[-1]
-        *rows, last = (text(row.children[0]) for row in body.children)
+        *rows, last = (text(row.children[0]).removesuffix("  ·  users") for row in body.children)
         assert "All 7 rows" == last
         return rows
 
@@ -455,6 +458,7 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
     cells = [[text(cell) for cell in row.children] for row in body.children]
     assert ["1,475", "2,212", "2,949", "3,686", "4,424", "737", "–"] == [row[7] for row in cells[:-1]]
     assert ["15,483", "30.0"] == cells[-1][7:9], "the sum of the rows that are known"
+    assert ["no change"] * 6 == [row[10] for row in cells[:-2]], "what was avoidable, against the week before"
     nobody = ["No team assigned", "Platform"]
     assert [fake_api.HOSTILE, "nlp", "recsys", "vision", "search", *nobody] == names("")
     assert ["search", "vision", "recsys", "nlp", fake_api.HOSTILE, *nobody] == names("avoidable")
@@ -746,8 +750,129 @@ def test_the_page_of_a_finding_begins_with_what_happens_to_whom() -> None:
 def test_a_row_of_findings_has_two_lines() -> None:
     """The title with what took the finding back, and one line of the summary, which a phone leaves out."""
     cell = findings_inbox.what(fake_api.finding(0) | {"resolved_reason": "records changed"}, Query("/findings", {}))
-    first, second, phone = cell.children
+    first, second, about, phone = cell.children
 
     assert "jobname" == first.className
-    assert ["two-lines first-line soft narrow-hide", "facts narrow-only"] == [second.className, phone.className]
+    assert "two-lines first-line soft narrow-hide" == second.className
+    assert ["about narrow-only", "facts narrow-only"] == [about.className, phone.className]
     assert fake_api.finding(0)["summary"] == second.title
+
+
+def test_a_list_of_findings_without_a_cost_a_day_has_no_column_for_it() -> None:
+    """Waste of less than a day, lost work and savings have none."""
+    short = {**fake_api.finding(0), "day_rate": False}
+    saves = {**fake_api.finding(0), "saves": True}
+    without = text(findings_inbox.rows([short, saves], Query("/findings"), "priority"))
+
+    assert "Per day" not in without
+    assert "Cost so far" in without
+    assert "Per day" in text(findings_inbox.rows([short, fake_api.finding(0)], Query("/findings"), "priority"))
+
+
+def test_a_finding_names_its_subject_on_a_phone_too() -> None:
+    """Beside the column that phones hide, the first cell has it."""
+    leak = {**fake_api.finding(0), "subject": {"kind": "gpu", "id": "GPU-1c1abed6-x"}, "gpu_index": 3, "nodes": ["n7"]}
+    cell = findings_inbox.what(leak, Query("/findings"))
+
+    assert "3 on n7" in text(cell)
+    assert "team" not in text(cell) and "search" in text(cell)
+
+
+def test_teams_that_waste_most_of_their_own_cost_are_named() -> None:
+    """By money search is last; by share it is first. A tiny team, and one that was hardly measured, are not named."""
+    answer = api_overview()
+    sizes = {"big": ("1000.00", "200.00"), "search": ("100.00", "60.00"), "tiny": ("1.00", "1.00"), "dark": ("300.00", "290.00")}  # fmt: skip
+    rows = [
+        {**answer["teams"][0], "team": team, "cost": cost, "avoidable": {"gpu_seconds": "60.0", "cost": lost, "ratio": 0.1},
+         "measured_ratio": 0.1 if team == "dark" else 1.0}
+        for team, (cost, lost) in sizes.items()
+    ]  # fmt: skip
+    note = team_waste.by_share(rows, "USD", Query())
+
+    assert "Highest share of their own cost:   search  (60 %) . All these teams: 24 %." == text(note)
+    assert ["/ui/team/search"] == links(note)
+    assert team_waste.by_share(rows[:1], "USD", Query()) is None, "one team is not above all"
+
+
+def test_stranded_gpus_have_the_cause_that_reports_name() -> None:
+    cause = "79 % of it: free, but requests ask for another GPU model. GPUs of H100-80GB."
+    shown = text(do_first.line(fake_overview.action(1, **{**fake_overview.LOSS, "summary": cause}), Query()))
+
+    assert "79 % of it: free, but requests ask for another GPU model. Move small jobs onto fewer nodes." in shown
+    assert "79 %" not in text(do_first.line(fake_overview.action(1, summary=cause), Query())), "only of this loss"
+
+
+def test_a_team_opens_its_page_and_its_users() -> None:
+    found = links(shown("/teams?window=24h"))
+
+    assert "/ui/team/nlp?window=24h" in found
+    assert "/ui/teams?window=24h&by=user&team=nlp" in [
+        href.replace("team=nlp&by=user", "by=user&team=nlp") for href in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected", "absent"),
+    [
+        pytest.param("/teams", "The 7 days before", "The period before", id="of the last 7 days"),
+        pytest.param("/teams?window=lastweek", "The week before", "Last calendar week", id="a week is not compared with itself"),
+        pytest.param("/teams?window=2026-11-01T00:00:00Z,2026-11-08T00:00:00Z", "The period before", "days before", id="own dates"),
+    ],
+)  # fmt: skip
+def test_the_window_to_compare_with_is_named(path: str, expected: str, absent: str) -> None:
+    page_text = text(shown(path))
+
+    assert expected in page_text
+    assert absent not in page_text
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "expected"),
+    [
+        pytest.param(("12", "0.1"), ("8", "0.1"), "+50 %", id="more"),
+        pytest.param(("12", "0.1"), ("0", "0"), "new", id="nothing before"),
+        pytest.param(("0", "0"), ("0", "0"), "no change", id="nothing at all"),
+        pytest.param(("12", "0.1"), (None, None), formats.MISSING, id="too little was measured before"),
+        pytest.param((None, None), ("8", "0.1"), formats.MISSING, id="too little was measured now"),
+        pytest.param(("12", "0.1"), None, formats.MISSING, id="no row before"),
+    ],
+)
+def test_the_change_of_waste_needs_waste_that_is_known(now: Any, then: Any, expected: str) -> None:
+    def of(one: Any) -> charge_waste.Waste | None:
+        return (
+            None if one is None else charge_waste.Waste(*(None if value is None else Decimal(value) for value in one))
+        )
+
+    assert expected == text(charge_waste.change(of(now), of(then), "USD"))
+
+
+def test_the_sum_of_waste_is_not_compared_where_a_row_is_unknown() -> None:
+    known = charge_waste.Waste(Decimal(5), Decimal("0.1"), None, {"gap": Sum(Decimal(1), Decimal(50))})
+    dark = charge_waste.Waste(None, None, None, {"unobserved": Sum(Decimal(1), Decimal(50))})
+
+    assert Decimal(10) == charge_waste.whole({"a": known, "b": known}).cost
+    assert charge_waste.whole({"a": known, "b": dark}).cost is None
+    assert charge_waste.whole({}) is None
+
+
+def test_a_job_that_was_not_measured_says_so_with_the_finding_about_its_node() -> None:
+    node = {**fake_api.finding(0), "title": "GPUs held and not measured", "nodes": ["n1"]}
+    waterfall = [{"bucket": "unobserved", "gpu_seconds": "50", "cost": "1"}, {"bucket": "compute", "gpu_seconds": "50", "cost": "1"}]  # fmt: skip
+    bare: Any = {"id": "4102", "devices": [{"id": "n1/gpu0", "node": "n1"}], "findings": [], "waterfall": waterfall}
+    answers = {"jobs/4102": bare, "findings": {"items": [node, {**node, "key": "other", "nodes": ["n2"]}]}}
+    data = asyncio.run(job.load(answering(answers), Query("/jobs/4102")))
+    shown = job.found(data, Query())
+
+    assert [node["key"]] == [item["key"] for item in data["unmeasured"]], "of its own node only"
+    assert "50 % of its GPU time was not measured" in text(shown)
+    assert "GPUs held and not measured" in text(shown)
+
+    whole = {**bare, "waterfall": waterfall[1:]}
+    assert "not measured" not in text(job.found(asyncio.run(job.load(answering({"jobs/4102": whole}), Query("/jobs/4102"))), Query()))  # fmt: skip
+    unknown = job.found({**bare, "unmeasured": []}, Query())
+    assert "/ui/quality" in links(unknown)
+
+
+def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:
+    assert "4242" == text(work.id_of("4242", "clip-align"))
+    assert work.id_of("sandbox/llm-sft-4102", "llm-sft-4102") is None

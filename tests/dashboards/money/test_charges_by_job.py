@@ -48,7 +48,7 @@ def test_a_job_is_shown_by_its_name_with_its_id_and_user() -> None:
     assert "train 4001 · ann" in words
     assert "sandbox/nb-1 sandbox/nb-1" not in words
     assert "All 4 rows 40.0 5.00" in " ".join(words.split()).replace("$", "")
-    assert "Change" not in words
+    assert "change" not in words
     assert "/ui/jobs/4001?in=c1" in links(layout)
 
 
@@ -58,7 +58,7 @@ def test_a_long_list_has_pages_and_one_total() -> None:
     assert "Page 1 of 3" in first and "Page 3 of 3" in third
     assert 49 == first.count(" · ann") and 21 == third.count(" · ann")
     assert "All 121 rows" in first and "All 121 rows" in third
-    assert "Change" in text(shown("/teams?by=job&vs=lastweek", source=served(3)))
+    assert "Cost change" in text(shown("/teams?by=job&vs=lastweek", source=served(3)))
 
 
 def test_totals_are_of_all_charges_where_the_list_is_cut() -> None:

@@ -222,7 +222,7 @@ def test_an_unknown_budget_says_what_is_missing_and_foretells_nothing() -> None:
 
     assert "nlp: $1,000 for November 2026" in page_text
     assert "set [reporting] currency" in page_text
-    assert "Spent – Left – Forecast – Runs out at the earliest –" in page_text
+    assert "Spent – Left – Forecast – Runs out –" in page_text
     assert "not in this period" not in page_text
 
 
@@ -536,3 +536,14 @@ def test_an_api_that_is_older_leaves_the_charge_page_without_policies() -> None:
 
     assert () == data.names
     assert "Pay for use" in text(charge.layout(data, Query("/charges/held"), "light"))
+
+
+def test_teams_that_pay_and_have_no_budget_are_named() -> None:
+    month = {"items": [{"team": name, "gpu_seconds": "3600", "cost": cost, "currency": "USD"} for name, cost in
+                       (("nlp", "40.00"), ("recsys", "20.00"), ("serving", "900.00"), ("__platform__", "70.00"))]}  # fmt: skip
+    card = budgets.without([{"team": "nlp"}, {"team": "*"}], month, Query("/budgets"))
+
+    words = " ".join(text(card).split())
+    assert "2 teams have no budget Cost this month serving ($900) , recsys ($20.00)" == words
+    assert ["/ui/team/serving", "/ui/team/recsys"] == links(card)
+    assert budgets.without([{"team": "nlp"}], None, Query("/budgets")) is None
