@@ -110,8 +110,15 @@ def plan(item: Row, query: Query, pending: Row | None = None) -> Component:
         notes.append(whom)
     if every and item.get("places"):
         notes.append(html.P(f"Then it fits on {formats.clip(', '.join(item['places']), 120)}.", className="small"))
+    if every and item.get("not_known"):
+        notes.append(not_known(item["not_known"]))
     body = [html.Div(facts, className="facts"), html.Ol(moves, className="plainlist") if moves else None, *notes]
     return html.Div(body, className="plan")
+
+
+def not_known(words: str) -> Component:
+    """What no source has of the jobs that would move and of the nodes."""
+    return html.P(f"Not known: {formats.clip(words, 400)}.", className="soft small")
 
 
 def plan_state(item: Row) -> Component:

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import formats, parts
-from gpuwatch.dashboards.components.capacity_moves import count, job
+from gpuwatch.dashboards.components.capacity_moves import count, job, not_known
 from gpuwatch.dashboards.components.capacity_now import place_word
 from gpuwatch.dashboards.fleet import faulty_gpus
 from gpuwatch.dashboards.fleet.drawing import Mark, places_of
@@ -184,11 +184,13 @@ def moves(plan: Row, item: Row, query: Query) -> Component:
         "Then it fits on ",
         *separated([node(name, item, query) for name in (plan.get("places") or [])[:MAX_PLACES]]),
     ]
-    notes = [html.P(after, className="small")] if plan.get("places") else []
+    notes: list[Component] = [html.P(after, className="small")] if plan.get("places") else []
     if plan.get("at_once"):
         notes.append(
             html.P("Some of these jobs take each other's places: stop them at the same time.", className="soft small")
         )
+    if plan.get("not_known"):
+        notes.append(not_known(plan["not_known"]))
     return html.Div([html.Ol(lines, className="plainlist"), *notes])
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
+from gpuwatch.capacity.move_fit import MoveFit, joined, split
 from gpuwatch.capacity.waiting_requests import prepare as prepare_waits
 from gpuwatch.core.clock import HOUR_US
-from gpuwatch.hardware.defrag import Host, Piece, Plan, plan
+from gpuwatch.hardware.defrag import Plan, plan
 from gpuwatch.hardware.destinations import destinations
+from gpuwatch.hardware.rooms import NO_LIMITS, Host, Limits, Piece
 from gpuwatch.rules.rule import EvaluationScope, count
 from gpuwatch.store.database import Store
 from gpuwatch.topology.node_records import keep_room
@@ -30,6 +33,7 @@ _WORD = pa.schema(
         ("moves", pa.string()),
         ("blockers", pa.string()),
         ("nodes", pa.list_(pa.string())),
+        ("not_known", pa.string()),
     ]
 )
 
@@ -37,38 +41,45 @@ Names = dict[int, str]
 """run id -> job id."""
 
 
-def hosts(
-    store: Store, cluster: str, at_us: int, pool: str | None, models: Sequence[str] | None
-) -> tuple[list[list[Host]], Names]:
-    """The nodes of a pool at an instant, those of one model in one list, and the jobs of the runs on them."""
-    scope: dict[str, Any] = {"pool": pool, "models": models, "every_pool": False}
-    by_pool, names = _grouped(store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope))
-    return [group for _, group in sorted(by_pool.items(), key=lambda one: one[0][1])], names
-
-
-def every_host(store: Store, cluster: str, at_us: int) -> tuple[dict[tuple[str | None, str], list[Host]], Names]:
+@dataclass(frozen=True)
+class Standing:
     """The nodes of a cluster at an instant by pool and model ("" unknown), and the jobs of the runs on them."""
+
+    groups: dict[tuple[str | None, str], list[Host]]
+    names: Names
+    fit: MoveFit
+
+
+def hosts(store: Store, cluster: str, at_us: int, pool: str | None, models: Sequence[str] | None) -> Standing:
+    """The nodes of a pool at an instant."""
+    scope: dict[str, Any] = {"pool": pool, "models": models, "every_pool": False}
+    return _grouped(store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope), MoveFit(store, cluster, at_us))
+
+
+def every_host(store: Store, cluster: str, at_us: int, fit: MoveFit | None = None) -> Standing:
+    """The nodes of a cluster at an instant; `fit`: of the same instant."""
     scope: dict[str, Any] = {"pool": None, "models": None, "every_pool": True}
-    return _grouped(store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope))
+    rows = store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope)
+    return _grouped(rows, fit or MoveFit(store, cluster, at_us))
 
 
-def _grouped(rows: Sequence[dict[str, Any]]) -> tuple[dict[tuple[str | None, str], list[Host]], Names]:
+def _grouped(rows: Sequence[dict[str, Any]], fit: MoveFit) -> Standing:
     names = {row["run_id"]: row["job_id"] for row in rows if row["run_id"] is not None}
     found: dict[tuple[str | None, str], list[Host]] = {}
     for (place, model, pool), some in groupby(rows, key=lambda row: (row["place"], row["model"], row["pool"])):
         held = list(some)
         pieces = tuple(
-            Piece(place, str(row["run_id"]), row["gpus"], row["preemptible"], row["stays"])
+            Piece(place, str(row["run_id"]), row["gpus"], row["preemptible"], row["stays"], fit.limits(row))
             for row in held
             if row["run_id"] is not None
         )
-        found.setdefault((pool, model), []).append(Host(place, held[0]["free"], pieces))
-    return found, names
+        found.setdefault((pool, model), []).append(Host(place, held[0]["free"], pieces, fit.room(place)))
+    return Standing(found, names, fit)
 
 
-def cheapest(groups: Iterable[Sequence[Host]], gpus: int, members: int) -> Plan | None:
+def cheapest(groups: Iterable[Sequence[Host]], gpus: int, members: int, limits: Limits = NO_LIMITS) -> Plan | None:
     """The cheapest plan of the models that a shape may lie on: its members are of one model."""
-    found = [one for group in groups if (one := plan(group, gpus, members)) is not None]
+    found = [one for group in groups if (one := plan(group, gpus, members, limits)) is not None]
     return min(found, key=lambda one: one.price) if found else None
 
 
@@ -78,11 +89,13 @@ def listed_moves(found: Plan | None, names: Names) -> list[dict[str, Any]]:
     return [{"job": names.get(int(p.run)), "node": p.node, "gpus": p.gpus, "preemptible": p.preemptible} for p in moves]
 
 
-def moves_to(found: Plan, group: Sequence[Host], names: Names, gpus: int, members: int) -> dict[str, Any] | None:
+def moves_to(
+    found: Plan, group: Sequence[Host], names: Names, gpus: int, members: int, limits: Limits = NO_LIMITS
+) -> dict[str, Any] | None:
     """The moves with their targets, in an order that works, and the nodes that the request then gets; None if no
     assignment was found.
     """
-    where = destinations(group, found, gpus, members)
+    where = destinations(group, found, gpus, members, limits)
     if where is None:
         return None
     left = {piece for host in group for piece in host.pieces} - set(found.moves)
@@ -126,8 +139,14 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
 
 def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
     """The blockers at the last moment of a wait, and the moves that would have ended it."""
-    groups, names = hosts(store, cluster, row["at_us"], row["pool"], row["models"])
-    found = cheapest(groups, row["gpus"], row["members"])
+    standing = hosts(store, cluster, row["at_us"], row["pool"], row["models"])
+    groups = [group for _, group in sorted(standing.groups.items(), key=lambda one: one[0][1])]
+    names = standing.names
+    places = frozenset(host.name for group in groups for host in group)
+    barred = places - frozenset(row["places"]) if row["places"] is not None else frozenset[str]()
+    limits = Limits((row["cpu_milli"], row["memory_bytes"]), barred)
+    found = cheapest(groups, row["gpus"], row["members"], limits)
+    unknown = None if found is None or not found.moves else standing.fit.not_known(found.moves)
     share = row["starved_us"] / HOUR_US
     jobs = [f"{job} ({free * share:.1f} free GPU-hours on the same nodes)" for job, _, free in blocking(groups, names)]
     return {
@@ -139,6 +158,7 @@ def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
         "moves": listed([f"{m['job']} ({count(m['gpus'], 'GPU')} on {m['node']})" for m in listed_moves(found, names)]),
         "blockers": listed(jobs),
         "nodes": sorted({host.name for group in groups for host in group if host.free and host.pieces}),
+        "not_known": joined([*split(row["unknown"]), *split(unknown)]),
     }
 
 

@@ -12,7 +12,7 @@ from gpuwatch.output.fix_hints import Advice
 from gpuwatch.store.database import Store
 from gpuwatch.topology.gaps import missing
 
-CPU = "A free GPU counts here whatever CPU and memory is left beside it: what a request needs of both decides only for requests that wait."
+CPU = "A free GPU counts here whatever CPU and memory is left beside it: what is needed of both decides only for requests that wait and jobs that would move."
 REQUESTS = (
     "Import the schedulers' job records: sacct, or pods with kubectl get pods -A -o json; or name a live source "
     "([[slurm]], [[kubernetes]])."

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpuwatch.capacity import slice_wait
+from gpuwatch.capacity.free_nodes import Request
 from gpuwatch.capacity.free_state import clusters, instants, rows_at
 from gpuwatch.capacity.make_room import listed
-from gpuwatch.capacity.placing import Places, Request
+from gpuwatch.capacity.placing import Places
 from gpuwatch.capacity.simulator import idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
 from gpuwatch.capacity.waits import FRESH_US, WAITING, for_room, nodes_of
@@ -101,8 +102,9 @@ def _fewer(message: str | None, fitting: int) -> Row | None:
 def start(places: Places, wait: Wait) -> Row:
     """What would let a request start: the best pool that it may use, and a sentence."""
     request = Request(
-        wait.members, wait.gpus, "any", wait.models, wait.pools, wait.places, wait.cpu_milli, wait.memory_bytes
-    )
+        wait.members, wait.gpus, "any", wait.models, wait.pools, wait.places, wait.cpu_milli, wait.memory_bytes,
+        wait.unknown,
+    )  # fmt: skip
     tried = places.tried(request)
     if not tried:
         return {"words": "No pool has GPUs of a model that it takes, on nodes that it may use.", "best": None}

@@ -8,12 +8,14 @@ from typing import Any
 from gpuwatch.capacity import demand as capacity_demand
 from gpuwatch.capacity.demand import DAYS
 from gpuwatch.capacity.free_state import Cluster, clusters, instants
-from gpuwatch.capacity.make_room import Names, blocking, every_host, listed_moves, moves_to
+from gpuwatch.capacity.make_room import Standing, blocking, every_host, listed_moves, moves_to
 from gpuwatch.capacity.mig_layouts import layouts
+from gpuwatch.capacity.move_fit import joined, split
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
-from gpuwatch.hardware.defrag import Host, fits, plan
+from gpuwatch.hardware.defrag import fits, plan
 from gpuwatch.hardware.fgd import GPU_MILLI
+from gpuwatch.hardware.rooms import Host
 from gpuwatch.store.database import Store
 from gpuwatch.topology.taints import TaintedNodes, untainted
 
@@ -21,6 +23,7 @@ SHAPES_MAX = 8
 """Shapes that are planned for where none is named: the most frequent of those that find no place."""
 PLACES_MAX = 64
 """Pools and models that one answer plans for."""
+ASKED = "what the shape asks for of CPUs and memory"
 K_MAX, MEMBERS_MAX = 1024, 1024
 
 Row = dict[str, Any]
@@ -52,12 +55,12 @@ def plans(
             {(gpu.pool, gpu.model) for gpu in one.whole}, key=lambda place: (place[0] or "", place[1] or "")
         )
         tainted = TaintedNodes(store, one.name).at(one.as_of_us)
-        groups, names = every_host(store, one.name, one.as_of_us - 1)
+        standing = every_host(store, one.name, one.as_of_us - 1)
         for pool, model in places[:PLACES_MAX]:
-            group = groups.get((pool, model or ""), [])
+            group = standing.groups.get((pool, model or ""), [])
             open_ = untainted([host.name for host in group], tainted)
             group = [host for host in group if host.name in open_]
-            found = [_item(group, names, members, gpus) for members, gpus in shapes]
+            found = [_item(group, standing, members, gpus) for members, gpus in shapes]
             head = {"cluster": one.name, "as_of": rfc3339(one.as_of_us), "pool": pool, "gpu_model": model}
             items += [head | row for row in found if row is not None and (wanted is not None or not row["placeable"])]
         better += layouts(store, one)
@@ -87,11 +90,12 @@ def _asked(cluster: Cluster, rows: Sequence[Mapping[str, Any]]) -> list[Shape]:
     return list(dict.fromkeys(shapes))[:SHAPES_MAX]
 
 
-def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row | None:
+def _item(group: Sequence[Host], standing: Standing, members: int, gpus: int) -> Row | None:
     """What one shape needs in one pool; None where no node there is so large."""
     sizes = [host.free + sum(piece.gpus for piece in host.pieces) for host in group]
     if sum(size // gpus for size in sizes) < members:
         return None
+    names = standing.names
     placeable = bool(fits([host.free for host in group], [gpus] * members))
     found = plan(group, gpus, members)
     moved = None if found is None else moves_to(found, group, names, gpus, members)
@@ -107,5 +111,6 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
         "at_once": None if moved is None else moved["at_once"],
         "places": [] if moved is None else moved["places"],
         "drained": [] if moved is None else moved["drained"],
+        "not_known": None if found is None else joined([ASKED, *split(standing.fit.not_known(found.moves))]),
         "blockers": [{"job": job, "gpus": held, "free_gpus": free} for job, held, free in blocking([group], names)],
     }

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuwatch.capacity.demand import named_models
+from gpuwatch.capacity.free_nodes import Request, Within
 from gpuwatch.capacity.free_state import clusters, instants
 from gpuwatch.capacity.notes import places_lacking
-from gpuwatch.capacity.placing import Places, Request, Within
+from gpuwatch.capacity.placing import Places
 from gpuwatch.capacity.plan import parsed
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.output.fix_hints import Advice
@@ -17,6 +18,7 @@ from gpuwatch.topology.gaps import SERVED
 
 IDLE = "idle-hoarding"
 """The rule whose open findings name GPUs that could be reclaimed."""
+ASKED = "what the request needs of CPUs and memory on each node (cpus, memory_gib)"
 
 Row = dict[str, Any]
 
@@ -30,13 +32,15 @@ def place(
     cluster: str | None = None,
     pool: str | None = None,
     gpu_model: str | None = None,
+    cpus: float | None = None,
+    memory_gib: float | None = None,
     exact: bool = False,
     findings: Iterable[Mapping[str, Any]] = (),
     advice: Advice = SERVED,
 ) -> Row:
     """The answer of GET /capacity/place: the shape on each pool and model, where it fits first.
 
-    `gpu_model` is a model or a word for several (`h100`). `findings`: open ones of idle GPUs, which could be reclaimed. Raises UsageError
+    `gpu_model` is a model or a word for several (`h100`); `cpus` and `memory_gib` are of each node. `findings`: open ones of idle GPUs, which could be reclaimed. Raises UsageError
     for a shape that is none.
     """
     members, gpus = parsed(shape)
@@ -46,7 +50,12 @@ def place(
     missing: list[Row] = []
     for one in clusters(store, ends):
         models = named_models(gpu_model, {gpu.model for gpu in one.gpus if gpu.model is not None})
-        request = Request(members, gpus, within, models, None if pool is None else [pool])
+        request = Request(
+            members, gpus, within, models, None if pool is None else [pool], None,
+            None if cpus is None else round(cpus * 1000),
+            None if memory_gib is None else round(memory_gib * 2**30),
+            ASKED if None in (cpus, memory_gib) else None,
+        )  # fmt: skip
         items += Places(store, one, idle.get(one.name)).tried(request)
         missing += [{"cluster": one.name, **note} for note in places_lacking(store, one, advice)]
     items.sort(key=lambda row: (not row["fits"], row["plan"] is None and not row["reclaim"]))

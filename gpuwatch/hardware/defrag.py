@@ -8,39 +8,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpuwatch.hardware.rooms import (
+    NO_LIMITS,
+    PACKINGS_MAX,
+    SEARCHED_MAX,
+    Host,
+    Limits,
+    Piece,
+    Rooms,
+    assigned,
+    limited,
+    wanted,
+)
+
 EXACT_PIECES_MAX = 20
 """The most pieces for an exhaustive search; with more, only the pieces of one node at a time are searched."""
 CHOICES_MAX = 20_000
 """The most choices that a search examines."""
-PACKINGS_MAX = 20_000
-"""The most arrangements that are examined for the moved GPUs of a choice."""
-SEARCHED_MAX = 100
-"""The most pieces of different sizes whose arrangements are searched; with more, only best-fit decreasing is tried."""
 NODE_PIECES_MAX = 12
 """The most pieces of a node whose choices are all examined; the smallest are used."""
 TARGETS_MAX = 200
 """The most nodes that are tried, one after another."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """The GPUs that a run holds on a node; they move together, to one other node."""
-
-    node: str
-    run: str
-    gpus: int
-    preemptible: bool = False
-    stays: bool = False
-    """Whether it must not be moved."""
-
-
-@dataclass(frozen=True)
-class Host:
-    """A node with identical GPUs: how many are free, and which runs hold the others."""
-
-    name: str
-    free: int
-    pieces: tuple[Piece, ...] = ()
+LIMITED_MAX = 500
+"""The most choices whose pieces are placed by CPUs, memory and rules too."""
 
 
 @dataclass(frozen=True)
@@ -61,34 +51,60 @@ class Plan:
         return _price(self.moves)
 
 
-def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
+def plan(hosts: Sequence[Host], gpus: int, members: int = 1, limits: Limits = NO_LIMITS) -> Plan | None:
     """The moves after which `members` places of `gpus` GPUs each are free, and all moved pieces are placed again.
 
-    None if no examined moves suffice; an empty plan if the shape already fits. Exact for up to EXACT_PIECES_MAX pieces
-    within CHOICES_MAX choices; beyond that nodes are cleared one at a time, the cheapest first. Raises ValueError for
-    an empty shape.
+    `limits`: of each member. None if no examined moves suffice; an empty plan if the shape already fits. Exact for up to
+    EXACT_PIECES_MAX pieces within CHOICES_MAX choices; beyond that nodes are cleared one at a time, the cheapest first. Raises
+    ValueError for an empty shape.
     """
     if gpus < 1 or members < 1:
         raise ValueError(f"a shape of {members} places with {gpus} GPUs: expected 1 or more of each")
-    if fits([host.free for host in hosts], [gpus] * members):
+    check = _Check(hosts, gpus, members, limits)
+    if check.suffices(()):
         return Plan((), True)
     if sum(host.free for host in hosts) < gpus * members:
         return None
     pieces = [piece for host in hosts for piece in host.pieces if not piece.stays]
     if len(pieces) <= EXACT_PIECES_MAX:
-        found, final = _searched(hosts, pieces, gpus, members)
+        found, final = _searched(check, pieces)
         if found or final:
             return found
-    return _cleared(hosts, gpus, members)
+    return _cleared(hosts, gpus, members, limits)
 
 
-def _searched(hosts: Sequence[Host], pieces: Sequence[Piece], gpus: int, members: int) -> tuple[Plan | None, bool]:
+class _Check:
+    """Whether a request fits once some pieces have moved."""
+
+    def __init__(self, hosts: Sequence[Host], gpus: int, members: int, limits: Limits) -> None:
+        self._hosts, self._gpus, self._members, self._limits = hosts, gpus, members, limits
+        self._limited = limited(hosts, limits)
+        self._budget, self._tries = [PACKINGS_MAX], LIMITED_MAX
+
+    def suffices(self, moves: Sequence[Piece]) -> bool | None:
+        """None: the search was cut off."""
+        left = {host.name: host.free for host in self._hosts}
+        for piece in moves:
+            left[piece.node] += piece.gpus
+        found = fits(left.values(), [self._gpus] * self._members + [piece.gpus for piece in moves])
+        if not (found and self._limited):
+            return found
+        self._tries -= 1
+        if self._tries < 0:
+            return None
+        items = wanted(moves, self._gpus, self._members, self._limits)
+        if assigned(self._hosts, items, self._budget) is not None:
+            return True
+        return None if self._budget[0] < 0 or len(items) > SEARCHED_MAX else False
+
+
+def _searched(check: _Check, pieces: Sequence[Piece]) -> tuple[Plan | None, bool]:
     """The cheapest plan among all choices of pieces, and whether the search was complete if there is none."""
     exact = True
     for examined, moves in enumerate(_cheapest_first(pieces)):
         if examined >= CHOICES_MAX:
             return None, False
-        suffices = _suffices(hosts, moves, gpus, members)
+        suffices = check.suffices(moves)
         if suffices:
             return Plan(moves, exact), True
         exact = exact and suffices is not None
@@ -157,73 +173,78 @@ def _cheapest_first(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
                 heapq.heappush(queue, (_price(order[n] for n in more), more))
 
 
-def _suffices(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, members: int) -> bool | None:
-    left = {host.name: host.free for host in hosts}
-    for piece in moves:
-        left[piece.node] += piece.gpus
-    return fits(left.values(), [gpus] * members + [piece.gpus for piece in moves])
-
-
-def _cleared(hosts: Sequence[Host], gpus: int, members: int) -> Plan | None:
+def _cleared(hosts: Sequence[Host], gpus: int, members: int, limits: Limits) -> Plan | None:
     """Clears one place at a time, on the node with the cheapest moves; not exact."""
-    free = {host.name: host.free for host in hosts}
+    rooms = Rooms(hosts)
     staying = {host.name: [piece for piece in host.pieces if not piece.stays] for host in hosts}
     moved: list[Piece] = []
     for _ in range(members):
-        ready = [name for name in free if free[name] >= gpus]
-        if ready:
-            name = min(ready, key=lambda one: (free[one], one))
-        else:
-            found = _next_place(free, staying, gpus)
+        name = rooms.tightest(gpus, limits)
+        if name is None:
+            found = _next_place(rooms, staying, gpus, limits)
             if found is None:
                 return None
             name, moves, places = found
             for piece, target in zip(moves, places, strict=True):
-                free[target] -= piece.gpus
+                rooms.take(target, piece.gpus, piece.limits)
                 staying[name].remove(piece)
-                free[name] += piece.gpus
+                rooms.add(name, piece.gpus, piece.limits)
                 moved.append(piece)
-        free[name] -= gpus
+        rooms.take(name, gpus, limits)
     return Plan(tuple(sorted(moved, key=lambda p: (p.node, p.run))), False)
 
 
 def _next_place(
-    free: dict[str, int], staying: dict[str, list[Piece]], gpus: int
+    rooms: Rooms, staying: dict[str, list[Piece]], gpus: int, limits: Limits
 ) -> tuple[str, tuple[Piece, ...], list[str]] | None:
     """The node that is cheapest to clear, the pieces that leave it, and their targets."""
     options: list[tuple[tuple[int, int, int], str, tuple[Piece, ...]]] = []
     for name, pieces in staying.items():
+        if name in limits.barred:
+            continue
         small = sorted(pieces, key=_order)[:NODE_PIECES_MAX]
-        chosen = _fewest(tuple((piece.gpus, piece.preemptible) for piece in small), gpus - free[name])
+        lacking = gpus - rooms.gpus[name], *_lacking(rooms, name, limits)
+        sizes = tuple((piece.gpus, piece.preemptible, *(need or 0 for need in piece.limits.needs)) for piece in small)
+        chosen = _fewest(sizes, lacking)
         if chosen is not None:
             moves = tuple(small[n] for n in chosen)
             options.append((_price(moves), name, moves))
     for _, name, moves in sorted(options, key=lambda option: option[:2])[:TARGETS_MAX]:
-        targets = _targets({other: room for other, room in free.items() if other != name}, moves)
+        targets = _targets(rooms.without(name), moves)
         if targets is not None:
             return name, moves, targets
     return None
 
 
+def _lacking(rooms: Rooms, name: str, limits: Limits) -> list[int]:
+    """How many CPUs and how much memory a node lacks for a member, 0 where that is not known."""
+    pairs = zip(rooms.room[name], limits.needs, strict=True)
+    return [0 if has is None else max((need or 0) - has, 0) for has, need in pairs]
+
+
 @lru_cache(CHOICES_MAX)
-def _fewest(sizes: tuple[tuple[int, bool], ...], lacking: int) -> tuple[int, ...] | None:
-    """The cheapest pieces (GPUs, preemptible) of a node that free the lacking GPUs; None if all are not enough."""
-    if sum(gpus for gpus, _ in sizes) < lacking:
+def _fewest(sizes: tuple[tuple[int, bool, int, int], ...], lacking: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The cheapest pieces (GPUs, preemptible, CPUs, memory) of a node that free what is lacking; None if all are not enough."""
+    amounts = [(size[0], size[2], size[3]) for size in sizes]
+    if any(sum(amount[n] for amount in amounts) < least for n, least in enumerate(lacking)):
         return None
-    pieces = [Piece("", str(n), gpus, preemptible) for n, (gpus, preemptible) in enumerate(sizes)]
-    enough = (moves for moves in _cheapest_first(pieces) if sum(piece.gpus for piece in moves) >= lacking)
+    pieces = [Piece("", str(n), gpus, preemptible) for n, (gpus, preemptible, _, _) in enumerate(sizes)]
+    enough = (
+        moves
+        for moves in _cheapest_first(pieces)
+        if all(sum(amounts[int(piece.run)][n] for piece in moves) >= least for n, least in enumerate(lacking))
+    )
     return tuple(int(piece.run) for piece in next(enough))
 
 
-def _targets(free: dict[str, int], moves: Sequence[Piece]) -> list[str] | None:
-    """A target for each piece: the largest first, each to the fullest node with enough free GPUs."""
-    left, found = dict(free), {}
+def _targets(rooms: Rooms, moves: Sequence[Piece]) -> list[str] | None:
+    """A target for each piece: the largest first, each to the fullest node with place for it."""
+    found = {}
     for piece in sorted(moves, key=_order, reverse=True):
-        ready = [name for name, room in left.items() if room >= piece.gpus]
-        if not ready:
+        name = rooms.tightest(piece.gpus, piece.limits)
+        if name is None:
             return None
-        name = min(ready, key=lambda one: (left[one], one))
-        left[name] -= piece.gpus
+        rooms.take(name, piece.gpus, piece.limits)
         found[piece] = name
     return [found[piece] for piece in moves]
 

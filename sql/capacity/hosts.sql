@@ -1,6 +1,7 @@
 -- A row is a node of one model at an instant, the whole GPUs of it that are free, and a run that holds some of them (NULL:
 -- none is held), with how many, whether others may take its place, and whether it stays where it is: a server that declares
--- it is latency-critical, a part of a gang on several nodes, and all on a node that no scheduler takes jobs for.
+-- it is latency-critical, a part of a gang on several nodes, and all on a node that no scheduler takes jobs for. What the run has
+-- there of CPUs and memory (NULL: not known), and the rule of which nodes it may use.
 with standing as (
     select
         coalesce(d.node, d.gpu) as place,
@@ -49,6 +50,31 @@ held as (
     from standing
     where run_id is not null and whole
     group by place, model, pool, run_id
+),
+own_claim as (
+    select
+        r.run_id,
+        c.node as place,
+        max(c.kind) as kind,
+        max(c.node_rule) as node_rule,
+        max(c.cpu_milli) as cpu_milli,
+        max(c.memory_bytes) as memory_bytes
+    from (select distinct run_id from held) h
+    join run r on r.cluster = $cluster and r.run_id = h.run_id
+    join claim c on c.cluster = $cluster and c.scheduler = r.scheduler and c.job_id = r.job_id and c.run_key = r.run_key
+    where c.device_count > 0 and c.start_us <= $at_us and coalesce(c.end_us > $at_us, true)
+    group by r.run_id, c.node, c.pod_uid
+),
+asked as (
+    select
+        run_id,
+        place,
+        max(kind) as kind,
+        max(node_rule) as node_rule,
+        case when count(*) = count(cpu_milli) then sum(cpu_milli) end::bigint as cpu_milli,
+        case when count(*) = count(memory_bytes) then sum(memory_bytes) end::bigint as memory_bytes
+    from own_claim
+    group by run_id, place
 )
 select
     n.place,
@@ -58,6 +84,13 @@ select
     h.run_id,
     h.gpus,
     r.job_id,
+    r.scheduler,
+    r.queue,
+    r.user_name,
+    a.kind,
+    a.node_rule,
+    a.cpu_milli,
+    a.memory_bytes,
     coalesce(regexp_matches(lower(concat_ws(' ', r.qos, r.queue)), 'preempt|spot|scaveng|standby|best-?effort'), false)
         as preemptible,
     n.place in (select node from closed)
@@ -71,4 +104,5 @@ select
 from place_size n
 left join held h on h.place = n.place and h.model = n.model and h.pool is not distinct from n.pool
 left join run r on r.run_id = h.run_id and r.cluster = $cluster
+left join asked a on a.run_id = h.run_id and a.place = h.place
 order by n.place, n.model, n.pool, h.gpus, r.job_id, h.run_id;

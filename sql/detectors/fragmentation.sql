@@ -168,7 +168,7 @@ select
     map_from_entries(list_filter([
         ('shape', f.shape),
         ('waiting_job', f.job_id),
-        ('not_known', f.unknown),
+        ('not_known', coalesce(w.not_known, f.unknown)),
         ('blockers', nullif(w.blockers, '')),
         ('moves', nullif(w.moves, '')),
         ('plan', case w.exact when true then 'nothing cheaper exists' when false then 'found within bounds' end)

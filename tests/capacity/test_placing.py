@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from gpuwatch.capacity.free_nodes import FreeNode, Request, choose
 from gpuwatch.capacity.free_state import Gpu as FreeGpu
 from gpuwatch.capacity.pending import pending, words
-from gpuwatch.capacity.placing import FreeNode, Request, choose, planned_groups
+from gpuwatch.capacity.placing import planned_groups
 from gpuwatch.capacity.plan import plans
 from gpuwatch.capacity.simulator import idle_gpus, place
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import LINK, Records
-from gpuwatch.hardware.defrag import Host, Piece, plan
+from gpuwatch.hardware.defrag import plan
 from gpuwatch.hardware.destinations import destinations
+from gpuwatch.hardware.rooms import Host, Piece
 from gpuwatch.state import State
 from gpuwatch.topology import derive as topology_derive
 from tests.ledger.test_stranding import DAY, END, machine, world
@@ -224,6 +226,32 @@ def test_free_gpus_are_a_place_for_a_request_with_the_cpus_that_it_needs(cpus: i
         assert best["why"].endswith(
             "GPUs without the CPUs or memory that it needs beside them (1 node) are not counted."
         )
+
+
+def test_a_shape_with_cpus_fits_only_beside_these() -> None:
+    """n1 has four free GPUs and 28 of 64 CPUs; n2 three free GPUs and 64 CPUs, 8 of them of the job `n2-0`."""
+    has = {"scheduler": "slurm", "at": DAY, "cpu_milli": 64_000, "memory_bytes": 2**40, "memory_bytes_used": 0}
+    made = world(
+        machine("n1", 4),
+        machine("n2", 4),
+        claim("n2-0", DAY, END, "n2", gpus="GPU-n2-0", submit_us=us(DAY), cpu_milli=8_000, memory_bytes=2**30),
+        node("n1", {"": 4}, **has, cpu_milli_used=36_000),
+        node("n2", {"": 4}, **has, cpu_milli_used=8_000),
+    ).book()
+
+    def tried(**needs: float) -> dict[str, Any]:
+        return dict(place(made.store, us(END), "4", **needs)["items"][0])  # type: ignore[arg-type]
+
+    with made.store:
+        free, few, many = tried(), tried(cpus=28, memory_gib=10), tried(cpus=64, memory_gib=10)
+        beyond = tried(cpus=65, memory_gib=10)
+    needs = "what the request needs of CPUs and memory on each node (cpus, memory_gib)"
+    assert (True, True, False, False) == (free["fits"], few["fits"], many["fits"], beyond["fits"])
+    assert (True, False) == (needs in free["not_known"], needs in few["not_known"])
+    assert "reservations (scontrol show reservation)" in few["not_known"]
+    assert [("n2-0", "n1")] == [(move["job"], move["to"]) for move in many["plan"]["moves"]]
+    assert (["n2"], None) == (many["plan"]["places"], beyond["plan"])
+    assert "CPUs" not in many["plan"]["not_known"]
 
 
 _FLEET = st.lists(

@@ -173,6 +173,99 @@ def test_no_room_is_made_on_a_node_that_takes_no_jobs() -> None:
     assert [(2, True), (2, False)] == [(one["free_gpus"], one["possible"]) for one in found]
 
 
+def moves_beside(one: dict[str, Any], other: dict[str, Any], **more: dict[str, Any]) -> dict[str, Any]:
+    """The plan for four GPUs where two nodes of four have a job of one GPU each: `n1-0` and `n2-0`, with these words.
+
+    `more`: words of the nodes' records. Without any words `n1-0` moves to n2.
+    """
+    rows: list[Any] = []
+    for name, words in (("n1", one), ("n2", other)):
+        rows += machine(name, 4)
+        rows.append(claim(f"{name}-0", DAY, END, name, gpus=f"GPU-{name}-0", submit_us=us(DAY), **words))
+        if name in more:
+            rows.append(node(name, {"": 4}, DAY, **more[name]))
+    with world(rows).book().store as store:
+        [found] = plans(store, us(END), shape="4")["items"]
+    return found
+
+
+def steps(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(move["job"], move["to"]) for move in found["moves"]]
+
+
+CPUS = {"cpu_milli": 64_000, "memory_bytes": 2**40}
+EIGHT = {"cpu_milli": 8_000, "memory_bytes": 2**36}
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [
+        pytest.param((0, 0), [("n1-0", "n2")], id="CPUs everywhere"),
+        pytest.param((0, 57_000), [("n2-0", "n1")], id="too few on n2"),
+        pytest.param((57_000, 57_000), [], id="too few on both"),
+        pytest.param((0, 56_000), [("n1-0", "n2")], id="just enough on n2"),
+    ],
+)
+def test_a_job_is_not_moved_where_its_cpus_are_not_free(used: tuple[int, int], expected: list[tuple[str, str]]) -> None:
+    """The jobs have 8 CPUs each, within what is used."""
+    records = {f"n{n + 1}": CPUS | {"cpu_milli_used": cpus, "memory_bytes_used": 0} for n, cpus in enumerate(used)}
+    found = moves_beside(EIGHT, EIGHT, **records)
+
+    assert (expected, bool(expected)) == (steps(found), found["possible"])
+
+
+def test_a_job_is_not_moved_where_its_memory_is_not_free() -> None:
+    full = CPUS | {"cpu_milli_used": 8_000, "memory_bytes_used": 2**40 - 2**35}
+    found = moves_beside(EIGHT, EIGHT, n1=CPUS | {"cpu_milli_used": 8_000, "memory_bytes_used": 2**36}, n2=full)
+
+    assert [("n2-0", "n1")] == steps(found)
+
+
+def features(*names: str) -> dict[str, Any]:
+    return {
+        "labels": json.dumps({"partitions": "gpu,debug" if "debug" in names else "gpu", "features": ",".join(names)})
+    }
+
+
+def test_a_job_is_not_moved_to_a_node_without_the_features_or_the_partition_that_it_needs() -> None:
+    rule = {"node_rule": json.dumps({"constraint": "ib"})}
+    debug = {"queue": "debug"}
+
+    assert [("n1-0", "n2")] == steps(moves_beside(rule, {}, n1=features("ib"), n2=features("ib")))
+    assert [("n2-0", "n1")] == steps(moves_beside(rule, {}, n1=features("ib"), n2=features("eth")))
+    assert [] == steps(
+        moves_beside(
+            rule, rule | {"node_rule": json.dumps({"constraint": "eth"})}, n1=features("ib"), n2=features("eth")
+        )
+    )
+    assert [("n2-0", "n1")] == steps(moves_beside(debug, {"queue": "gpu"}, n1=features("debug"), n2=features("x")))
+
+
+def test_a_pod_is_not_moved_to_a_node_that_its_selector_does_not_fit() -> None:
+    rule = {"scheduler": "kubernetes", "node_rule": json.dumps({"terms": [[["zone", "In", ["a"]]]]})}
+    records = {
+        name: {"scheduler": "kubernetes", "labels": json.dumps({"zone": zone}), **CPUS}
+        for name, zone in (("n1", "a"), ("n2", "b"))
+    }
+    free = {"scheduler": "kubernetes"}
+
+    assert [("n2-0", "n1")] == steps(moves_beside(rule, free, **records))
+    assert [("n1-0", "n2")] == steps(moves_beside(free, rule, **records))
+
+
+def test_what_is_not_known_of_a_move_is_named() -> None:
+    known = {
+        name: CPUS | {"cpu_milli_used": 8_000, "memory_bytes_used": 2**36} | features("ib") for name in ("n1", "n2")
+    }
+    asked = "what the shape asks for of CPUs and memory"
+    reserved = "reservations (scontrol show reservation)"
+
+    assert f"{asked}; {reserved}" == moves_beside(EIGHT, EIGHT, **known)["not_known"]
+    runs = "CPUs and memory of running jobs (AllocTRES)"
+    assert f"{asked}; {runs}; {reserved}" == moves_beside({}, EIGHT, **known)["not_known"]
+    assert "CPUs and memory of nodes (scontrol show node)" in str(moves_beside({}, {})["not_known"])
+
+
 def test_an_empty_store_has_neither_plans_nor_history() -> None:
     with World().store as store:
         assert [] == history(store, WINDOW, HOUR_US)["items"]

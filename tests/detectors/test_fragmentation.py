@@ -386,6 +386,7 @@ def test_a_node_that_lacks_a_feature_or_is_reserved_for_others_is_not_free(
 ) -> None:
     assert (start, minutes) == (findings[case].started, findings[case].evidence["starved_minutes"])
     assert 4 * minutes * 60 == pytest.approx(float(findings[case].wasted_s), abs=0.001)
+    assert f"job-{case} n1 (1 GPU on {case} n1)" == findings[case].evidence["moves"], "the free node is no place for it"
 
 
 @pytest.mark.parametrize(
@@ -414,6 +415,7 @@ def test_evidence_names_what_is_not_known_of_the_nodes(findings: dict[str, Verdi
     assert "what it asks for of CPUs and memory (ReqTRES)" in waiting
     assert "what it asks for" not in cpus
     assert "CPUs and memory of nodes (scontrol show node)" in cpus, "those of the other cases"
+    assert "CPUs and memory of running jobs (AllocTRES)" in cpus, "of the job that would move"
 
 
 def test_records_of_a_job_that_are_hours_apart_are_one_wait(findings: dict[str, Verdict]) -> None:

@@ -10,7 +10,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gpuwatch.hardware import defrag
-from gpuwatch.hardware.defrag import Host, Piece, Plan, fits, plan
+from gpuwatch.hardware.defrag import Plan, fits, plan
+from gpuwatch.hardware.destinations import destinations
+from gpuwatch.hardware.rooms import Host, Limits, Piece
 
 
 def host(name: str, free: int, *held: int, preemptible: bool = False) -> Host:
@@ -164,3 +166,122 @@ def test_what_is_found_within_bounds_makes_room_too(sizes: list[list[int]], gpus
 def test_pieces_fit_only_on_one_node_each() -> None:
     assert not fits([2, 2], [3])
     assert fits([3, 2, 2], [2, 3, 2])
+
+
+# CPUs, memory and nodes that may not be used ---------------------------------------------------------------------------
+
+A_GIB = 2**30
+
+
+def roomy(name: str, free: int, cpus: int | None, *held: tuple[int, int], barred: tuple[str, ...] = ()) -> Host:
+    """A node with free CPUs and jobs of (GPUs, CPUs)."""
+    pieces = tuple(
+        Piece(name, f"{name}-{n}", gpus, limits=Limits((1000 * need, None), frozenset(barred)))
+        for n, (gpus, need) in enumerate(held)
+    )
+    return Host(name, free, pieces, (None if cpus is None else 1000 * cpus, None))
+
+
+def test_a_job_does_not_move_where_too_few_cpus_are_free() -> None:
+    hosts = [roomy("a", 3, 60, (1, 8)), roomy("b", 3, 4, (1, 8))]
+
+    assert ["b-0"] == moved(plan(hosts, 4))
+    assert plan([hosts[1], roomy("c", 3, 7, (1, 8))], 4) is None
+    assert ["a-0"] == moved(plan([roomy("a", 3, 60, (1, 4)), hosts[1]], 4)), "exactly enough are enough"
+
+
+def test_what_is_not_known_keeps_nobody_away() -> None:
+    assert ["a-0"] == moved(plan([roomy("a", 3, 60, (1, 8)), roomy("b", 3, None, (1, 8))], 4))
+
+
+def test_a_job_does_not_move_to_a_node_that_it_may_not_use() -> None:
+    hosts = [roomy("a", 3, 60, (1, 8), barred=("b",)), roomy("b", 3, 60, (1, 8))]
+
+    assert ["b-0"] == moved(plan(hosts, 4))
+    assert plan([hosts[0], roomy("b", 3, 60)], 4) is None
+
+
+def test_a_member_gets_a_node_with_the_cpus_that_it_needs() -> None:
+    """Of two nodes with as many free GPUs one has the CPUs; and a job that leaves takes its own with it."""
+    hosts = [roomy("a", 3, 16, (1, 8)), roomy("b", 3, 60, (1, 8))]
+
+    assert ["b-0"] == moved(plan(hosts, 4, limits=Limits((32_000, None))))
+    assert ["a-0"] == moved(plan(hosts, 4, limits=Limits((24_000, None))))
+    assert plan(hosts, 4, limits=Limits((69_000, None))) is None
+    assert plan(hosts, 3, limits=Limits((64_000, None), frozenset("a"))) == Plan(hosts[1].pieces, True), (
+        "free GPUs beside too few CPUs are no place until a job leaves"
+    )
+
+
+def test_memory_counts_like_cpus() -> None:
+    small = Piece("a", "a-0", 1, limits=Limits((None, 64 * A_GIB)))
+    hosts = [Host("a", 3, (small,), (None, 900 * A_GIB)), Host("b", 1, (), (None, 63 * A_GIB))]
+
+    assert plan(hosts, 4) is None
+    assert ["a-0"] == moved(plan([hosts[0], Host("b", 1, (), (None, 64 * A_GIB))], 4))
+
+
+def test_a_target_has_its_cpus_free_when_its_turn_comes() -> None:
+    """b-0 has to leave b before a-0 finds the CPUs there."""
+    hosts = [roomy("a", 2, 0, (2, 8)), roomy("b", 2, 4, (1, 8)), roomy("c", 1, 8)]
+    found = plan(hosts, 4)
+    assert found is not None
+    result = destinations(hosts, found, 4, 1)
+
+    assert result is not None
+    assert [("b-0", "c"), ("a-0", "b")] == [(piece.run, target) for piece, target in result.moves]
+
+
+_LIMITED = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.one_of(st.none(), st.integers(0, 6)),
+        st.lists(st.tuples(st.integers(1, 2), st.integers(0, 4), st.integers(0, 3)), max_size=2),
+    ),
+    min_size=2,
+    max_size=3,
+)
+
+
+def _limited(drawn: list[tuple[int, int | None, list[tuple[int, int, int]]]]) -> list[Host]:
+    return [
+        roomy(f"n{n}", free, cpus, *((gpus, need) for gpus, need, _ in held), barred=tuple({f"n{b}" for *_, b in held}))
+        for n, (free, cpus, held) in enumerate(drawn)
+    ]
+
+
+def _placed(hosts: list[Host], moves: tuple[Piece, ...], wanted: list[Piece]) -> bool:
+    """By trying every node for every piece, whether all have place."""
+    for places in product(hosts, repeat=len(wanted) + len(moves)):
+        items = list(zip(places, [*wanted, *moves], strict=True))
+        if any(one.name in piece.limits.barred or one.name == piece.node for one, piece in items):
+            continue
+        gpus = {one.name: one.free for one in hosts}
+        cpus = {one.name: one.room[0] for one in hosts}
+        for sign, name, piece in [(1, p.node, p) for p in moves] + [(-1, one.name, piece) for one, piece in items]:
+            gpus[name] += sign * piece.gpus
+            has = cpus[name]
+            cpus[name] = None if has is None else has + sign * (piece.limits.needs[0] or 0)
+        if all(gpus[one.name] >= 0 and (cpus[one.name] or 0) >= 0 for one in hosts):
+            return True
+    return False
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(_LIMITED, st.integers(1, 4), st.integers(1, 2), st.integers(0, 6), st.booleans())
+def test_every_move_fits_its_target_and_nothing_cheaper_would(
+    drawn: list[tuple[int, int | None, list[tuple[int, int, int]]]], gpus: int, members: int, cpus: int, cleared: bool
+) -> None:
+    hosts, limits = _limited(drawn), Limits((1000 * cpus, None), frozenset(["n0"]))
+    wanted = [Piece("", "", gpus, limits=limits)] * members
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(defrag, "EXACT_PIECES_MAX", -1 if cleared else 20)
+        found = plan(hosts, gpus, members, limits)
+    pieces = [piece for one in hosts for piece in one.pieces]
+    choices = [some for size in range(len(pieces) + 1) for some in combinations(pieces, size)]
+    if found is not None and (not cleared or destinations(hosts, found, gpus, members, limits) is not None):
+        assert _placed(hosts, found.moves, wanted)
+    if not cleared:
+        prices = [Plan(some, True).price for some in choices if _placed(hosts, some, wanted)]
+        assert (min(prices) if prices else None) == (None if found is None else found.price)
+        assert found is None or found.exact

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from gpuwatch.hardware.defrag import Host, Piece, Plan, plan
+from gpuwatch.hardware.defrag import Plan, plan
 from gpuwatch.hardware.destinations import Destinations, destinations
+from gpuwatch.hardware.rooms import Host, Piece
 
 _NODES = st.lists(st.tuples(st.integers(0, 4), st.lists(st.integers(1, 4), max_size=3)), min_size=2, max_size=6)
 

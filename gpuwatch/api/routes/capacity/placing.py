@@ -42,11 +42,16 @@ def capacity_place(
     gpu_model: Annotated[
         str | None, Query(min_length=1, max_length=256, description="A model, or a word in it: h100.")
     ] = None,
+    cpus: Annotated[float | None, Query(ge=0, le=1e6, description="CPUs that it needs on each node.")] = None,
+    memory_gib: Annotated[
+        float | None, Query(ge=0, le=1e9, description="GiB of memory that it needs on each node.")
+    ] = None,
     at: At = None,
 ) -> Response:
     """An item is a pool and model: the GPUs that the shape would get, or `why` it does not fit and what would change that: the
     cheapest moves with their targets (`plan`), and idle GPUs that could be reclaimed (`reclaim`). `fits` null: not known, `missing`
-    has the fix. Nodes with a taint that others of the pool lack are left out. Nothing is moved or reserved.
+    has the fix. `not_known`: what no source has of CPUs, memory and rules, of the nodes or of the jobs that would move. Nodes with a
+    taint that others of the pool lack are left out. Nothing is moved or reserved.
     """
     from gpuwatch.capacity.simulator import IDLE, place
 
@@ -56,6 +61,7 @@ def capacity_place(
     def look(store: Store) -> dict[str, Any]:
         findings = open_findings(store, actions, cluster, None, [IDLE]) if at is None else []
         words: dict[str, Any] = {"within": within, "cluster": cluster, "pool": pool, "gpu_model": gpu_model}
+        words |= {"cpus": cpus, "memory_gib": memory_gib}
         return place(store, at_us, shape, **words, exact=at is not None, findings=findings)
 
     return kept(request, access, service, look, at_us, *actions.values())

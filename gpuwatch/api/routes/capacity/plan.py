@@ -50,6 +50,7 @@ class ShapePlan(Shape):
     at_once: bool | None
     places: list[str]
     drained: list[str]
+    not_known: str | None
     blockers: list[Blocker]
 
 
@@ -131,8 +132,8 @@ def capacity_plan(
     Without `shape`: requested shapes of the last `days` that do not fit. `exact` false: the search stopped early, so a
     cheaper plan may exist. Nothing is moved. `repartition` proposes MIG layouts for unallocated GPUs that serve the
     demand of the last week (held and waiting) better, with the share served before and after. Moves are in an order that works:
-    each job goes whole onto GPUs that are free by then (`to`), and `places` are the nodes that the shape gets. Jobs on several nodes
-    and nodes with taints of their own are left alone.
+    each job goes whole onto GPUs, CPUs and memory that are free by then (`to`), on a node that it may use; `places` are the nodes that
+    the shape gets, and `not_known` is what no source has of these. Jobs on several nodes and nodes with taints of their own are left alone.
     """
     from gpuwatch.capacity.plan import plans
 

@@ -26,6 +26,7 @@ class PlacingPlan(Shape):
     drained: list[str]
     moved_gpus: int
     exact: bool
+    not_known: str | None
 
 
 class Reclaimable(Shape):
@@ -50,6 +51,7 @@ class PlacedIn(Shape):
     why: str | None
     plan: PlacingPlan | None
     reclaim: list[Reclaimable]
+    not_known: str | None
 
 
 class PlacingLack(Shape):
