@@ -90,7 +90,7 @@ def chargeback(
             with working_tables(store):
                 fill_proposed(store, state, proposed)
                 scale = _fill_plain(store, window, by, cluster, shown, pool, by_run)
-                answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
+                answer = _answer(store, scale, window, by, cluster, pool, limit, offset, by_run)
     else:
         with working_tables(store):
             if other_default:
@@ -99,7 +99,7 @@ def chargeback(
                 fill_proposed(store, state, proposed)
             fx = Fx.read(state) if proposed is None or proposed.fx is None else proposed.fx
             scale, _ = policy_charges.fill_charges(store, rules, window, by, cluster, teams, pool, fx, by_run=by_run)
-            answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
+            answer = _answer(store, scale, window, by, cluster, pool, limit, offset, by_run)
     if live:
         return answer
     return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
@@ -152,7 +152,7 @@ def ledger(
         whole, groups, claimed = ledger_measures.read(store, scale, asked, dimensions, limit)
         rows, following = page(store, scale, limit, offset, largest_first=False)
         totals = Totals.of(store.rows("billing/total"))
-        inferred = inferred_rows(store, window, dimensions)
+        inferred = inferred_rows(store, window, dimensions, rows)
     return Ledger(
         items=tuple(_bucket_row(row, dimensions, step_us, claimed, inferred) for row in rows),
         window=window,
@@ -196,7 +196,7 @@ def _plain(
         scale = _fill_plain(store, window, by, cluster, teams, pool, other_default)
         if not answer_cache.whole(store):
             known = None
-        answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
+        answer = _answer(store, scale, window, by, cluster, pool, limit, offset, other_default)
     if known is not None and len(answer.items) <= KEPT_ROWS_MAX:
         ANSWERED.keep((known, *asked), answer)
     return answer
@@ -228,11 +228,12 @@ def _answer(
     pool: str | None,
     limit: int | None,
     offset: int,
+    by_run: bool,
 ) -> Chargeback:
     """The published rows of the temporary table `charge_group`."""
     rows, following = page(store, scale, limit, offset, largest_first=True)
     totals = Totals.of(store.rows("billing/total"))
-    inferred = inferred_rows(store, window, by)
+    inferred = inferred_rows(store, window, by, rows, by_run=by_run)
     return Chargeback(
         items=tuple(_charge(row, by, scale, inferred) for row in rows),
         window=window,

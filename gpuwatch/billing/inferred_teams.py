@@ -11,7 +11,9 @@ from gpuwatch.ledger.dimensions import parameters
 if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
-_USED = frozenset(("by_user", "by_queue", "by_namespace", "by_account", "by_job"))
+_USED = frozenset(("by_user", "by_queue", "by_namespace", "by_account", "by_job", "by_run"))
+JOBS_MAX = 1000
+"""Jobs that are looked up by name; for more, all of the window are read."""
 _KEY = ("team", "user", "queue", "namespace", "account", "job", "words")
 
 
@@ -33,15 +35,27 @@ class Mark(NamedTuple):
 DECIDED = Mark(False, False)
 
 
-def inferred_rows(store: Store, window: Window, by: Sequence[str]) -> Callable[[Mapping[str, Any]], Mark]:
-    """The mark of a row of sums.
+def inferred_rows(
+    store: Store, window: Window, by: Sequence[str], shown: Sequence[Mapping[str, Any]], *, by_run: bool = False
+) -> Callable[[Mapping[str, Any]], Mark]:
+    """The mark of each of the `shown` rows of sums. `by_run` as in ledger.totals.question.
 
     Call within ledger.totals.working_tables, while its `run_word` is that of the question.
     """
     if "team" not in by:
         return lambda _: DECIDED
-    asked = {name: value for name, value in parameters(window, by).items() if name in _USED}
-    rows = store.rows("billing/inferred/row", start_us=window.start_us, end_us=window.end_us, **asked)
+    words = parameters(window, by)
+    asked = {name: value for name, value in words.items() if name in _USED}
+    summed = not (by_run or words["by_words"] or "job" in by)
+    jobs = (
+        None
+        if "job" not in by or len(shown) > JOBS_MAX
+        else sorted({row["job"] for row in shown if row["job"] is not None})
+    )
+    span = {"start_us": window.start_us, "end_us": window.end_us}
+    if summed:
+        store.run("views/whole_days", **span)
+    rows = store.rows("billing/inferred/row", **span, summed=summed, jobs=jobs, **asked)
     found = {tuple(row[name] for name in _KEY): Mark(True, row["partly"]) for row in rows}
     return lambda row: found.get(tuple(row[name] for name in _KEY), DECIDED)
 

@@ -76,7 +76,7 @@ def jobs(
         raise UsageError(f"sort {sort}: unknown; known: {', '.join(SORTS)}")
     limit = max(1, min(limit, PAGE_MAX))
     after = (None, None, None) if cursor is None else read_cursor(cursor)
-    store.run("jobs/day", start_us=window.start_us, end_us=window.end_us)
+    store.run("views/whole_days", start_us=window.start_us, end_us=window.end_us)
     rows = store.rows(
         "jobs/rank",
         start_us=window.start_us,
@@ -124,7 +124,7 @@ def job(
     here, start_us, end_us = found[0]["cluster"], found[0]["start_us"], found[0]["end_us"]
     # Whole hours, so the ledger answers and no minute has to be divided.
     window = Window(start_us // HOUR_US * HOUR_US, -(-end_us // HOUR_US) * HOUR_US)
-    store.run("jobs/day", start_us=window.start_us, end_us=window.end_us)
+    store.run("views/whole_days", start_us=window.start_us, end_us=window.end_us)
     items, runs, amounts = _items(store, [(here, job_id)], window, teams, None)
     item = items[0]
     mine = [run for run in runs if run["cluster"] == here][-RUNS_MAX:]

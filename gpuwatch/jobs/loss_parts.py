@@ -12,6 +12,7 @@ from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.priority import HOUR_S, Rate
 from gpuwatch.store.database import Store
+from gpuwatch.store.day_sums import WORK_KIND
 
 SERVICE, SESSION, BATCH, OTHER = "service", "session", "batch", "other"
 WORK = {SERVICE: "Servers", SESSION: "Notebooks and sessions", BATCH: "Training and batch jobs", OTHER: "Other work"}
@@ -67,13 +68,14 @@ def kinds_of(
     """Rows of jobs/loss_kind.sql; none for a bucket that no job has."""
     if bucket not in BY_KIND:
         return []
-    for view in ("session", "needs_steady", "work_kind"):
-        store.run(f"views/{view}")
+    for view in WORK_KIND:
+        store.run(view)
+    span = {"start_us": window.start_us, "end_us": window.end_us}
+    store.run("views/whole_days", **span)
     return store.rows(
         "jobs/loss_kind",
+        **span,
         bucket=bucket,
-        start_us=window.start_us,
-        end_us=window.end_us,
         cluster=cluster,
         pool=pool,
         teams=None if teams is None else list(teams),

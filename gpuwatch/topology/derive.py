@@ -77,6 +77,8 @@ def derive(store: Store, cluster: str) -> bool:
             # Sources only repeated their reports.
             work.run("topology/counted", cluster=cluster, counts=counts)
             return False
+        if known:
+            work.run("topology/clear", cluster=cluster)
         parameters = {
             "cluster": cluster,
             "end_us": END_US,

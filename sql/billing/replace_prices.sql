@@ -36,7 +36,7 @@ select
 from class_rows c
 join price_rows p using (class_id);
 
--- Days on which a run has changed its team are summed again (store/day_sums/roll_sums.sql).
+-- Days on which a run has changed its team, or whether a rule decides it, are summed again (store/day_sums/roll_sums.sql).
 create or replace temp table moved_day as
 select distinct day_us
 from book_day
@@ -45,7 +45,7 @@ where cluster = $cluster
         select n.run_id
         from team_rows n
         left join run_team o on o.cluster = $cluster and o.run_id = n.run_id
-        where o.team is distinct from n.team
+        where o.team is distinct from n.team or coalesce(o.inferred, false) <> coalesce(n.inferred, false)
         union all
         select run_id from run_team where cluster = $cluster and run_id not in (select run_id from run where cluster = $cluster)
     );

@@ -9,7 +9,7 @@ with run_hour as (
     from ledger_hour
     where hour_us >= $start_us and hour_us + 3600000000 <= $end_us and hour_us >= getvariable('rolled_until_us')
     union all by name
-    -- Whole days, as reports/job_day.sql found them.
+    -- Whole days, as views/whole_days.sql found them.
     select * exclude (day_us, class_id, first_us, charged_us)
     from book_day
     where day_us >= getvariable('rolled_from_us') and day_us < getvariable('rolled_until_us')

@@ -42,7 +42,7 @@ asked as (
         and ($queues::varchar[] is null or list_contains($queues, r.queue))
         and ($pool is null or r.run_id in (select run_id from pool_run))
 ),
--- The time outside the days that book_day covers (jobs/day.sql).
+-- The time outside the days that book_day covers (views/whole_days.sql).
 fine_segment as (
     select
         run_id,

@@ -1,6 +1,4 @@
 -- Replaces a cluster's topology with the derived one; only present conflicts are stored.
-delete from topology_edge where cluster = $cluster;
-
 insert into topology_edge
 with nearest_star as (
     select child, child_kind, parent_kind, since_us
@@ -32,8 +30,6 @@ left join topo_model m on v.child_kind = 'gpu' and m.gpu = v.child
 left join topo_node d on d.node = v.node
 left join topo_speed g on v.child_kind = 'gpu' and g.level = v.level and g.model = coalesce(m.model, d.model)
 left join topo_node_speed n on v.child_kind = 'node' and n.node = v.child and n.kind = v.parent_kind;
-
-delete from topology_pair where cluster = $cluster;
 
 insert into topology_pair
 with marked as (
@@ -72,8 +68,6 @@ from version v
 left join topo_model m on m.gpu = v.a
 left join topo_node d on d.node = v.node
 left join topo_speed g on g.level = v.level and g.model = coalesce(m.model, d.model);
-
-delete from topology_conflict where cluster = $cluster;
 
 insert into topology_conflict
 with graph as (
@@ -120,7 +114,5 @@ select $cluster, o.child, o.parent_kind, o.parent, o.source, o.other_parent, o.o
 from other o
 join minor m
     on m.parent_kind = o.parent_kind and m.parent = o.parent and m.other_parent = o.other_parent and m.other_source = o.other_source;
-
-delete from topology_state where cluster = $cluster;
 
 insert into topology_state values ($cluster, $inputs, $counts);

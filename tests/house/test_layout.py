@@ -25,6 +25,8 @@ LONG_LINES = 400
 """No module may be longer than this."""
 MAX_MODULES = 30
 """Modules in a folder, and SQL files; `__init__.py` does not count."""
+MIGRATIONS = "sql/schema"
+"""A released migration is never edited or merged into another, so this folder has no limit."""
 
 UPPER_KEYWORD = re.compile(
     r"\b(SELECT|FROM|WHERE|JOIN|WITH|GROUP BY|ORDER BY|CREATE|INSERT|DELETE|UPDATE|CASE|WHEN|UNION|OVER|PARTITION)\b"
@@ -48,7 +50,7 @@ def test_folders_stay_small() -> None:
     files = [*SOURCES.values(), *SQL]
     sizes = Counter(str(path.parent.relative_to(ROOT)) for path in files if path.name != "__init__.py")
 
-    large = {folder: size for folder, size in sizes.items() if size > MAX_MODULES}
+    large = {folder: size for folder, size in sizes.items() if size > MAX_MODULES and folder != MIGRATIONS}
 
     assert {} == large, f"split these folders: more than {MAX_MODULES} modules"
 

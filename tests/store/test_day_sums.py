@@ -9,13 +9,15 @@ import pytest
 
 from gpuwatch.billing import chargeback, records
 from gpuwatch.core.clock import Window
+from gpuwatch.jobs.loss_parts import BY_KIND, kinds_of
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from gpuwatch.store.day_sums import roll
 from tests.billing.test_cost_days import days, drawn, rate, rules, stated, windows
-from tests.worlds.world import HOUR, Gpu, World, claim, minutes, samples, us
+from tests.worlds.world import CLUSTER, HOUR, Gpu, World, claim, minutes, samples, us
 
 DAY = 24 * HOUR
 DIMENSIONS = (
@@ -156,6 +158,75 @@ def test_late_samples_rates_and_rules_reach_every_sum(number: int, by: tuple[str
     whole = sums(world.store, "book_day")
     for table in SUMS:
         assert whole == sums(world.store, table)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_kinds_of_work_are_reported_alike_by_days_and_by_hours(number: int) -> None:
+    """Runs of the same team and words are of two kinds of work; even numbers have two currencies, odd ones time without a price."""
+    world, _, rng = drawn(number)
+    store = world.store
+    store.sql("update run set name = case when run_id % 2 = 0 then 'bash' end")
+    store.sql("delete from rolled_day")
+    roll(store, CLUSTER)
+    pools = [None, *(pool for (pool,) in store.sql("select distinct pool from class_price where pool is not null"))]
+
+    def kinds() -> list[Any]:
+        return [
+            kinds_of(store, window, bucket, cluster, pool, teams)
+            for window in spans
+            for bucket in BY_KIND
+            for cluster, pool, teams in [(None, pools[-1], None), (CLUSTER, None, None), (None, None, ["a"])]
+        ]
+
+    spans = windows(rng)
+    by_day = kinds()
+    store.sql("delete from rolled_day")
+    assert by_day == kinds()
+    assert {"batch", "session"} == {row["kind"] for rows in by_day for row in rows}
+    assert (number == 0) == any(row["value"] is not None for rows in by_day for row in rows)
+
+
+def test_a_rule_for_the_same_team_ends_the_mark_of_its_day() -> None:
+    """Team and words stay: only whether a rule decides them changes. The other job of these words stays inferred."""
+    world = World().add(*(samples(Gpu(), minutes(n * HOUR, (n + 1) * HOUR), job=str(n)) for n in range(2)))
+    labels = [None, '{"team": "lab"}']
+    world.add(
+        *(claim(str(n), n * HOUR, (n + 1) * HOUR, gpus="GPU-a", account="lab", labels=labels[n]) for n in range(2))
+    )
+    state = stated(world.add(samples(Gpu(), minutes(DAY, DAY + HOUR))).book(), [rate("2", 0)], [])
+    day = Window(us(0), us(DAY))
+
+    def marks(*by: str) -> list[tuple[bool, bool]]:
+        charges = chargeback.chargeback(world.store, state, day, ["team", *by], closed=False).items
+        books = chargeback.ledger(world.store, state, day, ["team", *by]).items
+        found = [sorted({tuple(row.mark) for row in rows if row.group["team"] == "lab"}) for rows in (charges, books)]
+        assert found[0] == found[1]
+        return found[0]
+
+    assert [0, 1] == days(world.store)
+    assert [(True, False)] == marks() == marks("account")
+    assert [(True, False)] == marks("job")
+    replace_team_rules(state, [TeamRule("label:team", "lab", "lab")], "test", "test", 1)
+    chargeback.price_all(world.store, state)
+    assert [0, 1] == days(world.store)
+    assert [(True, True)] == marks() == marks("account")
+    assert [(False, False), (True, False)] == marks("job")
+    replace_team_rules(state, [TeamRule("account", "lab", "lab")], "test", "test", 2)
+    chargeback.price_all(world.store, state)
+    assert [(False, False)] == marks() == marks("account") == marks("job")
+
+
+def test_a_job_that_becomes_a_session_moves_its_day() -> None:
+    """Its team and words stay; only its name says what it is."""
+    world = World().add(samples(Gpu(), minutes(0, HOUR), job="1"), samples(Gpu(), minutes(DAY, DAY + HOUR)))
+    world.add(claim("1", 0, HOUR, gpus="GPU-a", name="train", evidence=HOUR)).book()
+    state = stated(world, [rate("2", 0)], [])
+    assert [0, 1] == days(world.store)
+
+    world.add(claim("1", 0, HOUR, gpus="GPU-a", name="wrap", evidence=2 * HOUR)).book()
+    assert [1] == days(world.store)
+    chargeback.price_all(world.store, state)
+    assert [0, 1] == days(world.store)
 
 
 # What was asked before.

@@ -26,9 +26,10 @@ def computed_once(build: Callable[P, T]) -> Callable[P, T]:
     in memory.
     """
 
-    @functools.cache
-    def template(*arguments: Any, **named: Any) -> Callable[[], Any]:
+    def first(*arguments: Any, **named: Any) -> Callable[[], Any]:
         return _saved(build(*arguments, **named))
+
+    template: Callable[..., Callable[[], Any]] = functools.cache(first)
 
     @functools.wraps(build)
     def made(*arguments: P.args, **named: P.kwargs) -> T:

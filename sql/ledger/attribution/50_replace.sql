@@ -259,7 +259,8 @@ delete from run where rowid in (select number from gone_run);
 
 insert into run by name select * from come_run order by run_id;
 
--- Daily sums are grouped by these labels: where one of a run's labels changed, its days are rolled up again.
+-- Daily sums are grouped by these labels, and by the kind of work that follows from them: where one of a run's labels changed, its
+-- days are rolled up again.
 delete from rolled_day
 where cluster = $cluster
     and day_us in (
@@ -274,5 +275,8 @@ where cluster = $cluster
                     or o.queue is distinct from n.queue
                     or o.namespace is distinct from n.namespace
                     or o.account is distinct from n.account
+                    or o.scheduler is distinct from n.scheduler
+                    or o.name is distinct from n.name
+                    or o.labels is distinct from n.labels
             )
     );

@@ -1,6 +1,4 @@
 -- Computes one whole day of a cluster in book_day.
-delete from rolled_day where cluster = $cluster and day_us = $day_us;
-
 delete from book_day where cluster = $cluster and day_us = $day_us;
 
 insert into book_day by name

@@ -16,8 +16,8 @@ left join run r on r.run_id = b.run_id and r.cluster = b.cluster
 left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
 where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
 group by
-    b.cluster, b.day_us, b.class_id, b.share_num, b.share_den, b.run_id is null, t.team, r.user_name, r.queue, r.namespace,
-    r.account
+    b.cluster, b.day_us, b.class_id, b.share_num, b.share_den, b.run_id is null, t.team, coalesce(t.inferred, false), r.user_name,
+    r.queue, r.namespace, r.account, work_kind(r.scheduler, r.labels, r.queue, r.namespace, r.name)
 order by all;
 
 delete from slice_day where cluster = $cluster and day_us in (select day_us from moved_day);
@@ -40,7 +40,7 @@ where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
 group by all
 order by all;
 
--- Runs that word_day merges belong to one team.
+-- Runs that word_day merges belong to one team, which a rule decides for all of them or for none, and are of one kind of work.
 delete from team_day where cluster = $cluster and day_us in (select day_us from moved_day);
 
 insert into team_day by name
