@@ -16,6 +16,8 @@ AGREE_US = 10 * MINUTE_US
 """Another clock confirms a time that differs by no more than this."""
 FRESH_US = 15 * MINUTE_US
 """How long a reading of another clock counts."""
+OPINIONS_US = SECOND_US
+"""How long the opinions of other clocks are not counted again, if none of them was read: each scrape asks for them."""
 UNWITNESSED_US = HOUR_US
 """After this time without any other clock to compare with, a step is accepted."""
 SOURCES_MAX = 1_000
@@ -52,6 +54,21 @@ class _Time:
     trusted_us: int
     wall_us: int
 
+    def near(self, before: _Time) -> bool:
+        """Whether so little has passed since `before` that other clocks have the same opinion of the trusted time."""
+        passed_us = self.uptime_us - before.uptime_us
+        return 0 <= passed_us < OPINIONS_US and abs(self.trusted_us - before.trusted_us) < OPINIONS_US
+
+
+@dataclass(frozen=True)
+class _Opinions:
+    """The sources that confirm the trusted time, those that contradict it, and those that outvote it."""
+
+    counted: _Time
+    agree: list[str]
+    contradict: list[str]
+    outvoting: list[str]
+
 
 class OwnClock:
     """The time that gpuwatch works with. Thread-safe.
@@ -71,6 +88,7 @@ class OwnClock:
         self._finished: list[Step] = []
         self._step: Step | None = None  # not confirmed yet
         self._step_at_us = 0  # by the uptime
+        self._counted: _Opinions | None = None
         wall, uptime = self._read()
         self._wall_offset_us = wall - uptime
         self._offset_us = self._wall_offset_us if offset_us is None else offset_us
@@ -116,8 +134,8 @@ class OwnClock:
     def confirmed(self) -> bool:
         """Whether other clocks confirm the trusted time now: at least as many as contradict it."""
         with self._lock:
-            agree, contradict = self._opinions(self._now())
-            return 0 < len(agree) >= len(contradict)
+            found = self._opinions(self._now())
+            return 0 < len(found.agree) >= len(found.contradict)
 
     def doubt(self) -> str | None:
         """Why a time that only our own clock gives cannot be trusted now; None if it can."""
@@ -128,8 +146,8 @@ class OwnClock:
                     f"this machine's clock stepped {shift_text(self._step.shift_us)} and no source has confirmed the new time yet: "
                     "check it (timedatectl, chronyc tracking)"
                 )
-            agree, contradict = self._opinions(now)
-            contradict = self._outvoted(now) or ([] if agree else contradict)
+            found = self._opinions(now)
+            contradict = found.outvoting or ([] if found.agree else found.contradict)
             if not contradict or self._uptime_us is None:
                 return None
             name = contradict[0]
@@ -184,6 +202,7 @@ class OwnClock:
     def _begin(self, uptime: int) -> None:
         self._step = Step(uptime + self._offset_us, self._wall_offset_us - self._offset_us)
         self._step_at_us = uptime
+        self._counted = None
         self._readings.clear()  # read before the step, so they do not show which time is right
         log.warning(
             "the clock stepped",
@@ -194,18 +213,21 @@ class OwnClock:
         assert self._step is not None
         step = replace(self._step, outcome=outcome, source=source)
         self._finished = [*self._finished, step][-STEPS_MAX:]
-        self._step = None
+        self._step = self._counted = None
         if accept:
             self._offset_us = self._wall_offset_us
         log.warning("clock step", extra={"by": shift_text(step.shift_us), "outcome": outcome, "source": source})
 
     def _note(self, source: str, reading: _Reading, now: _Time) -> None:
         known = self._readings.get(source)
-        if known is not None and not reading.direct and now.uptime_us - known.at_us <= FRESH_US:
+        agrees = [False]
+        if known is not None and now.uptime_us - known.at_us <= FRESH_US:
             agrees = [abs(each.offset_us - now.trusted_us) <= AGREE_US for each in (known, reading)]
             # Of a sender that confirms our time, some samples may still be wrong.
-            if known.direct or (self._step is None and agrees == [True, False]):
+            if not reading.direct and (known.direct or (self._step is None and agrees == [True, False])):
                 return
+        if known is None or not all(agrees) or abs(reading.offset_us - known.offset_us) > STEP_US:
+            self._counted = None
         self._readings[source] = reading
         self._readings.move_to_end(source)
         if len(self._readings) > SOURCES_MAX:
@@ -245,8 +267,10 @@ class OwnClock:
             [],
         )
 
-    def _opinions(self, now: _Time) -> tuple[list[str], list[str]]:
-        """The sources that confirm the trusted time, and those that contradict it."""
+    def _opinions(self, now: _Time) -> _Opinions:
+        known = self._counted
+        if known is not None and now.near(known.counted):
+            return known
         agree, contradict = [], []
         for name in self._fresh(now.uptime_us):
             reading = self._readings[name]
@@ -255,7 +279,8 @@ class OwnClock:
                 agree.append(name)
             elif reading.direct or ahead_us > 0:
                 contradict.append(name)
-        return agree, contradict
+        self._counted = _Opinions(now, agree, contradict, self._outvoted(now))
+        return self._counted
 
 
 def shift_text(shift_us: int) -> str:

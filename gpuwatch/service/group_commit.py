@@ -143,10 +143,13 @@ class GroupCommit:
             # A single request larger than the whole queue is accepted if the queue is empty.
             if self._rows and self._rows + rows > ROWS_QUEUED_MAX:
                 raise StoreBusy(f"{self._rows} rows are queued; retry in a few seconds")
+            was_empty, was_urgent = not self._queue, self._urgent
             self._queue.append(_Request(source, kept, rows, done, patient))
             self._rows += rows
-            self._urgent = self._urgent or not patient
-            self._changed.notify_all()
+            self._urgent = was_urgent or not patient
+            # The writer waits for the end of the group anyway: each needless wake-up costs as much as decoding 20 samples.
+            if was_empty or self._urgent != was_urgent or self._is_full():
+                self._changed.notify_all()
         return done
 
     def _happened(self, source: str, batches: list[Records | Points]) -> list[Records | Points]:
@@ -164,6 +167,10 @@ class GroupCommit:
                 self._proof.on_ahead(source, ahead)
         return kept
 
+    def _is_full(self) -> bool:
+        """Whether the queue is a whole group."""
+        return self._rows >= ROWS_A_COMMIT or len(self._queue) >= REQUESTS_A_COMMIT
+
     def _work(self) -> None:
         while True:
             with self._changed:
@@ -171,11 +178,10 @@ class GroupCommit:
                     self._changed.wait()
                 if not self._queue:
                     return
-                deadline = time.monotonic() + PATIENT_S
-                while not self._stopping and self._rows < ROWS_A_COMMIT and len(self._queue) < REQUESTS_A_COMMIT:
-                    if self._urgent:
-                        deadline = min(deadline, time.monotonic() + LINGER_S)
-                        self._urgent = False
+                deadline, hurried = time.monotonic() + PATIENT_S, False
+                while not self._stopping and not self._is_full():
+                    if self._urgent and not hurried:
+                        deadline, hurried = min(deadline, time.monotonic() + LINGER_S), True
                     left = deadline - time.monotonic()
                     if left <= 0:
                         break

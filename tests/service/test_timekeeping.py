@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from gpuwatch.quality import clock_history
 from gpuwatch.service import analyzer
 from gpuwatch.service.collect import Collectors
 from gpuwatch.service.service import Service
-from gpuwatch.service.uptime import Uptime
+from gpuwatch.service.uptime import Uptime, machine_uptime
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 from gpuwatch.store.time_bounds import BAD_TIME, RETIRED, TOO_NEW, TOO_OLD
@@ -344,3 +345,13 @@ def test_a_step_between_two_runs_of_the_server_is_noticed(tmp_path: Any) -> None
 
     assert NOW_US + HOUR_US == found[0]
     assert ["clock stepped 25.0 days ahead" in concern for concern in found[1]] == [True]
+
+
+def test_the_uptime_of_the_machine_goes_on() -> None:
+    """It is read from one open file; every reading is the present one."""
+    uptime = machine_uptime()
+    first_us, begun = uptime.read_us(), time.monotonic()
+    time.sleep(0.05)
+
+    assert uptime.read_us() >= first_us + 30_000
+    assert uptime.read_us() <= first_us + (time.monotonic() - begun) * 1_000_000 + 20_000
