@@ -10,7 +10,7 @@ from gpuwatch.collectors.kubernetes.dra import PodDevices, WaitKey
 from gpuwatch.collectors.kubernetes.events import EventChanges, event_row
 from gpuwatch.collectors.kubernetes.files import DRA_UNKNOWN
 from gpuwatch.collectors.kubernetes.kinds import Kind
-from gpuwatch.collectors.kubernetes.node_changes import NodeChanges
+from gpuwatch.collectors.kubernetes.node_changes import NodeChanges, PodRoom
 from gpuwatch.collectors.kubernetes.outbox import Outbox, Tables
 from gpuwatch.collectors.kubernetes.pod_facts import PodEnds, TrackedPod
 from gpuwatch.collectors.kubernetes.pods import (
@@ -40,7 +40,8 @@ class ClusterChanges:
         self._events = EventChanges()
         self._ends = PodEnds()
         self._allocations = Allocations()
-        self._nodes = NodeChanges(self._allocations, nodes)
+        self._room = PodRoom()
+        self._nodes = NodeChanges(self._allocations, nodes, lambda name, at_us: self._room.of(name, self._pods, at_us))
         self._blocked = BlockedPods(MAX_PODS)
         self._objects = CustomObjects()
         self._heartbeat: tuple[str, int] = ("", 0)
@@ -69,6 +70,11 @@ class ClusterChanges:
 
     def pod(self, item: Object, at_us: int) -> str | None:
         """Takes a pod as it is now; returns its UID if it asks for GPUs, otherwise None."""
+        uid = self._pod(item, at_us)
+        self._room.take(item, uid in self._pods and bool(self._pods[uid].claims))
+        return uid
+
+    def _pod(self, item: Object, at_us: int) -> str | None:
         metadata = mapping(item, "metadata")
         uid = string(metadata, "uid")
         devices = self._allocations.devices_of(item)
@@ -98,6 +104,7 @@ class ClusterChanges:
         metadata = mapping(item, "metadata")
         uid = string(metadata, "uid") or ""
         known = self._pods.pop(uid, None)
+        self._room.drop(uid)
         try:
             rows = self._claims(item, self._allocations.devices_of(item), known)
             deleted = moment(metadata, "deletionTimestamp")
@@ -121,6 +128,8 @@ class ClusterChanges:
         Their deletion was missed: each ends when it was deleted or stopped, as far as that is known, or when it was last
         known alive, or at the list.
         """
+        if namespace is None:
+            self._room.listed(uids)
         for uid in [uid for uid in self._pods if uid not in uids]:
             pod = self._pods[uid]
             if namespace is None or pod.namespace == namespace:
@@ -227,6 +236,7 @@ class ClusterChanges:
         """The rows to write since the last call, by store table."""
         self.outbox.add("pending", *self._requests.take(self._waiting_rows, at_us))
         self.outbox.add_rows(self._objects.due(at_us))
+        self.outbox.add("node", *self._nodes.again(self._room.due(self._nodes.written, at_us), at_us))
         return self.outbox.take()
 
     def _claims(self, item: Object, devices: PodDevices | None, known: TrackedPod | None) -> list[Columns]:

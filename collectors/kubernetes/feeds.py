@@ -49,11 +49,12 @@ class Pods(_Core):
     kind, plural = "Pod", "pods"
 
     def take(self, item: Object, at_us: int) -> str | None:
-        """Takes a pod; its key is the UID."""
+        """Takes a pod; its key is the UID, also of one without GPUs: its node has to know which pods are still there."""
         require_complete(item)
         for reason in uncounted_requests({"kind": self.kind, **item}):
             self._changes.outbox.refuse(reason, item)
-        return self._changes.pod(item, at_us)
+        self._changes.pod(item, at_us)
+        return string(mapping(item, "metadata"), "uid")
 
     def deleted(self, item: Object, alive_us: int, at_us: int) -> None:
         """Ends a pod; its UID is enough."""

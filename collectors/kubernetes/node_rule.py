@@ -16,7 +16,8 @@ TEMPORARY = "node.kubernetes.io/"
 MOST = 1 << 60
 """A larger amount is an error in the object."""
 _COLUMNS = {"cpu": ("cpu_milli", 1000), "memory": ("memory_bytes", 1)}
-_ENDED = ("Succeeded", "Failed")
+ROOM_COLUMNS = tuple(column for column, _ in _COLUMNS.values())
+ENDED = ("Succeeded", "Failed")
 
 Amounts = dict[str, Fraction]
 
@@ -113,7 +114,7 @@ class Used:
     def take(self, pod: Object) -> None:
         """Takes a pod."""
         node = string(mapping(pod, "spec"), "nodeName")
-        if node is not None and string(mapping(pod, "status"), "phase") not in _ENDED:
+        if node is not None and string(mapping(pod, "status"), "phase") not in ENDED:
             used = self._nodes.setdefault(node, {})
             for column, value in pod_room(pod).items():
                 used[column] = used.get(column, 0) + value

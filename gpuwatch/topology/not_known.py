@@ -22,7 +22,7 @@ KUBERNETES = {
     "selectors": "selectors and tolerations of its pods (kubectl get pods)",
     "nodes": "CPUs and memory of nodes (kubectl get nodes)",
     "runs": "CPUs and memory of running pods (kubectl get pods)",
-    "others": "CPUs and memory of pods without GPUs (kubectl get pods,nodes -A in one file)",
+    "others": "CPUs and memory of pods without GPUs (kubectl get pods,nodes -A in one file, or [[kubernetes]] without namespaces)",
     "rules": "labels and taints of nodes (kubectl get nodes)",
 }
 """What a record of the scheduler would say, and which record that is."""

@@ -304,7 +304,7 @@ def test_a_clean_end_goes_on_where_it_was_and_is_no_fault() -> None:
         api.on(
             "watch", "pods", lines(api, bookmark("30"), end=True), lines(api, event("ADDED", pod("a", version="31")))
         )
-        await sink.until(lambda: len(sink.table("claim")) == 1)
+        await sink.until(lambda: bool(sink.table("claim")))  # with it may come the row that says it still runs
         assert ["10", "30"] == [query["resourceVersion"] for query in api.queries("watch pods")]
 
     assert [] == run(scenario).errors

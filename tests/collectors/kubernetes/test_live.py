@@ -234,7 +234,7 @@ def test_what_cannot_be_read_is_counted_once_per_object() -> None:
 def test_a_pod_that_nothing_identifies_is_malformed(item: Json, reason: str) -> None:
     """A whole one without GPUs is not."""
     pods = Pods(ClusterChanges())
-    assert pods.take(pod(count=0), us(0)) is None
+    assert "uid-a" == pods.take(pod(count=0), us(0))
 
     with pytest.raises(Malformed, match=f"^{reason}$"):
         pods.take(item, us(0))
