@@ -147,7 +147,8 @@ def pool(item: Row, query: Query, fleet: Row | None, faults: Faults) -> Componen
 def state(item: Row) -> Component:
     """Whether it fits, in a word."""
     if item.get("fits"):
-        return parts.tag("fits now", "ok")
+        some = len(item.get("faults") or [])
+        return parts.tag(f"fits, {count(some, 'GPU')} with a fault", "warn") if some else parts.tag("fits now", "ok")
     if item.get("fits") is None:
         return parts.tag("not known")
     if item.get("plan"):

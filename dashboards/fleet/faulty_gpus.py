@@ -11,11 +11,17 @@ from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.shell.query import Query, finding_link
 
-RULES = ("degraded-gpu", "straggler")
+RULES = ("degraded-gpu", "memory-leak", "straggler")
+LEAK = "memory-leak"
+"""A fault of the GPU only while nobody has freed the memory."""
 WINDOW = "7d"
 MAX_FINDINGS = 500
 MAX_LINES = 8
-WORDS = {"degraded-gpu": ("reports faults", "reported faults"), "straggler": ("is slower than the others of its job", "was slower than the others of its job")}  # fmt: skip
+WORDS = {
+    "degraded-gpu": ("reports faults", "reported faults"),
+    LEAK: ("has leaked memory", "had leaked memory"),
+    "straggler": ("is slower than the others of its job", "was slower than the others of its job"),
+}
 """What a rule found: now, and in the past."""
 
 Faults = Mapping[tuple[str, str], Row]
@@ -32,6 +38,8 @@ def by_gpu(findings: Iterable[Row]) -> Faults:
     """One finding for each GPU."""
     found: dict[tuple[str, str], Row] = {}
     for one in sorted(findings, key=lambda one: (is_open(one), str(one.get("started_at")))):
+        if one.get("detector") == LEAK and not is_open(one):
+            continue
         for device in one.get("devices") or []:
             found[str(one.get("cluster")), str(device).partition("/")[0]] = one
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gpuwatch.capacity.free_state import Gpu
 
@@ -46,20 +46,30 @@ class FreeNode:
     leaf: str | None
     free: tuple[Gpu, ...]
     size: int
+    faulty: frozenset[str] = frozenset()
+    """Of the free GPUs those with a fault: they are used last."""
     short: bool = False
     """Whether more GPUs are free, but not the CPUs or memory that the request needs with them."""
 
 
 def choose(nodes: Iterable[FreeNode], request: Request) -> list[FreeNode] | None:
-    """The nodes that a request gets: the fullest that have room, in the tightest domain; None if it does not fit."""
-    best: tuple[int, str, list[FreeNode]] | None = None
+    """The nodes that a request gets: with the fewest faulty GPUs, the fullest that have room, in the tightest domain; None if it
+    does not fit.
+    """
+    best: tuple[int, int, str, list[FreeNode]] | None = None
     for name, some in by_domain([node for node in nodes if len(node.free) >= request.gpus], request).items():
         if len(some) >= request.members:
-            tight = sorted(some, key=lambda node: (len(node.free), node.name))[: request.members]
-            found = len(some), name, tight
-            if best is None or found[:2] < best[:2]:
+            order = sorted(some, key=lambda node: (_unsound(node, request.gpus), len(node.free), node.name))
+            tight = order[: request.members]
+            found = sum(_unsound(node, request.gpus) for node in tight), len(some), name, tight
+            if best is None or found[:3] < best[:3]:
                 best = found
-    return None if best is None else best[2]
+    return None if best is None else best[3]
+
+
+def _unsound(node: FreeNode, gpus: int) -> int:
+    """How many faulty GPUs of a node a member would get at least."""
+    return max(0, gpus - len(node.free) + len(node.faulty))
 
 
 def by_domain(nodes: Iterable[FreeNode], request: Request) -> dict[str, list[FreeNode]]:
@@ -73,13 +83,18 @@ def by_domain(nodes: Iterable[FreeNode], request: Request) -> dict[str, list[Fre
     return dict(sorted(found.items()))
 
 
-def place_on(node: FreeNode, gpus: int) -> dict[str, object]:
-    """The GPUs of a node that the request gets: of one NVLink island where one has enough."""
+def place_on(node: FreeNode, gpus: int) -> dict[str, Any]:
+    """The GPUs of a node that the request gets: of one NVLink island where one has enough, those without a fault first."""
+    every = sorted(node.free, key=lambda gpu: gpu.name in node.faulty)
     islands: dict[str, list[Gpu]] = defaultdict(list)
-    for gpu in node.free:
+    for gpu in every:
         islands[gpu.nvlink or ""].append(gpu)
     enough = [some for name, some in islands.items() if len(some) >= gpus and name]
-    chosen = min(enough, key=lambda some: (len(some), some[0].name)) if enough else list(node.free)
+
+    def faulty(some: list[Gpu]) -> int:
+        return sum(gpu.name in node.faulty for gpu in some[:gpus])
+
+    chosen = min(enough, key=lambda some: (faulty(some), len(some), some[0].name)) if enough else every
     return {"node": node.name, "leaf": node.leaf, "gpus": [gpu.name for gpu in chosen[:gpus]]}
 
 

@@ -10,7 +10,7 @@ from gpuwatch.capacity.free_nodes import Request
 from gpuwatch.capacity.free_state import clusters, instants, rows_at
 from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places
-from gpuwatch.capacity.simulator import idle_gpus
+from gpuwatch.capacity.simulator import faulty_gpus, idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
 from gpuwatch.capacity.waits import FRESH_US, WAITING, for_room, nodes_of
 from gpuwatch.capacity.workloads import workloads
@@ -26,8 +26,8 @@ NAMED_MAX = 3
 """Nodes or teams in a sentence."""
 NO_POOL = "Which pools its queue may use is not known, so no start is planned."
 FEWER = (
-    "Its scheduler counts {counted}, fewer than the {fitting} that it seems to fit. Which of them it may use is not known, so no start "
-    "is planned."
+    "Its scheduler looked at {counted}; by what is recorded, {fitting} could take it. What keeps it from the others is not recorded, "
+    "so no start is suggested."
 )
 
 Row = dict[str, Any]
@@ -57,14 +57,16 @@ def pending(
     if bound:
         return {"at": rfc3339(at_us), "items": found, "unknown": {}}
     ends, unknown = instants(store, at_us, cluster, exact)
-    idle = idle_gpus(findings)
+    findings = list(findings)
+    idle, faults = idle_gpus(findings), faulty_gpus(findings)
     gpus = rows_at(store, ends)
     for one in clusters(store, ends, gpus):
         mine = [row for row in found if row["cluster"] == one.name]
         if not mine:
             continue
         at_gpus = {wait.job_id: wait for wait in waits(store, one.name, recorded_us(mine, one.as_of_us), one.as_of_us)}
-        places, planned = Places(store, one, idle.get(one.name)), 0
+        places, planned = Places(store, one, idle.get(one.name), faults.get(one.name)), 0
+        emptied: dict[str, str] = {}
         devices = [device for gpu in gpus.get(one.name, {}).values() for device in gpu]
         nodes = {device["node"] for device in devices} - {None}
         for row in mine:
@@ -76,12 +78,14 @@ def pending(
                 row["start"] = {"words": NO_POOL, "best": None} if short else None
                 continue
             row["shape"] = wait.shape
+            fitting = nodes if wait.places is None else nodes & wait.places
+            fewer = _fewer(messages[id(row)], len(fitting))
             if wait.profile is not None:
-                row["start"] = {"words": slice_wait.words(wait, devices), "best": None}
+                row["start"] = fewer or {"words": slice_wait.words(wait, devices), "best": None}
             elif planned < PLANNED_MAX:
                 planned += 1
-                fitting = nodes if wait.places is None else nodes & wait.places
-                row["start"] = _fewer(messages[id(row)], len(fitting)) or start(places, wait)
+                row["start"] = fewer or start(places, wait)
+                _same_move(row, emptied)
     return {"at": rfc3339(at_us), "items": found, "unknown": dict(sorted(unknown.items()))}
 
 
@@ -97,6 +101,19 @@ def _fewer(message: str | None, fitting: int) -> Row | None:
     if counted is None or counted >= fitting:
         return None
     return {"words": FEWER.format(counted=count(counted, "node"), fitting=fitting), "best": None}
+
+
+def _same_move(row: Row, emptied: dict[str, str]) -> None:
+    """Notes the nodes that a request would get after moves in `emptied`, and in its words that another would get them too."""
+    best = row["start"]["best"]
+    if best is None or best["plan"] is None:
+        return
+    name = row["name"] or row["job"]
+    for node in best["plan"]["places"]:
+        first = emptied.setdefault(node, name)
+        if first != name:
+            row["start"]["words"] += f" These moves empty {node} for {first} too: only one of the two can start there."
+            return
 
 
 def start(places: Places, wait: Wait) -> Row:

@@ -32,8 +32,15 @@ Pool = tuple[str | None, str | None]
 class Places:
     """The free GPUs of a cluster, and the jobs beside them, for several requests. Hosts are read once."""
 
-    def __init__(self, store: Store, cluster: Cluster, idle: Mapping[str, Row] | None = None) -> None:
-        self.store, self.cluster, self.idle = store, cluster, idle or {}
+    def __init__(
+        self,
+        store: Store,
+        cluster: Cluster,
+        idle: Mapping[str, Row] | None = None,
+        faults: Mapping[str, Row] | None = None,
+    ) -> None:
+        """`idle` and `faults`: findings by GPU, of those that could be reclaimed and of those that have a fault."""
+        self.store, self.cluster, self.idle, self.faults = store, cluster, idle or {}, faults or {}
         self._taints = TaintedNodes(store, cluster.name).at(cluster.as_of_us)
         self._fit = MoveFit(store, cluster.name, cluster.as_of_us - 1)
         self._standing: Standing | None = None
@@ -84,7 +91,14 @@ class Places:
             "within": request.within,
             "fits": None if not known else chosen is not None,
             "free_gpus": sum(len(node.free) for node in nodes),
-            "places": [place_on(node, request.gpus) for node in chosen or ()],
+            "faulty_gpus": sum(len(node.faulty) for node in nodes),
+            "places": (places := [place_on(node, request.gpus) for node in chosen or ()]),
+            "faults": [
+                {"node": place["node"], "gpu": gpu} | self.faults[gpu]
+                for place in places
+                for gpu in place["gpus"]
+                if gpu in self.faults
+            ],
             "left_out_nodes": len(self._gpus[pool]) - len(nodes),
             "why": None if chosen else why_not(nodes, request, known),
             "plan": None,
@@ -104,7 +118,9 @@ class Places:
                 free = tuple(gpu for gpu in gpus if gpu.free_milli == GPU_MILLI)
                 domain = gpus[0].leaf if request.within == "leaf" else gpus[0].domain
                 usable = self._usable(name, len(free), request)
-                found.append(FreeNode(name, domain, gpus[0].leaf, free[:usable], len(gpus), usable < len(free)))
+                kept = tuple(sorted(free, key=lambda gpu: gpu.name in self.faults)[:usable])
+                faulty = frozenset(gpu.name for gpu in kept) & self.faults.keys()
+                found.append(FreeNode(name, domain, gpus[0].leaf, kept, len(gpus), faulty, usable < len(free)))
         return found
 
     def _usable(self, node: str, free: int, request: Request) -> int:

@@ -18,6 +18,8 @@ from gpuwatch.topology.gaps import SERVED
 
 IDLE = "idle-hoarding"
 """The rule whose open findings name GPUs that could be reclaimed."""
+FAULTS = ("degraded-gpu", "memory-leak", "straggler")
+"""The rules whose findings name GPUs that are no good place for a job while they are open."""
 ASKED = "what the request needs of CPUs and memory on each node (cpus, memory_gib)"
 
 Row = dict[str, Any]
@@ -40,12 +42,13 @@ def place(
 ) -> Row:
     """The answer of GET /capacity/place: the shape on each pool and model, where it fits first.
 
-    `gpu_model` is a model or a word for several (`h100`); `cpus` and `memory_gib` are of each node. `findings`: open ones of idle GPUs, which could be reclaimed. Raises UsageError
-    for a shape that is none.
+    `gpu_model` is a model or a word for several (`h100`); `cpus` and `memory_gib` are of each node. `findings`: those of idle GPUs, which could be reclaimed, and of GPUs with a
+    fault (FAULTS), which are chosen last. Raises UsageError for a shape that is none.
     """
     members, gpus = parsed(shape)
     ends, unknown = instants(store, at_us, cluster, exact)
-    idle = idle_gpus(findings)
+    findings = list(findings)
+    idle, faults = idle_gpus(findings), faulty_gpus(findings)
     items: list[Row] = []
     missing: list[Row] = []
     for one in clusters(store, ends):
@@ -56,7 +59,7 @@ def place(
             None if memory_gib is None else round(memory_gib * 2**30),
             ASKED if None in (cpus, memory_gib) else None,
         )  # fmt: skip
-        items += Places(store, one, idle.get(one.name)).tried(request)
+        items += Places(store, one, idle.get(one.name), faults.get(one.name)).tried(request)
         missing += [{"cluster": one.name, **note} for note in places_lacking(store, one, advice)]
     items.sort(key=lambda row: (not row["fits"], row["plan"] is None and not row["reclaim"]))
     return {
@@ -81,4 +84,15 @@ def idle_gpus(findings: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Row]
         for device in one["devices"]:
             if "/" not in device:
                 found.setdefault(one["cluster"], {})[device] = row
+    return found
+
+
+def faulty_gpus(findings: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Row]]:
+    """GPUs with a fault, by cluster and name, with the finding: the most severe one comes first in `findings`."""
+    found: dict[str, dict[str, Row]] = {}
+    for one in findings:
+        if one["detector"] in FAULTS:
+            row = {"finding": one["key"], "severity": one["severity"], "what": one.get("headline") or one["title"]}
+            for device in one["devices"]:
+                found.setdefault(one["cluster"], {}).setdefault(device.partition("/")[0], row)
     return found

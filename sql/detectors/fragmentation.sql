@@ -56,6 +56,16 @@ worst as (
         partition by pool, hour_us order by starved_us desc, wanted_gpus desc, wait
     ) = 1
 ),
+-- What one node could take while the request waited: before, or after it started, it may have been enough.
+largest as (
+    select w.pool, w.hour_us, max(t.gpus) as gpus
+    from worst w
+    join pool_place p on p.pool is not distinct from w.pool
+    join stranding t
+        on t.cluster = $cluster and t.hour_us = w.hour_us and t.place = p.place and coalesce(t.model, '') = p.model
+        and t.milli = 1000 and not t.partitioned and t.start_us < w.end_us and t.end_us > w.start_us
+    group by w.pool, w.hour_us
+),
 found as (
     select
         h.pool,
@@ -64,7 +74,7 @@ found as (
         -- A handful of requests do not show what is usual.
         case when a.requests >= $requests_min then h.lost_gpus / nullif(h.free_gpus, 0) end as fragmentation_ratio,
         h.node_gpus,
-        h.largest_gpus,
+        case when w.wait is null then h.largest_gpus else m.gpus end as largest_gpus,
         h.apart_part,
         w.job_id,
         w.submit_us,
@@ -83,6 +93,7 @@ found as (
     from hourly h
     left join asked a on a.day_us = h.hour_us // 86400000000 * 86400000000
     left join worst w on w.pool is not distinct from h.pool and w.hour_us = h.hour_us
+    left join largest m on m.pool is not distinct from h.pool and m.hour_us = h.hour_us
 ),
 free_device as (
     select

@@ -96,6 +96,60 @@ def test_a_request_gets_the_fullest_node_and_its_gpus_are_free(fleet: World) -> 
     assert ("n1", "l1", ["GPU-n1-1", "GPU-n1-2", "GPU-n1-3"]) == (where["node"], where["leaf"], where["gpus"])
 
 
+def leak(*gpus: str, key: str = "memory-leak-1") -> dict[str, Any]:
+    """An open finding about GPUs that are free."""
+    return {"detector": "memory-leak", "cluster": CLUSTER, "key": key, "severity": "high", "title": "GPU memory leaked",
+            "headline": None, "devices": list(gpus)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "faulty", "node_", "got"),
+    [
+        pytest.param("3", ["GPU-n1-1"], "n2", [], id="another node has enough sound ones"),
+        pytest.param("2", ["GPU-n1-1"], "n1", [], id="the sound GPUs of the fullest node"),
+        pytest.param("2", ["GPU-n1-1/3"], "n1", [], id="a slice of it is named"),
+        pytest.param("3", ["GPU-n1-1", "GPU-n2-1", "GPU-n3-1", "GPU-n4-1"], "n1", ["GPU-n1-1"], id="every node has one"),
+        pytest.param("3", ["GPU-n1-1", "GPU-n1-2", "GPU-n2-1", "GPU-n3-1", "GPU-n4-1"], "n2", ["GPU-n2-1"], id="the fewest"),
+        pytest.param("3", ["GPU-n5-1"], "n1", [], id="on a node that is left out"),
+    ],
+)  # fmt: skip
+def test_gpus_with_a_fault_are_chosen_last_and_named(
+    fleet: World, shape: str, faulty: list[str], node_: str, got: list[str]
+) -> None:
+    found = one(fleet, shape, findings=[leak(*faulty)])
+    [where] = found["places"]
+
+    assert (True, node_, len([gpu for gpu in faulty if "-n5-" not in gpu])) == (
+        found["fits"],
+        where["node"],
+        found["faulty_gpus"],
+    )
+    assert [(node_, gpu, "memory-leak-1", "GPU memory leaked") for gpu in got] == [
+        (row["node"], row["gpu"], row["finding"], row["what"]) for row in found["faults"]
+    ]
+    assert set(got) <= set(where["gpus"])
+
+
+def test_the_same_move_for_two_requests_starts_one_of_them() -> None:
+    """Both want four GPUs of one node, and the cheapest moves empty n1; a third one fits on it as it is."""
+    made = world(
+        machine("n1", 4, held=1),
+        machine("n2", 4, held=2),
+        requests=[
+            waits("first", 4, queue=H100),
+            waits("second", 4, queue=H100, submit_us=us(DAY + 1)),
+            waits("small", 1, queue=H100, submit_us=us(DAY + 2)),
+        ],
+    ).book()
+    with made.store, State.open("sqlite://") as state:
+        first, second, small = (row["start"]["words"] for row in pending(made.store, state, us(END))["items"])
+
+    both = "These moves empty n1 for first too: only one of the two can start there."
+    assert "It could start if 1 job with 1 GPU moved to other nodes." in first and both not in first
+    assert second.endswith(f"moved to other nodes. {both}")
+    assert small.startswith("It fits now")
+
+
 def test_a_node_with_a_taint_of_its_own_is_left_out(fleet: World) -> None:
     found = one(fleet, "4")
 
@@ -169,7 +223,7 @@ def test_idle_gpus_are_named_with_their_holder(fleet: World) -> None:
         "subject": {"kind": "job", "id": "n1-0"},
         "devices": ["GPU-n1-0", "GPU-n9-0/GI-3"],
     }
-    found = one(fleet, "4", findings=[idle, idle | {"detector": "straggler", "devices": ["GPU-n2-0"]}])
+    found = one(fleet, "4", findings=[idle, idle | {"detector": "small-batch", "devices": ["GPU-n2-0"]}])
 
     assert [{"node": "n1", "team": "red", "job": "n1-0", "finding": "k", "gpus": ["GPU-n1-0"]}] == found["reclaim"]
     assert ["GPU-n1-0"] == list(idle_gpus([idle])[CLUSTER])

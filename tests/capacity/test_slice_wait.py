@@ -95,7 +95,10 @@ def test_what_free_instances_mean_for_a_request(devices: list[Row], request_: Wa
     assert expected == words(request_, devices)
 
 
-FEW = "Its scheduler counts 1 node, fewer than the 2 that it seems to fit. Which of them it may use is not known, so no start is planned."
+FEW = (
+    "Its scheduler looked at 1 node; by what is recorded, 2 could take it. What keeps it from the others is not recorded, so no "
+    "start is suggested."
+)
 
 
 @pytest.mark.parametrize(

@@ -330,6 +330,21 @@ def test_a_shape_that_waits_beside_enough_free_gpus(findings: dict[str, Verdict]
     assert one.evidence["blockers"].startswith("job-waiting n1 (")
 
 
+def test_the_largest_gang_is_that_of_the_time_in_which_the_request_waited(tmp_path: Path) -> None:
+    """A whole node was free until minute 20 of the hour in which the request of minute 10 became starved, and is again at the end."""
+
+    def scene(w: World) -> None:
+        pieces(w)
+        node(w, "n4", 4, 0)
+        w.job("late", [f"n4-{n}" for n in range(2)], 20, 170, node="n4")
+        waits(w, 4, 10, 165)
+
+    [one] = evaluated(tmp_path, RULE, 180, scene)
+
+    assert (4, 3) == tuple(one.evidence[name] for name in ("wanted_gpus", "largest_gang_gpus"))
+    assert "the largest gang that one node could take 3" in FRAGMENTATION.summary(one.evidence)
+
+
 def test_a_starved_gang_claims_as_many_free_gpus_as_it_wants(findings: dict[str, Verdict]) -> None:
     """Two nodes of four, beside four nodes of which two GPUs are free each: all eight, from half an hour after it was submitted."""
     one = findings["gang of eight"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -15,7 +16,7 @@ from gpuwatch.api.routes.capacity.capacity import At
 from gpuwatch.api.routes.capacity.plan import SHAPE_MAX
 from gpuwatch.api.routes.capacity.topology_map import open_findings
 from gpuwatch.api.schema.capacity.placing import PendingRequests, Placing
-from gpuwatch.findings.repository import Actions
+from gpuwatch.findings.repository import Action, Actions
 
 if TYPE_CHECKING:
     from gpuwatch.store.database import Store
@@ -49,17 +50,17 @@ def capacity_place(
     at: At = None,
 ) -> Response:
     """An item is a pool and model: the GPUs that the shape would get, or `why` it does not fit and what would change that: the
-    cheapest moves with their targets (`plan`), and idle GPUs that could be reclaimed (`reclaim`). `fits` null: not known, `missing`
-    has the fix. `not_known`: what no source has of CPUs, memory and rules, of the nodes or of the jobs that would move. Nodes with a
+    cheapest moves with their targets (`plan`), and idle GPUs that could be reclaimed (`reclaim`). GPUs with a fault are chosen last;
+    those that the shape would get are `faults`. `fits` null: not known, `missing` has the fix. `not_known`: what no source has of CPUs, memory and rules, of the nodes or of the jobs that would move. Nodes with a
     taint that others of the pool lack are left out. Nothing is moved or reserved.
     """
-    from gpuwatch.capacity.simulator import IDLE, place
+    from gpuwatch.capacity.simulator import place
 
     at_us = minute_of(service.now_us()) if at is None else instant_of(at)
     actions = Actions(service.state).current(service.now_us())
 
     def look(store: Store) -> dict[str, Any]:
-        findings = open_findings(store, actions, cluster, None, [IDLE]) if at is None else []
+        findings = _of_gpus(store, actions, cluster) if at is None else []
         words: dict[str, Any] = {"within": within, "cluster": cluster, "pool": pool, "gpu_model": gpu_model}
         words |= {"cpus": cpus, "memory_gib": memory_gib}
         return place(store, at_us, shape, **words, exact=at is not None, findings=findings)
@@ -86,19 +87,26 @@ def capacity_pending(
     reclaimed. Team-scoped tokens see their own requests, without `waits_for` and `start`.
     """
     from gpuwatch.capacity.pending import pending
-    from gpuwatch.capacity.simulator import IDLE
 
     asked = question({"teams": access.teams, "cluster": cluster})
     place = decode(cursor, asked)
     now_us, actions = minute_of(service.now_us()), Actions(service.state).current(service.now_us())
 
     def look(store: Store) -> dict[str, Any]:
-        findings = open_findings(store, actions, cluster, None, [IDLE]) if access.teams is None else []
+        findings = _of_gpus(store, actions, cluster) if access.teams is None else []
         found = pending(store, service.state, now_us, access.teams, cluster=cluster, findings=findings)
         items, following = page(found["items"], limit, place, asked, _name)
         return found | {"items": items, "next": following}
 
     return kept(request, access, service, look, now_us, *actions.values())
+
+
+def _of_gpus(store: Store, actions: Mapping[str, Action], cluster: str | None) -> list[dict[str, Any]]:
+    """What a placement needs of the findings: idle GPUs that nobody has reviewed, and every GPU with a fault."""
+    from gpuwatch.capacity.simulator import FAULTS, IDLE
+
+    idle = open_findings(store, actions, cluster, None, [IDLE])
+    return idle + open_findings(store, actions, cluster, None, FAULTS, ("open", "acked", "snoozed"))
 
 
 def _name(item: dict[str, Any]) -> str:

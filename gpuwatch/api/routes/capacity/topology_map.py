@@ -30,11 +30,12 @@ def open_findings(
     cluster: str | None,
     teams: tuple[str, ...] | None,
     detectors: Sequence[str] = (),
+    states: Sequence[str] = ("open",),
 ) -> list[dict[str, Any]]:
-    """Open findings as GET /findings has them."""
+    """Findings that have not ended, as GET /findings has them; `states` says whether also those that were reviewed."""
     from gpuwatch.findings.read import read
 
-    asked: dict[str, Any] = {"states": ["open"], "cluster": cluster, "teams": teams, "detectors": detectors}
+    asked: dict[str, Any] = {"states": states, "cluster": cluster, "teams": teams, "detectors": detectors}
     return [found.as_dict() for found in read(store, actions=actions, **asked)]
 
 

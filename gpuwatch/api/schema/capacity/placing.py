@@ -37,6 +37,14 @@ class Reclaimable(Shape):
     gpus: list[str]
 
 
+class FaultyPlace(Shape):
+    node: str
+    gpu: str
+    finding: str
+    severity: str
+    what: str
+
+
 class PlacedIn(Shape):
     cluster: str
     as_of: Time
@@ -46,7 +54,9 @@ class PlacedIn(Shape):
     within: str
     fits: bool | None
     free_gpus: int
+    faulty_gpus: int
     places: list[PlacedOn]
+    faults: list[FaultyPlace]
     left_out_nodes: int
     why: str | None
     plan: PlacingPlan | None
