@@ -9,6 +9,7 @@ from math import lcm
 import pyarrow as pa
 
 from gpuwatch.billing.prices import price_findings
+from gpuwatch.rules.rule import rules
 from gpuwatch.store.database import Store
 
 RANK = ("blind-spot", "gang-partial", "idle-hoarding", "false-utilization", "topology-blind-placement")
@@ -18,7 +19,8 @@ _WASTED = pa.schema([("key", pa.string()), ("units", pa.string()), ("den", pa.in
 
 def regrant(store: Store, cluster: str) -> None:
     """Grants the ledger time of the hours in claim_hour again, then updates what the findings concerned waste and cost."""
-    store.run("findings/wanted", cluster=cluster)
+    lasting = [rule.id for rule in rules().values() if rule.least_us]
+    store.run("findings/wanted", cluster=cluster, lasting=lasting)
     store.run("findings/grant", rank=list(RANK))
     store.run("findings/regrant", cluster=cluster)
     sum_waste(store, cluster)

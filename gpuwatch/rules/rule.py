@@ -118,7 +118,7 @@ class Rule:
     gap_us: int = 2 * HOUR_US
     """For findings that are not about a job: a condition that returns within this time is the same cause."""
     least_us: int = 0
-    """A shorter condition is stored, but is not a finding yet."""
+    """A shorter condition is stored, but is not a finding yet, and claims no time of the ledger."""
     measures: Mapping[str, str] = field(default_factory=dict)
     """How numbers of several rows become evidence: name to one of MEASURES."""
     confidence: Callable[[Evidence], float] | None = None

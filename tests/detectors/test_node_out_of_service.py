@@ -114,3 +114,36 @@ def test_its_words_have_the_reason_of_the_scheduler() -> None:
 
 def test_every_outage_is_in_the_docs(checkout: Path) -> None:
     assert "24 hours" in (checkout / "docs/detectors/node-out-of-service.md").read_text("utf-8")
+
+
+def granted(world: World) -> dict[str, int]:
+    """Seconds of the ledger that the rule has, by node."""
+    query = "select subject_id, sum(us) from granted_claim where detector = $rule group by 1"
+    return {name: us_ // 1_000_000 for name, us_ in world.store.sql(query, rule=RULE)}
+
+
+def test_an_outage_claims_time_only_once_it_is_a_finding(tmp_path: Path) -> None:
+    """Time that a short outage claimed was kept from the rule that names the broken GPU. As soon as it is long enough, it has
+    all of its time, also that of earlier passes; when the records change so that it was short, none.
+    """
+    w = World(tmp_path)
+    w.node("busy", END, {"": 1})
+    w.claim(
+        scheduler="slurm", kind="sacct", job_id="1", run_key="1@0", node="busy", device_count=1,
+        start_us=us(0), end_us=us(END), evidence_us=us(END), state="COMPLETED", account="vision",
+    )  # fmt: skip
+    listed(w, "n1", "drain", at=20 * HOUR, since=12 * HOUR, reason="Xid 79")
+    w.analyze(20 * HOUR, detectors=[RULE])
+    short = found(w, RULE), granted(w)
+    listed(w, "n1", "drain", at=END, since=12 * HOUR, reason="Xid 79")
+    w.analyze(END, detectors=[RULE])
+    [one] = found(w, RULE)
+    long = one.wasted_s, granted(w)
+    listed(w, "n1", "up", at=15 * HOUR)
+    listed(w, "n1", "drain", at=45 * HOUR, since=45 * HOUR)
+    w.analyze(END, detectors=[RULE])
+
+    assert ([], {}) == short
+    assert (2 * 48 * 3600, {"n1": 2 * 48 * 3600}) == long
+    assert ([], {}) == ([each for each in found(w, RULE) if each.wasted_s], granted(w))
+    w.store.close()
