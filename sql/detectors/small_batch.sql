@@ -8,12 +8,26 @@ with false_utilization_hour as (
     where v.cluster = $cluster and v.detector = 'false-utilization' and v.subject_kind = 'job'
         and v.hour_us >= $since_us - 3600000000 and v.hour_us < $until_us + 3600000000
 ),
--- Only hours in which a device is active and few of its SMs are: most of a fleet is left out here.
+-- Only hours in which a device is active and few of its SMs are, and spans with such a window: most of a fleet is left out here.
 candidate as (
-    select distinct device_id, run_id
-    from workload_hour
-    where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and sm_active_ratio < $sm_active_max
-        and fb_used_max_bytes is not null
+    select distinct h.device_id, h.run_id
+    from (
+        select distinct device_id, segment_start_us
+        from device_window
+        where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us
+            and covered_us >= $coverage_min * 300000000
+            and coalesce(gr_engine_ratio, gpu_util_ratio) >= $busy_ratio_min
+            and sm_active_ratio < $sm_active_max
+            and coalesce(sm_occupancy_ratio < $occupancy_max, true)
+            and not coalesce(throttled, false)
+    ) w
+    join held h on h.device_id = w.device_id and h.start_us = w.segment_start_us
+    where (h.device_id, h.run_id) in (
+        select (device_id, run_id)
+        from workload_hour
+        where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and sm_active_ratio < $sm_active_max
+            and fb_used_max_bytes is not null
+    )
 ),
 memory as (
     select device_id, max(fb_total_bytes) as fb_total_bytes

@@ -34,7 +34,7 @@ with idle as (
     select p.device_id, p.span_us, p.from_us, p.to_us, p.watched, coalesce(c.company_us, p.span_us) as company_us
     from piece p
     left join company c on c.device_id = p.device_id and c.span_us = p.span_us
-    where p.idle
+    where p.idle and p.span_us is not null
 ),
 linked as (
     select
@@ -42,23 +42,22 @@ linked as (
         from_us is distinct from lag(to_us) over (partition by device_id, company_us order by from_us) as begins
     from idle
 ),
-placed as (
+placed as materialized (
     select
         *,
         max(case when begins then from_us end) over (partition by device_id, company_us order by from_us)
             as run_start_us
     from linked
-)
-select
-    device_id,
-    span_us,
-    from_us,
-    watched,
-    run_start_us,
-    max(to_us) over (partition by device_id, company_us, run_start_us) as run_end_us,
+),
+idle_run as (
     -- One reading is an average over seconds; it is no evidence for a quarter of an hour.
-    count(*) over (partition by device_id, company_us, run_start_us) >= 3 as proven
-from placed;
+    select device_id, company_us, run_start_us, max(to_us) as run_end_us, count(*) >= 3 as proven
+    from placed
+    group by device_id, company_us, run_start_us
+)
+select p.device_id, p.span_us, p.from_us, p.watched, p.run_start_us, r.run_end_us, r.proven
+from placed p
+join idle_run r using (device_id, company_us, run_start_us);
 
 insert into idle_span by name
 with idle_run as (

@@ -13,7 +13,7 @@ with labelled as (
         ) as hoarded
     from piece p
     join device_trait t using (device_id)
-    where p.to_us > $slice_from_us and p.from_us < $slice_until_us and not p.watched
+    where p.to_us > $slice_from_us and p.from_us < $slice_until_us and p.span_us is not null and not p.watched
 ),
 known as (
     select
@@ -68,7 +68,16 @@ cumulative as (
     from split
 ),
 cut as (
-    select *, unnest(range(from_us // 60000000, (to_us - 1) // 60000000 + 1)) * 60000000 as minute_us
+    -- Nearly all pieces lie in one minute or in two. A list of these takes half the time of range().
+    select
+        *,
+        unnest(
+            case
+                when from_us // 60000000 = (to_us - 1) // 60000000 then [from_us // 60000000]
+                when from_us // 60000000 + 1 = (to_us - 1) // 60000000 then [from_us // 60000000, (to_us - 1) // 60000000]
+                else range(from_us // 60000000, (to_us - 1) // 60000000 + 1)
+            end
+        ) * 60000000 as minute_us
     from cumulative
 ),
 part as (

@@ -118,6 +118,7 @@ watched_hour as (
 )
 select
     h.device_id,
+    h.hour * 3600000000 as hour_us,
     h.start_us as span_us,
     greatest(h.start_us, h.hour * 3600000000) as start_us,
     least(h.end_us, (h.hour + 1) * 3600000000) as end_us,
@@ -248,23 +249,24 @@ left join whole_cell w
     and w.cell = case when a.from_us // 600000000 = (a.to_us - 1) // 600000000 then a.from_us // 600000000 end
 where coalesce(w.held or w.watched, true);
 
-create or replace temp table cut_piece as
+-- Those that were not whole stay, without a span.
+insert into piece by name
 select
-    p.* replace (
+    p.* exclude (hour_us) replace (
         s.span_us as span_us,
         s.watched as watched,
         s.gang as gang,
         greatest(p.from_us, s.start_us) as from_us,
         least(p.to_us, s.end_us) as to_us
     )
-from piece p
+from (
+    select *, unnest(range(from_us // 3600000000, (to_us - 1) // 3600000000 + 1)) * 3600000000 as hour_us
+    from piece
+    where span_us is null
+) p
 join owned_span s
-    on s.device_id = p.device_id and p.from_us < s.end_us and p.to_us > s.start_us
-where p.span_us is null and (s.held or s.watched);
-
-delete from piece where span_us is null;
-
-insert into piece select * from cut_piece;
+    on s.device_id = p.device_id and s.hour_us = p.hour_us and p.from_us < s.end_us and p.to_us > s.start_us
+where s.held or s.watched;
 
 -- The largest working tables are dropped after use, because the next steps need the memory.
 drop table reading;

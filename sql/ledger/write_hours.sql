@@ -18,15 +18,23 @@ from minute
 where start_us // 3600000000 * 3600000000 in (select hour_us from slice_hour)
 order by device_id, start_us;
 
+-- The same mean as exact_mean for values below 2^23, which have 64 bits in its units: ratios, clocks, temperatures and watts. Bytes a
+-- second need its 128 bits, which take twice the time.
+create or replace temp macro narrow_mean(x) as
+    sum(try_cast(x * 1099511627776 as bigint))::double / count(x) / 1099511627776;
+
 insert into device_window
 with slotted as (
-    select *, (to_us - 1) // 300000000 as slot
+    select
+        *,
+        unnest(
+            case
+                when from_us // 300000000 >= (to_us - 1) // 300000000 then [(to_us - 1) // 300000000]
+                else range(from_us // 300000000, (to_us - 1) // 300000000 + 1)
+            end
+        ) as slot
     from piece
-    where not watched
-    union all
-    select *, unnest(range(from_us // 300000000, (to_us - 1) // 300000000)) as slot
-    from piece
-    where not watched and from_us // 300000000 < (to_us - 1) // 300000000
+    where span_us is not null and not watched
 )
 select
     $cluster,
@@ -36,23 +44,24 @@ select
     slot * 300000000,
     count(*),
     sum((least(to_us, (slot + 1) * 300000000) - greatest(from_us, slot * 300000000))::double)::bigint,
-    exact_mean(g),
-    exact_mean(sm_active_ratio),
-    exact_mean(sm_occupancy_ratio),
-    exact_mean(tensor_active_ratio),
-    exact_mean(dram_active_ratio),
-    exact_mean(fp_active_ratio),
-    exact_mean(gpu_util_ratio),
+    narrow_mean(g),
+    narrow_mean(sm_active_ratio),
+    narrow_mean(sm_occupancy_ratio),
+    narrow_mean(tensor_active_ratio),
+    narrow_mean(dram_active_ratio),
+    narrow_mean(fp_active_ratio),
+    narrow_mean(gpu_util_ratio),
     max(fb_used_bytes),
-    exact_mean(power_watts),
-    exact_mean(link_ratio),
+    narrow_mean(power_watts),
+    narrow_mean(link_ratio),
     exact_mean(pcie_bytes_per_s),
     bool_or(throttled),
-    exact_mean(sm_clock_mhz),
-    exact_mean(gpu_temp_celsius)
+    narrow_mean(sm_clock_mhz),
+    narrow_mean(gpu_temp_celsius)
 from slotted
-where slot * 300000000 // 3600000000 * 3600000000 in (select hour_us from slice_hour)
+where slot >= $slice_from_us // 300000000 and slot < $slice_until_us // 300000000
 group by device_id, span_us, slot
+having slot * 300000000 // 3600000000 * 3600000000 in (select hour_us from slice_hour)
 order by device_id, slot;
 
 insert into device_hour by name
@@ -83,7 +92,7 @@ health as (
         arg_max(fb_used_bytes, observed_us) as fb_used_last_bytes,
         max(fb_total_bytes) as fb_total_bytes,
         max(gpu_temp_celsius) as gpu_temp_max_celsius,
-        exact_mean(sm_clock_mhz) as sm_clock_mhz,
+        narrow_mean(sm_clock_mhz) as sm_clock_mhz,
         max(sm_clock_max_mhz) as sm_clock_max_mhz,
         max(power_limit_watts) as power_limit_watts,
         min(pcie_gen) as pcie_gen_min,
