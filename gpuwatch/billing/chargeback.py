@@ -211,7 +211,7 @@ def _fill_plain(
     pool: str | None,
     by_run: bool,
 ) -> Scale:
-    """Fills `charge_group` with charges without policies. Call within working_tables."""
+    """Fills `keyed` with charges without policies. Call within working_tables."""
     scale = scale_of(store, window)
     words = question(window, by, cluster, teams, scale, pool=pool, by_run=by_run)
     fill_kinds(store, words)
@@ -230,7 +230,7 @@ def _answer(
     offset: int,
     by_run: bool,
 ) -> Chargeback:
-    """The published rows of the temporary table `charge_group`."""
+    """The published rows of `keyed`."""
     rows, following = page(store, scale, limit, offset, largest_first=True)
     totals = Totals.of(store.rows("billing/total"))
     inferred = inferred_rows(store, window, by, rows, by_run=by_run)

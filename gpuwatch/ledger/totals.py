@@ -137,7 +137,7 @@ def working_tables(store: Store) -> Iterator[None]:
 def page(
     store: Store, scale: Scale, limit: int | None, offset: int, *, largest_first: bool
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Published rows of the temporary table `charge_group` from `offset` on, and the offset of the next page or None."""
+    """Published rows of `keyed` (ledger/totals/round.sql) from `offset` on, and the offset of the next page or None."""
     round_rows(store, scale)
     rows = store.rows(
         "ledger/totals/publish",
@@ -151,8 +151,10 @@ def page(
 
 
 def round_rows(store: Store, scale: Scale) -> None:
-    """Fills the temporary tables `keyed` and `rounded` from `charge_group`: microseconds and cents that add up to the total."""
-    store.run("ledger/totals/round", scale=scale.shares, cent=scale.cent)
+    """Fills the temporary table `rounded` from `keyed`: microseconds and cents that add up to the total."""
+    divided = store.rows("ledger/totals/round", scale=scale.shares, cent=scale.cent)
+    store.run("ledger/totals/step_row" if divided else "ledger/totals/no_step_row")
+    store.run("ledger/totals/rounded")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
--- A row of charge_group is a group of charges: units are device microseconds times share, in parts of 1 / $scale; amount is
+-- A row of charge_sum is a group of charges: units are device microseconds times share, in parts of 1 / $scale; amount is
 -- units times the price of its kind. kind: who pays. cause: why, NULL unless the query groups by it. external: money that is
 -- not the cost of a device. Dimensions that the query does not group by are NULL. shown: the team filter
 -- passes the row; hidden rows are rounded by themselves (sql/ledger/totals/round.sql).
-create or replace temp table charge_group as
+create or replace temp table charge_sum as
 with fine_segment as (
     select *
     from segment
@@ -95,28 +95,30 @@ owned as (
     left join run_word w on w.run_id = s.run_id
     left join (select * from run_team where $by_team or $teams is not null) t
         on t.run_id = s.run_id
-),
--- Integers group faster than text: the names of devices are joined to the sums.
-summed as (
-    select
-        held,
-        shown,
-        team,
-        user,
-        queue,
-        namespace,
-        account,
-        job,
-        period,
-        words,
-        word_id,
-        min(first_us) as first_us,
-        sum(units) as units,
-        sum(units * price) as amount
-    from owned
-    group by all
 )
+-- Integers group faster than text: the names of devices are joined to the sums.
 select
+    held,
+    shown,
+    team,
+    user,
+    queue,
+    namespace,
+    account,
+    job,
+    period,
+    words,
+    word_id,
+    min(first_us) as first_us,
+    sum(units) as units,
+    sum(units * price) as amount
+from owned
+group by all;
+
+-- A row of keyed is a row of charge_sum with its words, and its number (sql/ledger/totals/round.sql).
+create or replace temp view keyed as
+select
+    s.rowid as key,
     null::bigint as step,
     s.team,
     s.user,
@@ -144,7 +146,7 @@ select
     s.first_us,
     s.units,
     s.amount
-from summed s
+from charge_sum s
 join (
     select distinct word_id, gpu_model, mig_profile, slice, cluster, pool, devices, currency, lacks from kind
 ) k using (word_id);

@@ -54,3 +54,6 @@ from long s
 join kind k using (kind_id)
 where s.us > 0
 group by all;
+
+-- A row of keyed is a row of charge_group and its number (sql/ledger/totals/round.sql).
+create or replace temp view keyed as select rowid as key, * from charge_group;

@@ -95,7 +95,7 @@ select
 from owned s
 join picked p using (slice)
 join kind n on n.kind_id = s.money
-join (select *, rowid as key from keyed) k
+join keyed k
     on k.slice = s.slice and k.team = s.owner and k.held = (s.run_id is not null)
     and k.currency is not distinct from n.currency and k.lacks = n.lacks
     and (

@@ -5,7 +5,7 @@ select
     sum(r.micros)::varchar as micros,
     sum(r.cents)::varchar as cents
 from rounded r
-join keyed k on k.rowid = r.key
+join keyed k on k.key = r.key
 where r.shown
     and not k.lacks
     and k.held = $held

@@ -12,7 +12,7 @@ select
     min(k.gpu_model) as gpu_model,
     min(k.mig_profile) as mig_profile
 from rounded r
-join keyed k on k.rowid = r.key
+join keyed k on k.key = r.key
 where r.shown
     and k.kind = $kind
     and k.cause is not distinct from $cause

@@ -47,3 +47,6 @@ select
 from signed
 group by all
 having sum(units * sign) <> 0 or sum(amount * sign) <> 0;
+
+-- A row of keyed is a row of charge_group and its number (sql/ledger/totals/round.sql).
+create or replace temp view keyed as select rowid as key, * from charge_group;
