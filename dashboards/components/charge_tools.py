@@ -63,9 +63,29 @@ def exports(query: Query, by: str) -> Component:
                 "In FOCUS files, add up EffectiveCost. BilledCost, ListCost and ContractedCost also have the purchases of owned GPUs.",
                 className="soft small",
             ),
-            parts.link("Weekly reports (PDF)", query.link("/reports"), "button small", "PDFs are made of whole weeks"),
+            pdf(query),
+            parts.link("Weekly reports", query.link("/reports"), "button small", "PDFs and other files of whole weeks"),
         ],
         className="exports",
+    )
+
+
+def pdf(query: Query, team: str = "") -> Component | None:
+    """A link to the report of the window shown, of the team or the fleet; nothing within a cluster or pool, which have none."""
+    if query.get("cluster") or query.get("pool"):
+        return None
+    whose = team or query.get("team")
+    if whose.startswith("__"):
+        return None
+    params = {"window": query.window, "format": "pdf", **({"team": whose} if whose else {})}
+    title = f"What {formats.clip(whose, 40) or 'the fleet'} paid and wasted in this window, as a report"
+    return html.A(
+        "PDF",
+        href=f"/api/v1/reports/weekly?{urlencode(params)}",
+        className="button small",
+        title=title,
+        target="_blank",
+        rel="noopener",
     )
 
 

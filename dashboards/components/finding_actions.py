@@ -32,6 +32,12 @@ SENT = {
 UNEXPLAINED = ("reopen", "assign", "true", "false", "dismiss")
 """Buttons that need no reason."""
 DEFAULT_REASONS = {"reopen": "reopened", "dismiss": "false alarm"}
+DONE_WORDS = {"ack": "acknowledged", "snooze": "snoozed", "exempt": "exempted", "reopen": "reopened", "judge": "judged"}
+"""Past decisions in words."""
+COVERS = (
+    "Exempt sets this one finding aside, and no other of the job or rule. To exempt a job beforehand, give it the label "
+    "gpuwatch.io/exempt-until with a date."
+)
 MAX_REASON = 500
 MAX_LISTED = 12
 
@@ -55,6 +61,7 @@ def form(finding: Row, me: Row | None, chosen: str = "", rated: str = "") -> Com
             if len(actions) > 1
             else None,
             html.Div([button(name, name == ordered[0]) for name in ordered], className="buttons") if ordered else None,
+            html.P(COVERS, className="soft small") if "exempt" in actions else None,
             html.Div(assigning(str(finding.get("assignee") or "")), className="assign"),
             html.Div([html.Span("Was it right?", className="strong"), *right], className="buttons judge"),
             html.P(rated, className="soft small") if rated else None,
@@ -91,7 +98,7 @@ def reason(rows: int = 2) -> Component:
     """The field for the reason."""
     field: Component = dmc.Textarea(
         id={"draft": "reason"},
-        label="Reason",
+        label="Reason (required to acknowledge, snooze or exempt)",
         placeholder="Explain your decision for later readers",
         autosize=True,
         minRows=rows,
@@ -169,12 +176,15 @@ def past(row: Row) -> Component:
     until = f" until {formats.when(row.get('until'))}" if row.get("until") else ""
     verdict = f", {VERDICT_WORDS[str(row['verdict'])]}" if row.get("verdict") in VERDICT_WORDS else ""
     to = f" to {formats.clip(row['assignee'], 60)}" if row.get("assignee") else ""
-    word = "unassign" if row.get("action") == "assign" and not to else str(row.get("action"))
+    action = str(row.get("action"))
+    word = ("assigned" if to else "unassigned") if action == "assign" else DONE_WORDS.get(action, action)
+    note = str(row.get("reason") or "")
+    note = "" if note in DEFAULT_REASONS.values() else note  # the word before it has it
     text = f"{formats.clip(row.get('actor'), 40)}: {word}{to}{until}{verdict}"
     return html.Li(
         [
             html.B(text),
-            html.Span(f" {formats.clip(row.get('reason') or '', 300)} "),
+            html.Span(f" {formats.clip(note, 300)} "),
             html.Span(formats.when(row.get("at")), className="soft"),
         ]
     )

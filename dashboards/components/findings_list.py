@@ -192,6 +192,12 @@ def _gpu(finding: Row, ident: str) -> str:
     return f"{formats.device(ident) if index is None else index} on {nodes[0]}"
 
 
+def ended(finding: Row) -> str:
+    """The state of a finding that is not open, with its end."""
+    until = finding.get("ended_at") if finding.get("state") == "resolved" else None
+    return f"ended {formats.clock(until)}" if until and not taken_back(finding) else state_words(finding)
+
+
 def card(finding: Row, query: Query) -> Component:
     """Severity, summary, cost so far and per day, owner, start. The title links to the finding."""
     rate = per_day(finding)
@@ -199,6 +205,7 @@ def card(finding: Row, query: Query) -> Component:
         parts.severity(finding.get("severity")),
         html.Span(formats.clip(formats.owner(finding.get("team")), 28)),
         html.Span(f"since {formats.when(finding.get('started_at'))}", className="soft"),
+        *([parts.tag(ended(finding))] if finding.get("state") != "open" else []),
     ]
     money = [amount(finding)]
     if rate is not None:

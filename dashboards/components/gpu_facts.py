@@ -13,6 +13,7 @@ from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell.query import Query
 
 XIDS_SHOWN = 4
+PENDING = "A reset of the GPU finishes the remap of its rows"
 
 
 def table(items: list[Row], query: Query, start: int, end: int) -> Component:
@@ -25,6 +26,7 @@ def table(items: list[Row], query: Query, start: int, end: int) -> Component:
         parts.Column("XIDs", "", hint="Reported in the window"),
         parts.Column("Memory errors", "r narrow-hide", hint="Uncorrected ECC errors"),
         parts.Column("Rows remapped", "r narrow-hide"),
+        parts.Column("PCIe lanes", "r narrow-hide", hint="In use, of those that the GPU has"),
         parts.Column("Seen for", "r narrow-hide", hint="From the first to the last reading"),
         parts.Column(f"Last reading ({formats.zone_word()})", "r narrow-hide"),
     ]
@@ -35,7 +37,7 @@ def table(items: list[Row], query: Query, start: int, end: int) -> Component:
                     parts.link(
                         formats.clip(item.get("node") or "no node", 40), gpu_link(query, item), "title row-link nowrap"
                     ),
-                    html.Div(name(item), className="soft small narrow-only"),
+                    html.Div(" · ".join([name(item), *fault_words(item)]), className="soft small narrow-only"),
                 ]
             ),
             html.Span(name(item), className="nowrap", title=str(item.get("gpu"))),
@@ -46,6 +48,7 @@ def table(items: list[Row], query: Query, start: int, end: int) -> Component:
             xids(item),
             count(item.get("ecc_dbe_count")),
             rows_remapped(item),
+            lanes(item),
             age(item),
             html.Span(formats.clock(item.get("last_at")), className="num nowrap"),
         ]
@@ -93,13 +96,40 @@ def rows_remapped(item: Row) -> Component:
     words = [
         word for field, word in (("row_remap_failed", "failed"), ("row_remap_pending", "pending")) if item.get(field)
     ]
-    return html.Span([count(found), *(parts.tag(word, "bad" if word == "failed" else "warn") for word in words)])
+    tags: list[parts.Node] = []
+    for word in words:
+        tags += [" ", parts.tag(word, "bad" if word == "failed" else "warn")]
+    return html.Span([count(found), *tags], className="nowrap", title=PENDING if "pending" in words else None)
+
+
+def lanes(item: Row) -> Component:
+    """PCIe lanes in use of those that the GPU has; fewer are a fault."""
+    now, most = item.get("pcie_lanes"), item.get("pcie_lanes_max")
+    if now is None:
+        return parts.num(formats.MISSING)
+    words = f"{now}" if most is None else f"{now} of {most}"
+    return parts.tag(words, "bad") if is_narrow(item) else parts.num(words)
+
+
+def fault_words(item: Row) -> list[str]:
+    """What is wrong with a GPU beside its XIDs, in words."""
+    return [
+        *(["row remap failed"] if item.get("row_remap_failed") else []),
+        *(["row remap pending"] if item.get("row_remap_pending") else []),
+        *([f"{count_word(item['ecc_dbe_count'])} memory errors"] if formats.number(item.get("ecc_dbe_count")) else []),
+        *([f"PCIe {item.get('pcie_lanes')} of {item.get('pcie_lanes_max')} lanes"] if is_narrow(item) else []),
+    ]
+
+
+def count_word(value: object) -> str:
+    """A whole number in words."""
+    found = formats.number(value)
+    return formats.MISSING if found is None else f"{found:,.0f}"
 
 
 def count(value: object) -> Component:
     """A whole number; a dash where it is not known."""
-    found = formats.number(value)
-    return parts.num(formats.MISSING if found is None else f"{found:,.0f}")
+    return parts.num(count_word(value))
 
 
 def is_narrow(item: Row) -> bool:

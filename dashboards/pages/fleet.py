@@ -91,7 +91,7 @@ def listed(items: list[Row], query: Query) -> Component:
     if rest > 0:
         folded = gpu_facts.table(items, query, open_rows, len(items))
         more = html.Details([html.Summary(f"{rest} more GPUs"), folded])
-    title = f"{count} GPU{'s have' if count != 1 else ' has'} a fault" if count else "GPUs"
+    title = f"{count} GPU{'s' if count != 1 else ''} with a fault in this window" if count else "GPUs"
     return parts.card(title, first, more, note="Those with faults first; a row opens the GPU")
 
 
@@ -108,7 +108,10 @@ def guessed(items: list[Row]) -> Component | None:
 def hint(measure: str) -> str:
     """How to read the colours."""
     if measure == "health":
-        return "orange: an XID or a pending row remap; red: an uncorrected memory error; empty: not read"
+        return (
+            "green: neither; orange: an XID or a pending row remap; red: a failed row remap or an uncorrected memory "
+            "error; grey: free or not measured; PCIe lanes are in the list only"
+        )
     return "pale grey: free; dark grey: held, not measured; empty: no records"
 
 
@@ -116,6 +119,8 @@ def numbers(items: list[Row]) -> list[parts.Headline]:
     """Drivers and faults of the GPUs shown."""
     drivers = Counter(str(item["driver"]) for item in items if item.get("driver"))
     most = ", ".join(f"{name} on {count}" for name, count in drivers.most_common(2))
+    unknown = len(items) - sum(drivers.values())
+    most += f", not known on {unknown}" if most and unknown else ""
     counts = [
         ("Drivers", len(drivers), most or "No source names a driver"),
         ("GPUs with an XID", _counted(items, "xids"), "in this window"),

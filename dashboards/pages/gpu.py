@@ -27,18 +27,25 @@ async def load(api: Api, query: Query) -> Row:
 def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     """Facts, charts, owners and findings."""
     gpu: Row = data.get("gpu") or {}
-    findings: list[Row] = data.get("findings") or []
+    found: list[Row] = data.get("findings") or []
+    findings = sorted(found, key=lambda one: one.get("state") == "resolved")
+    still = sum(one.get("state") != "resolved" for one in findings)
     cards = [findings_list.card(one, query) for one in findings]
     shown = cards or [states.advice("No rule found anything about this GPU.")]
     return html.Div(
         [
             parts.link("← Fleet", query.link("/fleet"), "back"),
-            facts(gpu),
+            facts(gpu, query),
             html.Div(
                 [
                     html.Div([*charts(data, scheme), owners(data, query)], className="column"),
                     html.Div(
-                        [parts.card(f"Findings ({len(findings)})", html.Div(shown, className="stack"))],
+                        [
+                            parts.card(
+                                f"Findings: {still} open, {len(findings) - still} ended",
+                                html.Div(shown, className="stack"),
+                            )
+                        ],
                         className="column",
                     ),
                 ],
@@ -48,11 +55,24 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     )
 
 
-def facts(gpu: Row) -> Component:
+def title(gpu: Row) -> str:
+    """`GPU 5 on gpu-node-0104`, as findings call it; its UUID where its index or node is not known."""
+    index, node = gpu.get("gpu_index"), gpu.get("node")
+    return formats.clip(gpu.get("gpu"), 60) if index is None or not node else f"GPU {index} on {formats.clip(node, 40)}"
+
+
+def node_link(gpu: Row, query: Query) -> Component:
+    """The node, linked to all its GPUs."""
+    node = gpu.get("node")
+    if not node:
+        return html.Span(formats.MISSING)
+    return parts.link(formats.clip(node, 40), query.link("/fleet", q=str(node)), title="All GPUs of this node")
+
+
+def facts(gpu: Row, query: Query) -> Component:
     """Where the GPU is, and its faults."""
-    lanes = f"{gpu.get('pcie_lanes')} of {gpu.get('pcie_lanes_max')}" if gpu.get("pcie_lanes_max") else formats.MISSING
     rows: list[tuple[str, parts.Node]] = [
-        ("Node", formats.clip(gpu.get("node") or formats.MISSING, 40)),
+        ("Node", node_link(gpu, query)),
         ("Index", formats.MISSING if gpu.get("gpu_index") is None else str(gpu["gpu_index"])),
         ("Model", formats.clip(gpu.get("model") or formats.MISSING, 40)),
         ("Pool", formats.clip(gpu.get("pool") or formats.MISSING, 32)),
@@ -61,13 +81,14 @@ def facts(gpu: Row) -> Component:
         ("XIDs", gpu_facts.xids(gpu)),
         ("Memory errors", gpu_facts.count(gpu.get("ecc_dbe_count"))),
         ("Rows remapped", gpu_facts.rows_remapped(gpu)),
-        ("PCIe lanes", lanes),
+        ("PCIe lanes", gpu_facts.lanes(gpu)),
         ("Seen for", gpu_facts.age(gpu)),
         ("Last reading", formats.when(gpu.get("last_at"))),
     ]
     return html.Section(
         [
-            html.H1(formats.clip(gpu.get("gpu"), 60)),
+            html.H1(title(gpu)),
+            html.P(formats.clip(gpu.get("gpu"), 60), className="soft mono"),
             html.Div(
                 [html.Div([html.Div(word, className="label"), html.Div(shown)]) for word, shown in rows],
                 className="keyfacts",

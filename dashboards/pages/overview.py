@@ -12,7 +12,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, funnel, ledger_math, measures, parts
+from gpuwatch.dashboards.components import charge_tools, formats, funnel, ledger_math, measures, parts
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.shell import states
@@ -79,7 +79,10 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
             html.Div(
                 [
                     morning.answered(data.answer, query),
-                    html.Div(". ".join(filter(None, [note, covered.rstrip(".")])), className="note"),
+                    html.Div(
+                        [". ".join(filter(None, [note, covered.rstrip(".")])), " ", charge_tools.pdf(query)],
+                        className="note",
+                    ),
                 ],
                 className="morning",
             ),
@@ -211,7 +214,11 @@ def buckets(now: Row, sums: Mapping[str, Sum], currency: str, query: Query) -> C
         title = "Nothing was avoidable"
     else:
         size = formats.gpu_time(seconds) if cost is None else formats.rounded(cost, currency)
-        title = f"{size} was avoidable ({formats.percent(part)} of the GPU time) {query.window_words}"
+        of_cost = None if cost is None else ledger_math.ratio(cost, now.get("cost"))
+        share = (
+            f"{formats.percent(part)} of the GPU time" if of_cost is None else f"{formats.percent(of_cost)} of the cost"
+        )
+        title = f"{size} was avoidable ({share}) {query.window_words}"
     notes = [claimed_words(now)] if seconds else []
     if (efficiency := formats.number(now.get("roofline_efficiency"))) is not None:
         notes.append(f"Of the working time, the hardware ran at {formats.percent(efficiency)} of its roofline.")

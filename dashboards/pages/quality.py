@@ -33,6 +33,8 @@ WORDS = {
 }
 WORST = ("failing", "never", "late", "ok")
 MAX_REJECTS = 5
+SILENT_S = 900
+"""Nothing new for longer than this is pointed out."""
 OPEN_SOURCES = 8
 """Healthy sources that are not folded."""
 CHECK_NAMES = {"books": "Ledger", "verdicts": "Rule coverage"}
@@ -53,7 +55,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     wrong = [row for row in checks if row.get("status") != "ok"]
     return html.Div(
         [
-            parts.heading("Can you trust these numbers?", summary(failing, wrong, bool(items))),
+            parts.heading("Can you trust these numbers?", f"{summary(failing, wrong, bool(items))}{received(items)}"),
             numbers(data, items, checks),
             html.Div(
                 [
@@ -84,6 +86,15 @@ def summary(failing: list[Row], wrong: list[Row], some: bool) -> str:
     if wrong:
         problems.append(f"{len(wrong)} check{'s need' if len(wrong) > 1 else ' needs'} attention")
     return f"{', '.join(problems)}."
+
+
+def received(items: list[Row]) -> str:
+    """How long ago anything was received: a source may be healthy and all be silent."""
+    lags = [lag for row in items if (lag := formats.number(row.get("lag_s"))) is not None]
+    if not lags:
+        return ""
+    words = f" The last data came {formats.duration(min(lags))} ago."
+    return f"{words} That is long: is the service that sends it running?" if min(lags) > SILENT_S else words
 
 
 def numbers(data: Row, items: list[Row], checks: list[Row]) -> Component:

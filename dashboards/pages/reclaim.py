@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.components import findings_list, formats, ledger_math, parts
 from gpuwatch.dashboards.components.proposals import counted
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
 PAGE_SIZE = 100
+GANGS_SHOWN = 20
 STEPS = {
     "idle": "Idle",
     "notice": "Notice",
@@ -30,7 +33,11 @@ NEVER = "It only notifies owners and recommends commands; people decide."
 async def load(api: Api, query: Query) -> Row:
     """One page of proposals, those that others wait for first."""
     step = query.get("step") if query.get("step") in STEPS else ""
-    return await api.reclaim(PAGE_SIZE, query.get("cursor"), step=step, **query.scope)
+    answer, gangs = await asyncio.gather(
+        api.reclaim(PAGE_SIZE, query.get("cursor"), step=step, **query.scope),
+        ledger_math.optional(api.findings(limit=GANGS_SHOWN, detector="gang-partial", state="open", **query.scope)),
+    )
+    return answer | {"gangs": (gangs or {}).get("items") or []}
 
 
 @page("/reclaim", "Reclaims", load, icon="reclaim", order=12, filters=("cluster", "team"), under="/findings")
@@ -56,9 +63,20 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
             parts.heading("Reclaims", note),
             html.P([html.B("gpuwatch never stops, scales or signals a job. "), NEVER], className="promise"),
             parts.picks(choices, "Step"),
-            html.Div([body, pasted], className="stack"),
+            html.Div([body, gangs(data["gangs"], query), pasted], className="stack"),
             parts.pager(data, query),
         ]
+    )
+
+
+def gangs(items: list[Row], query: Query) -> Component | None:
+    """The GPUs that idle because the other members of their job wait: no notice is sent for them, since the job is not done."""
+    if not items:
+        return None
+    return parts.card(
+        "Also idle: jobs of which some members wait for a place",
+        html.Div([findings_list.card(item, query) for item in items], className="stack"),
+        note="Their owners get no notice",
     )
 
 

@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, ledger_math, measures, parts
+from gpuwatch.dashboards.components import charge_tools, formats, ledger_math, measures, parts
 from gpuwatch.dashboards.pages import budgets
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
@@ -65,7 +65,10 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 className="who-line",
             ),
             morning.answered(data.answer, query),
-            html.Div(formats.span(window.get("start"), window.get("end")), className="note"),
+            html.Div(
+                [formats.span(window.get("start"), window.get("end")), " ", charge_tools.pdf(query, team)],
+                className="note",
+            ),
         ],
         className="morning",
     )

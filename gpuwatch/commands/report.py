@@ -100,9 +100,9 @@ def _write(
     monthly: bool = False,
 ) -> None:
     from gpuwatch.billing.chargeback import price_all
-    from gpuwatch.report.default_period import default_month, default_week
     from gpuwatch.report.files import unzipped, write
     from gpuwatch.report.html.index import write_index
+    from gpuwatch.report.report_window import default_month, default_week
     from gpuwatch.report.weekly import weekly as make
 
     choose(form, True)

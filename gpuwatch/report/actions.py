@@ -75,7 +75,7 @@ def actions(facts: Facts) -> Section | None:
         one = len(left) == 1
         notes.append(f"{len(left)} more {'action' if one else 'actions'}{value} {'is' if one else 'are'} not listed.")
     note: list[Block] = [Text(" ".join(notes), "soft")] if notes else []
-    blocks = [*note, *(card(facts, step) for step in listed)]
+    blocks = [*(card(facts, step) for step in listed), *note]
     title = "What to change" if facts.team is not None else "What to do"
     many = "one action" if len(listed) == 1 else f"{_COUNTS[len(listed)]} actions"
     return Section(f"{title}: {', '.join([many, *worth])}", (*blocks,))

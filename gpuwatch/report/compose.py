@@ -29,7 +29,7 @@ from gpuwatch.report.document import (
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Amount, Facts, added
 from gpuwatch.report.headlines import (
     avoidable_amount,
-    avoidable_ratio,
+    avoidable_part,
     compared_cost,
     headlines,
     listed_buckets,
@@ -38,7 +38,7 @@ from gpuwatch.report.headlines import (
 )
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.period_records import Past
-from gpuwatch.report.sections import budgets, models
+from gpuwatch.report.sections import budgets, job_steps, models
 from gpuwatch.report.steps import Step
 
 WEEK_HOURS = 168
@@ -48,6 +48,7 @@ def document(facts: Facts) -> Document:
     """The whole report."""
     sections = [
         actions.actions(facts),
+        job_steps.job_steps(facts),
         _trend_section(facts),
         _where(facts),
         tables.payers(facts),
@@ -91,13 +92,11 @@ def lead(facts: Facts) -> str:
         sentence = f"{who} {verb} {cost} in {facts.period_word} {facts.week}{trend(facts)}."
     else:
         sentence = f"The cost of {who[0].lower()}{who[1:]} in {facts.period_word} {facts.week} is unknown: no rate covers its GPU time."
-    lost, part, found = avoidable_amount(facts), avoidable_ratio(facts), actions.steps(facts)
+    lost, part, found = avoidable_amount(facts), avoidable_part(facts), actions.steps(facts)
     if lost is None or part is None:
         return f"{sentence} {_mostly_unmeasured(facts)}{_lost_work(facts, found)}"
-    of = "the GPU time it held" if facts.team is not None else "the GPU time"
-    sentence += (
-        f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({report_text.percent(part)} of {of})."
-    )
+    share = f"{report_text.percent(part[0])} {part[1]}"
+    sentence += f" {report_text.amount_money(lost, facts.currency)} of it was avoidable ({share})."
     sentence += _savings(facts, found) + _lost_work(facts, found)
     if (forecast := facts.forecast) is not None and forecast.forecast is not None:
         sentence += f" {report_text.period(forecast.period)} is expected to cost {report_text.money(forecast.forecast, forecast.currency)}."
@@ -220,11 +219,20 @@ def _where(facts: Facts) -> Section:
     ]
     columns += [Column("Change", number=True, wide=True, part=0.9)] if facts.compared is not None else []
     blocks: list[Text | Table] = [
-        *([Text(f"Bars show {_unit(facts, by_cost)}.", "soft")] if whole else []),
+        *([Text(f"Bars show {_unit(facts, by_cost)}.{_gpus(facts)}", "soft")] if whole else []),
         Table(tuple(columns), tuple(rows), "fall"),
     ]
     blocks += [Text(note, "soft") for note in _notes(facts)]
     return Section(f"Where it went: {_loss(facts, whole)}", tuple(blocks))
+
+
+def _gpus(facts: Facts) -> str:
+    """How many GPUs the hours are, on average over the time with data."""
+    hours = facts.of(*listed_buckets(facts)).gpu_hours
+    elapsed = Fraction(facts.covered.end_us - facts.covered.start_us, HOUR_S * 1_000_000)
+    gpus = report_text.count(hours / elapsed) if hours and elapsed else ""
+    words = f" On average, {report_text.hours(hours)} in {report_text.count(elapsed)} hours are {gpus} GPUs at a time."
+    return words if gpus else ""
 
 
 def _unit(facts: Facts, by_cost: bool) -> str:
@@ -268,14 +276,13 @@ def _loss(facts: Facts, whole: Fraction) -> str:
     """The waste, as a title."""
     if not whole:
         return "nothing was paid for"
-    lost, part = avoidable_amount(facts), avoidable_ratio(facts)
+    lost, part = avoidable_amount(facts), avoidable_part(facts)
     if lost is None or part is None:
         return _mostly_unmeasured(facts).rstrip(".")
     if not lost.gpu_seconds:
         return "nothing was avoidable"
-    return (
-        f"{report_text.amount_money(lost, facts.currency)} was avoidable ({report_text.percent(part)} of the GPU time)"
-    )
+    share = f"{report_text.percent(part[0])} {part[1]}"
+    return f"{report_text.amount_money(lost, facts.currency)} was avoidable ({share})"
 
 
 def _notes(facts: Facts) -> list[str]:

@@ -16,6 +16,7 @@ from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Secti
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
 from gpuwatch.report.html.markup import name
 from gpuwatch.report.sections.certainty import CERTAINTY
+from gpuwatch.report.sections.unmeasured import NODES_NAMED
 
 RATES_NAMED = 8
 """Missing rates that a report names."""
@@ -71,7 +72,7 @@ def _fixes(facts: Facts) -> list[str]:
     if q.unobserved_ratio is not None and q.unobserved_ratio > CERTAIN:
         fixes.append(
             f"{report_text.percent(q.unobserved_ratio)} of the held time is not measured and may be busy or idle: "
-            "gpuwatch doctor names the nodes. dcgm-exporter must run on them and be scraped."
+            f"{_nodes(facts)} must run dcgm-exporter and be scraped."
         )
     if facts.team == UNOWNED or (facts.team is None and (q.unowned_ratio or 0) > CERTAIN):
         part = f"{report_text.percent(q.unowned_ratio)} of the held time" if facts.team is None else "This time"
@@ -85,6 +86,15 @@ def _fixes(facts: Facts) -> list[str]:
             f"{q.stale_hours} {word} data that is not analyzed yet: run gpuwatch analyze, then make the report again."
         )
     return fixes
+
+
+def _nodes(facts: Facts) -> str:
+    """The nodes with the most unmeasured time; without any that is known, the command that looks for them."""
+    shown = [name(node) for node in facts.unmeasured[:NODES_NAMED]]
+    rest = len(facts.unmeasured) - len(shown)
+    if not shown:
+        return "gpuwatch doctor names what lacks. The nodes"
+    return f"{', '.join(shown)}{f' and {rest} more nodes' if rest > 1 else ' and one more node' if rest else ''}"
 
 
 def _sentence(text: str) -> str:

@@ -80,6 +80,8 @@ class Payer:
     """Avoidable below-peak time: what findings claim of it."""
     inferred: bool = False
     """Whether its account or namespace, not an ownership rule, names the team."""
+    avoidable: Amount | None = None
+    """What was avoidable of its own GPU time; None for a job, and where too little was measured."""
 
     def of(self, *buckets: str) -> Amount:
         """The sum over these buckets."""
@@ -250,6 +252,9 @@ class Facts:
     stranded: tuple[Cause, ...] = ()
     """The causes of the fleet's stranded time; none for a team."""
 
+    unmeasured: tuple[str, ...] = ()
+    """The nodes with held time that was not measured, the most first."""
+
     only_dumps: bool = False
     """Whether earlier periods lack jobs, because every record of a job comes from a kubectl dump."""
 
@@ -261,8 +266,8 @@ class Facts:
 
     @property
     def period_word(self) -> str:
-        """`week` or `month`."""
-        return "week" if "-W" in self.week else "month"
+        """`week`, `month` or `period`."""
+        return "period" if " to " in self.week else "week" if "-W" in self.week else "month"
 
     @property
     def currency(self) -> str | None:

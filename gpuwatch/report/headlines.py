@@ -85,6 +85,19 @@ def avoidable_ratio(facts: Facts) -> Fraction | None:
     return _share(facts.measures.avoidable)
 
 
+def avoidable_part(facts: Facts) -> tuple[Fraction, str] | None:
+    """The avoidable share and what it is of: of the cost of the same time, as on the pages, or of GPU time without prices. None
+    if too little was measured.
+    """
+    lost, ratio = avoidable_amount(facts), avoidable_ratio(facts)
+    if lost is None or ratio is None:
+        return None
+    cost, whole = lost.cost_in(facts.currency), facts.of(*listed_buckets(facts)).cost_in(facts.currency)
+    if cost is not None and whole:
+        return Fraction(cost / whole), "of the cost" if facts.team is None else "of the cost of what it held"
+    return ratio, "of the GPU time" if facts.team is None else "of the GPU time it held"
+
+
 def _share(measure: Measure) -> Fraction | None:
     return None if measure.ratio is None else Fraction(str(measure.ratio))
 

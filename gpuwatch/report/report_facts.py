@@ -63,6 +63,7 @@ def report_facts(week: Week, team: str | None, budget: Budget | None = None, for
         forecast=forecast,
         job_names={key: week.job_names[key] for key in jobs if key in week.job_names},
         stranded=week.stranded if team is None else (),
+        unmeasured=tuple(node for node, _ in week.unmeasured.get(team, ())),
     )
 
 
@@ -93,7 +94,13 @@ def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer
         own = split if kind in OWN else {}
         inferred = team is None and all(charge.inferred for charge in charges)
         payer = Payer(name, _sum(charges), before, own, kind, inferred=inferred)
-        rows.append(replace(payer, claimed_gpu_seconds=claimed or Decimal(0)))
+        lost = measures.avoidable if measures is not None and kind in OWN else None
+        wasted = (
+            None
+            if lost is None or lost.gpu_seconds is None or lost.ratio is None
+            else Amount(lost.gpu_seconds, lost.costs, lost.unpriced_gpu_seconds)
+        )
+        rows.append(replace(payer, claimed_gpu_seconds=claimed or Decimal(0), avoidable=wasted))
     return tuple(sorted(rows, key=_order))
 
 

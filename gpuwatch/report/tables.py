@@ -13,7 +13,7 @@ from gpuwatch.ledger.measures import WORDS
 from gpuwatch.report import text as report_text
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
 from gpuwatch.report.facts import UNOWNED, Amount, Facts, Payer, SliceHold, added
-from gpuwatch.report.headlines import avoidable_ratio, bucket_money, compared_cost, working_ratio
+from gpuwatch.report.headlines import avoidable_part, bucket_money, compared_cost, working_ratio
 from gpuwatch.report.html.markup import name, owner_name
 
 PAYERS_SHOWN = 60
@@ -37,19 +37,22 @@ def payers(facts: Facts) -> Section:
         rest = [Payer("Corrections of closed periods", amount, kind="correction"), *rest]
     listed = [*_bounded(people, PAYERS_SHOWN), *rest]
     blocks: list[Block] = [_table(facts, word, listed, total=True)]
-    if any(p.kind == "platform" and p.of(STRANDED).gpu_seconds for p in listed):
-        blocks.append(
-            Text(
-                "Working and avoidable are parts of the GPU time of the row. Of unallocated GPUs, the part that usual requests could not use is avoidable.",
-                "soft",
-            )
-        )
+    free = any(p.kind == "platform" and p.of(STRANDED).gpu_seconds for p in listed)
+    of_free = " Of unallocated GPUs, the part that usual requests could not use is avoidable." if free else ""
+    blocks.append(Text(f"{_bases(facts)}{of_free}", "soft"))
     if facts.team is not None and facts.jobs:
         shown = _bounded(list(facts.jobs), JOBS_SHOWN)
         count = len(facts.jobs)
         blocks.append(Heading(f"{count:,} {'job' if count == 1 else 'jobs'}, most expensive first"))
         blocks.append(_table(facts, "job", shown, total=False))
     return Section(_title(facts, people, listed), tuple(blocks))
+
+
+def _bases(facts: Facts) -> str:
+    """What the shares are parts of."""
+    if facts.currency is None:
+        return "Working and avoidable are parts of the GPU time of the row."
+    return "Working is a part of the GPU time of the row, avoidable of its cost."
 
 
 def _people(facts: Facts) -> list[Payer]:
@@ -148,17 +151,24 @@ def _row(facts: Facts, word: str, payer: Payer, cost: str, hours: str, largest: 
 def _shares(facts: Facts, payer: Payer) -> tuple[str, str]:
     """The working and the avoidable part of the GPU time of a row; of free GPUs, what requests could not use is avoidable."""
     if payer.kind == "total":
-        whole = working_ratio(facts), avoidable_ratio(facts)
-        return ("", "") if None in whole else (report_text.percent(whole[0]), report_text.percent(whole[1]))
+        works, part = working_ratio(facts), avoidable_part(facts)
+        return ("", "") if works is None or part is None else (report_text.percent(works), report_text.percent(part[0]))
     if payer.kind == "platform" and facts.team is None and payer.amount.gpu_seconds:
         stranded = report_text.ratio(payer.of(STRANDED).gpu_seconds, payer.amount.gpu_seconds)
-        return NOBODY, report_text.percent(stranded)
+        return NOBODY, report_text.percent(_of_cost(facts, payer) or stranded)
     if payer.kind != "allocated" or not payer.amount.gpu_seconds:
         return "", ""
     shares = payer.shares()
     if shares is None:
         return WORDS["not_measured"], ""
-    return report_text.percent(shares[0]), report_text.percent(shares[1])
+    return report_text.percent(shares[0]), report_text.percent(_of_cost(facts, payer) or shares[1])
+
+
+def _of_cost(facts: Facts, payer: Payer) -> Fraction | None:
+    """The avoidable part of the cost of what a row held, as the pages show it; None without prices, and for a job."""
+    lost = None if payer.avoidable is None else payer.avoidable.cost_in(facts.currency)
+    whole = added(payer.buckets.values()).cost_in(facts.currency)
+    return Fraction(lost / whole) if lost is not None and whole else None
 
 
 def _label(word: str, row: Payer) -> str:

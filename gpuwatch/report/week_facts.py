@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Generic, TypeVar
 from gpuwatch.advisor.give_back import with_give_back
 from gpuwatch.advisor.stranded import Cause, causes
 from gpuwatch.billing import chargeback, records
-from gpuwatch.core.clock import DAY_US, Window, parse_window, rfc3339
+from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.read import Finding
@@ -29,12 +28,13 @@ from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, 
 from gpuwatch.report.history import Pasts, pasts
 from gpuwatch.report.idle_while_waiting import idle_while_waiting
 from gpuwatch.report.job_use import Job, Uses, job_uses
+from gpuwatch.report.report_window import earlier_window, name_of, overlap, week_window, whole_hours
+from gpuwatch.report.sections.unmeasured import Nodes, unmeasured_nodes
 from gpuwatch.report.slice_listing import slice_holds
 from gpuwatch.report.week_charges import WeekCharges
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
-WEEK_US = 7 * DAY_US
 OWN = ("allocated", "platform")
 """Kinds of charges for GPU time itself, which buckets add up to. Others are passed on, or of another period."""
 JOBS_SHOWN = 20
@@ -96,6 +96,7 @@ class Week:
     versions: Versions
     pasts: Pasts
     job_names: Mapping[tuple[str | None, str | None], str]
+    unmeasured: Nodes
     stranded: tuple[Cause, ...]
     """The causes of the fleet's stranded time; none where only some teams are selected."""
 
@@ -127,7 +128,7 @@ def gather(
         raise UsageError(
             f"report: no data for {week}: the ledger {known}; choose another {option}, or import and analyze"
         )
-    earlier = _earlier(window, covered)
+    earlier = earlier_window(week, window, covered)
     dumped = only_dumps(store)
     compared = earlier if earlier.start_us >= ledger_span.start_us and not dumped else None
     closing = frozen(state, window, teams, bound)
@@ -142,7 +143,7 @@ def gather(
         "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us", **ends
     )
     return Week(
-        name=week,
+        name=name_of(week, window),
         window=window,
         covered=covered,
         compared=compared,
@@ -157,7 +158,7 @@ def gather(
         measures_before=before.measures(),
         user_buckets=user_buckets(by_user),
         user_measures={(one.group["team"], one.group["user"]): one.measures for one in by_user.groups},
-        job_uses=job_uses(store, window, _top_jobs(charges)),
+        job_uses=job_uses(store, whole_hours(window), _top_jobs(charges)),
         findings=Rows(findings_read.read(store, window=window, teams=teams, actions=actions)),
         slices=Rows(slice_holds(store, state, window, teams)),
         waited=idle_while_waiting(store, state, window, teams) if not bound else None,
@@ -169,6 +170,7 @@ def gather(
         versions=_versions(state, closing, method),
         pasts=pasts(store, state, covered, ledger_span, teams),
         job_names={(row["cluster"], row["job_id"]): row["name"] for row in store.rows("report/job_name", **ends)},
+        unmeasured=unmeasured_nodes(store, covered),
         stranded=_stranded(store, state, covered) if teams is None else (),
     )
 
@@ -185,26 +187,6 @@ def _versions(state: State, closing: Frozen, method: str | None) -> Versions:
     return Versions(
         **{kind: frozen_at.get(kind, 0) if frozen_at else state.card_version(kind) for kind in kinds}, method=method
     )
-
-
-def week_window(week: str) -> Window:
-    """The span of an ISO week such as 2026-W47, or of a month such as 2026-11. Raises UsageError."""
-    if not re.fullmatch(r"\d{4}-(W\d{2}|\d{2})", week):
-        raise UsageError(f"report: {week!r} is not an ISO week; write it as 2026-W47, or a month as 2026-11")
-    return parse_window(week, 0)
-
-
-def _earlier(window: Window, covered: Window) -> Window:
-    """The same part of the period before: of the week, or of the calendar month, which may be shorter."""
-    before = parse_window("lastmonth", window.start_us).start_us
-    shift_us = window.start_us - before if window.end_us - window.start_us > WEEK_US else WEEK_US
-    return Window(covered.start_us - shift_us, min(covered.end_us - shift_us, window.start_us))
-
-
-def overlap(one: Window, other: Window) -> Window | None:
-    """The intersection of two windows, None if they do not overlap."""
-    start_us, end_us = max(one.start_us, other.start_us), min(one.end_us, other.end_us)
-    return Window(start_us, end_us) if start_us < end_us else None
 
 
 def _top_jobs(charges: Rows[Charge]) -> list[Job]:

@@ -21,8 +21,9 @@ from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.html.index import write_index
 from gpuwatch.report.period_records import Budget
 from gpuwatch.report.report_facts import report_facts
+from gpuwatch.report.report_window import overlap, week_window
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.week_facts import Week, gather, overlap, week_window
+from gpuwatch.report.week_facts import Week, gather
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -115,7 +116,8 @@ def _rendered(report: Report, formats: Sequence[ReportFormat]) -> list[ReportFil
 
 def _stem(facts: Facts) -> str:
     """The name of the files of a report, without suffix."""
-    return f"{facts.week}/{'fleet' if facts.team is None else f'team-{slug(facts.team)}'}"
+    period = facts.week.replace(":", "").replace(" ", "-")
+    return f"{period}/{'fleet' if facts.team is None else f'team-{slug(facts.team)}'}"
 
 
 def facts_of(

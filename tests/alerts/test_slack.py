@@ -442,7 +442,7 @@ def test_a_cause_of_several_findings_names_whose_they_are(
 
 
 LEAD = (
-    "Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week. $3.00 of it was avoidable (25 % of the GPU time it "
+    "Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week. $3.00 of it was avoidable (25 % of the cost of what it "
     "held). The actions could save up to $13.05 a month. November 2026 is expected to cost $50.00."
 )
 
@@ -452,7 +452,7 @@ def test_a_report_begins_with_cost_and_waste_and_says_what_to_do() -> None:
     sections = [block["text"]["text"] for block in payload["blocks"] if "text" in block]
     (fields,) = [block["fields"] for block in payload["blocks"] if "fields" in block]
 
-    assert LEAD.startswith(payload["text"]) and payload["text"].endswith("(25 % of the GPU time it held).")
+    assert LEAD.startswith(payload["text"]) and payload["text"].endswith("(25 % of the cost of what it held).")
     assert f":page_facing_up: *{payload['text']}*\n{LEAD.removeprefix(payload['text']).strip()}" == sections[0]
     assert ["*To pay*\n$12.00 · ▲ 50 %", "*Held idle*\n$3.00"] == [field["text"] for field in fields]
     assert "1. *GPUs held and idle: job 4711* · $3.00 · user ann\nRelease the devices." == sections[1]

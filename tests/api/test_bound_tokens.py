@@ -145,10 +145,13 @@ def requests(method: str, path: str, operation: dict[str, Any], ids: dict[str, l
     parameters = [p for p in operation.get("parameters", ()) if p["in"] in ("query", "path")]
     options = {p["name"]: values(p, ids) for p in parameters}
     always = {p["name"] for p in parameters if p.get("required")} | {"window", "week", "aggregate"}
+    either = {"week", "window"} <= options.keys()  # a report is of one of them
+    always -= {"window"} if either else set()
     base = {name: (own or foreign)[0] for name, (own, foreign) in options.items() if name in always}
     chosen = [base]
     for name, (own, foreign) in options.items():
-        chosen += [base | {name: value} for value in own + foreign if base.get(name) != value]
+        rest = {key: value for key, value in base.items() if not (either and name == "window" and key == "week")}
+        chosen += [rest | {name: value} for value in own + foreign if base.get(name) != value]
     made = []
     for words in chosen:
         filled = path

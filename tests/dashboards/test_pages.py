@@ -40,6 +40,7 @@ from gpuwatch.dashboards.waste import jobs as work
 from gpuwatch.dashboards.waste import teams as team_waste
 from gpuwatch.ledger.measures import AVOIDABLE, FREE, NOT_MEASURED, OUT_OF_SERVICE, WORDS, WORKING
 from tests.dashboards import fake_api, fake_overview, fake_rules
+from tests.dashboards.fake_names import NOW, at
 from tests.dashboards.laid_out import answering, api, check_layout, links, shown, text
 
 PATHS = (
@@ -128,7 +129,7 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
 
     assert "$15.5 k  of $51.6 k was avoidable in the last 7 days , 8 % less than the week before ;" in page_text
     assert "Compared per hour with data: 168 hours now, 151 before" in page_text
-    assert "$15.5 k was avoidable (30 % of the GPU time) in the last 7 days" in page_text
+    assert "$15.5 k was avoidable (30 % of the cost) in the last 7 days" in page_text
     assert "Of the working time, the hardware ran at 71 % of its roofline" in page_text
     assert "All GPUs 100 % 21,504.0 $51.6 k" in page_text
     assert "Total 100 % 21,504.0 51,610" in page_text
@@ -139,7 +140,7 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
 def test_free_time_that_no_job_can_use_is_avoidable() -> None:
     page_text = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
 
-    assert "was avoidable (30 % of the GPU time)" in page_text
+    assert "was avoidable (30 % of the cost)" in page_text
     assert "Free 50 %" in page_text
 
 
@@ -876,3 +877,56 @@ def test_a_job_that_was_not_measured_says_so_with_the_finding_about_its_node() -
 def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:
     assert "4242" == text(work.id_of("4242", "clip-align"))
     assert work.id_of("sandbox/llm-sft-4102", "llm-sft-4102") is None
+
+
+def test_reclaims_name_gangs_whose_gpus_wait_for_the_others() -> None:
+    gang = {**fake_api.finding(0), "title": "Gang that runs in part"}
+    page_text = text(shown("/reclaim", source=answering({"reclaim": {"items": []}, "findings": {"items": [gang]}})))
+
+    assert "Also idle: jobs of which some members wait for a place" in page_text
+    assert "Gang that runs in part" in page_text
+    assert "Also idle" not in text(shown("/reclaim", source=answering({"reclaim": {"items": []}})))
+
+
+@pytest.mark.parametrize(
+    ("lags", "expected"),
+    [
+        pytest.param([40, 3000], " The last data came 40 s ago.", id="one is fresh"),
+        pytest.param([1440, 1500], " The last data came 24 min ago. That is long: is the service that sends it running?", id="all are silent"),
+        pytest.param([None], "", id="nothing is known"),
+    ],
+)  # fmt: skip
+def test_data_quality_says_when_the_last_data_came(lags: list[int | None], expected: str) -> None:
+    """A source that is an imported file is healthy however old."""
+    assert expected == quality.received([{"state": "ok", "lag_s": lag} for lag in lags])
+
+
+def test_a_decision_says_what_it_needs_and_covers() -> None:
+    page_text = text(finding_actions.form(fake_api.finding(0), None))
+
+    assert "Exempt sets this one finding aside" in page_text
+    assert "Exempt sets" not in text(finding_actions.form(fake_api.finding(0, "resolved"), None))
+    assert "required" in finding_actions.reason().label
+    marked = {"action": "ack", "verdict": "false_positive", "reason": "false alarm", "actor": "ann", "at": at(NOW)}
+    assert "ann: acknowledged, marked a false alarm" == text(finding_actions.past(marked)).split("  ")[0]
+    assert "false alarm false alarm" not in text(finding_actions.past(marked))
+    assert "assigned to bob" in text(finding_actions.past({"action": "assign", "assignee": "bob", "actor": "ann"}))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("/", "window=7d&format=pdf", id="the overview"),
+        pytest.param("/teams?window=24h", "window=24h&format=pdf", id="all teams"),
+        pytest.param("/teams?team=nlp&by=user", "window=7d&format=pdf&team=nlp", id="a team's users"),
+        pytest.param("/team/nlp?window=2026-W46", "window=2026-W46&format=pdf&team=nlp", id="a team's page"),
+    ],
+)
+def test_a_window_is_one_click_from_its_pdf(path: str, expected: str) -> None:
+    assert f"/api/v1/reports/weekly?{expected}" in links(shown(path))
+
+
+@pytest.mark.parametrize("path", ["/teams?cluster=sim", "/teams?pool=h100", "/?pool=h100", "/teams?team=__platform__"])
+def test_what_no_report_is_of_has_no_pdf(path: str) -> None:
+    """A report is of a team or the fleet, never of a cluster or pool."""
+    assert [] == [href for href in links(shown(path)) if "/reports/weekly" in href]

@@ -262,8 +262,8 @@ def test_a_decision_before_tells_its_verdict() -> None:
     row = {"actor": "ada", "action": "ack", "until": None, "reason": "loading", "at": None, "verdict": "false_positive"}
     assigned = {"actor": "ada", "action": "assign", "reason": "", "at": None, "assignee": "bob"}
 
-    assert "ada: ack, marked a false alarm" in text(finding_actions.past(row))
-    assert "ada: assign to bob" in text(finding_actions.past(assigned))
+    assert "ada: acknowledged, marked a false alarm" in text(finding_actions.past(row))
+    assert "ada: assigned to bob" in text(finding_actions.past(assigned))
     assert "ada: unassign" in text(finding_actions.past(assigned | {"assignee": None}))
 
 

@@ -34,11 +34,11 @@ from gpuwatch.report.facts import Amount, Facts, Payer, Quality, Versions, added
 from gpuwatch.report.flat_table import rows
 from gpuwatch.report.headlines import headlines
 from gpuwatch.report.period_records import Past
+from gpuwatch.report.report_window import week_window
 from gpuwatch.report.steps import Step
 from gpuwatch.report.tables import payers as payers_section
 from gpuwatch.report.text import GAP
 from gpuwatch.report.top_waste import wastes
-from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.xlsx.sheets import sheets
 
 WEEK = week_window("2026-W45")
@@ -404,7 +404,7 @@ def test_a_proposal_is_in_no_sum_and_is_called_an_estimate() -> None:
 
     assert section is not None
     assert "What to do: three actions, $213 of waste a month" == section.title.replace(GAP, " ")
-    assert PROPOSAL_NOTE in _plain(section.blocks[0])
+    assert PROPOSAL_NOTE in _plain(section.blocks[-1])
     assert 900 == proposed(steps(known))
     (acts,) = [listed for title, _, listed in sheets(known) if title == "Actions"]
     assert ["estimate, not to be added", "expected", "estimate, not to be added"] == [list(act)[5] for act in acts]
@@ -416,7 +416,7 @@ def test_at_most_five_are_listed() -> None:
 
     assert section is not None
     assert 5 == len(section.blocks) - 1
-    assert "2 more actions, $426 of waste a month, are not listed." in _plain(section.blocks[0])
+    assert "2 more actions, $426 of waste a month, are not listed." in _plain(section.blocks[-1])
 
 
 def test_the_opening_does_not_begin_with_utilisation() -> None:

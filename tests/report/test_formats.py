@@ -24,8 +24,8 @@ from gpuwatch.report.headlines import MOST, headlines
 from gpuwatch.report.pdf import fonts as pdf_fonts
 from gpuwatch.report.pdf.pages import pdf
 from gpuwatch.report.period_records import Budget
+from gpuwatch.report.report_window import week_window
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.weekly import facts_of, report_files, weekly
 from tests.report.test_weekly import LATER_US, WEEK, Fleet
 

@@ -24,7 +24,8 @@ from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
 from gpuwatch.report.facts import Amount, Charge, Correction, Facts, Payer, added
 from gpuwatch.report.headlines import bucket_money
-from gpuwatch.report.week_facts import Rows, week_window
+from gpuwatch.report.report_window import week_window
+from gpuwatch.report.week_facts import Rows
 from gpuwatch.report.weekly import facts_of, weekly
 from gpuwatch.report.xlsx import workbook
 from tests.report.test_formats import pages, sheets

@@ -8,10 +8,9 @@ import pytest
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_rfc3339, parse_window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.report import default_period
-from gpuwatch.report.default_period import default_month, default_week
+from gpuwatch.report import report_window
 from gpuwatch.report.files import mailed_files
-from gpuwatch.report.week_facts import _earlier, week_window
+from gpuwatch.report.report_window import default_month, default_week, earlier_window, name_of, week_window
 
 NOW_US = parse_rfc3339("2026-11-25T10:00:00Z")
 MONDAY_US = parse_rfc3339("2026-11-23T00:00:00Z")
@@ -33,14 +32,14 @@ def test_a_month_is_compared_with_the_month_before_though_it_is_longer() -> None
     """March has three days more than February: they are compared with February whole."""
     march, february = parse_window("2026-03", 0), parse_window("2026-02", 0)
 
-    assert february == _earlier(march, march)
+    assert february == earlier_window("2026-11", march, march)
 
 
 def test_a_part_of_a_week_is_compared_with_the_same_part() -> None:
     week = week_window("2026-W47")
     part = Window(week.start_us + DAY_US, week.end_us - HOUR_US)
 
-    assert Window(part.start_us - 7 * DAY_US, part.end_us - 7 * DAY_US) == _earlier(week, part)
+    assert Window(part.start_us - 7 * DAY_US, part.end_us - 7 * DAY_US) == earlier_window("2026-11", week, part)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_a_part_of_a_week_is_compared_with_the_same_part() -> None:
 def test_the_default_is_the_last_week_with_six_full_days(
     monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
 ) -> None:
-    monkeypatch.setattr(default_period, "ledger_window", lambda store: Window(begun_us, ended_us))
+    monkeypatch.setattr(report_window, "ledger_window", lambda store: Window(begun_us, ended_us))
     store: Any = None
 
     assert expected == default_week(store, NOW_US)
@@ -78,14 +77,14 @@ def test_the_default_is_the_last_week_with_six_full_days(
 def test_the_default_is_the_last_month_with_24_full_days_or_the_one_with_most(
     monkeypatch: pytest.MonkeyPatch, begun_us: int, ended_us: int, expected: str
 ) -> None:
-    monkeypatch.setattr(default_period, "ledger_window", lambda store: Window(begun_us, ended_us))
+    monkeypatch.setattr(report_window, "ledger_window", lambda store: Window(begun_us, ended_us))
     store: Any = None
 
     assert expected == default_month(store, NOW_US)
 
 
 def test_without_data_the_default_is_the_month_that_ended_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default_period, "ledger_window", lambda store: None)
+    monkeypatch.setattr(report_window, "ledger_window", lambda store: None)
     store: Any = None
 
     assert "2026-10" == default_month(store, NOW_US)
@@ -96,3 +95,15 @@ def test_a_monthly_report_is_mailed_too(tmp_path: Any) -> None:
     (tmp_path / "2026-11" / "fleet.pdf").write_bytes(b"%PDF")
 
     assert {"pdf": b"%PDF"} == mailed_files(tmp_path, "2026-11/fleet")
+
+
+def test_a_window_that_is_no_week_is_compared_with_as_long_a_one_before() -> None:
+    """Up to the part that has data; its name has its ends, without the time at midnight."""
+    text = "2026-11-03T00:00:00Z,2026-11-06T18:15:00Z"
+    window = week_window(text)
+    covered = Window(window.start_us + DAY_US, window.end_us)
+    length = window.end_us - window.start_us
+
+    assert Window(window.start_us + DAY_US - length, window.start_us) == earlier_window(text, window, covered)
+    assert "2026-11-03 to 2026-11-06 18:15" == name_of(text, window)
+    assert "2026-W45" == name_of("2026-W45", week_window("2026-W45"))

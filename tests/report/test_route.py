@@ -98,3 +98,32 @@ def test_recipients_are_read_and_replaced(api: Api, red: str) -> None:
     assert items == api.get("/api/v1/recipients", token=admin).json()["items"]
     assert 403 == api.request("PUT", "/api/v1/recipients", token=red, json={"items": []}).status_code
     assert 403 == api.get("/api/v1/recipients", token=red).status_code
+
+
+def test_a_report_of_any_window_says_what_the_chargeback_of_it_says(api: Api, red: str) -> None:
+    """Of hours and minutes that are no week, for a token of one team; the name of the file has no colons."""
+    window = "2026-11-02T00:30:00Z,2026-11-05T18:15:00Z"
+    charged = api.get(f"/api/v1/chargeback?window={window}", token=red).json()["total"]["cost"]
+    answer = api.get(f"/api/v1/reports/weekly?window={window}", token=red)
+    text = answer.text.replace("\u00a0", " ")
+
+    assert 0 < Decimal(charged)
+    assert f"Team red pays ${Decimal(charged)} in period 2026-11-02 00:30 to 2026-11-05 18:15" in text
+    assert [] == [word for word in BLUE_WORDS if word in text]
+    assert "gpuwatch-2026-11-02-0030-to-2026-11-05-1815-team-red.html" in answer.headers["content-disposition"]
+    assert 404 == api.get(f"/api/v1/reports/weekly?window={window}&team=blue", token=red).status_code
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(f"week={WEEK}&window=7d", "a week or of a window", id="both"),
+        pytest.param("window=nonsense", "is not valid", id="no window"),
+        pytest.param("window=2026-01-01T00:00:00Z,2026-11-05T00:00:00Z", "longer than 92 days", id="too long"),
+    ],
+)
+def test_a_window_that_is_none_is_refused(api: Api, red: str, path: str, expected: str) -> None:
+    answer = api.get(f"/api/v1/reports/weekly?{path}", token=red)
+
+    assert 400 == answer.status_code
+    assert expected in answer.json()["error"]["message"]

@@ -14,6 +14,8 @@ from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.headlines import USE_BUCKETS
+from gpuwatch.report.report_window import week_window
+from gpuwatch.report.sections.unmeasured import _most, unmeasured_nodes
 from gpuwatch.report.weekly import weekly
 from gpuwatch.state import State
 from tests.report.test_weekly import Read
@@ -57,3 +59,14 @@ def test_its_report_lists_no_waste_and_does_not_claim_that_no_gpu_was_held(unmea
         assert ["unknown"] * 3 == [cell for cell in page.cells[at + 1 : at + 8] if cell.strip()][:3], bucket
     assert "no GPU was held" not in page.text
     assert "0 % of the held GPU time was measured" in page.text
+
+
+def test_the_nodes_that_were_not_measured_are_named_by_team_and_for_the_fleet(
+    unmeasured: tuple[World, State],
+) -> None:
+    """Each node held 48 GPU-hours; nobody's team is known."""
+    found = unmeasured_nodes(unmeasured[0].store, week_window(WEEK))
+
+    expected = [("n1", Decimal(48 * 3600)), ("n2", Decimal(48 * 3600))]
+    assert {None: expected, "__unallocated__": expected} == {owner: list(nodes) for owner, nodes in found.items()}
+    assert [("n1", Decimal(100))] == _most({"n1": Decimal(100), "n2": Decimal(4)})

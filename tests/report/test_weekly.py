@@ -209,7 +209,7 @@ def test_the_page_says_it_in_order(fleet: Fleet) -> None:
         "The fleet: GPU spend, week 2026-W45",
         "What to do: three actions, $7.17 of waste in the 3 measured hours",
         "Spend by week",
-        "Where it went: $7.20 was avoidable (60 % of the GPU time)",
+        "Where it went: $7.20 was avoidable (60 % of the cost)",
         "Who pays: team ants pays the most, $6.00 (50 %)",
         "Largest waste: 1 finding, $5.97 since they began",
         "Held idle while others waited: unknown",

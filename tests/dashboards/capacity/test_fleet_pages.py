@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.dashboards.components import gpu_facts, heat_map
+from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards.fake_api import HOSTILE, finding
 from tests.dashboards.laid_out import answering, check_layout, links, shown, text
 
@@ -76,10 +77,11 @@ def test_gpus_with_faults_are_first_and_are_counted() -> None:
     page = shown("/fleet", source=answering({"gpus": fleet(gpu(0), gpu(1, driver="535.1"), broken)}))
     page_text = text(page)
 
-    assert "3 GPUs" in page_text and "XID 48" in page_text and "pending" in page_text
+    assert "3 GPUs" in page_text and "XID 48" in page_text and "7   pending" in page_text
+    assert "8 of 16" in page_text and "550.90 on 2, 535.1 on 1" in page_text
     rows = [href for href in links(page) if "/ui/fleet/GPU-" in href]
     assert ["/ui/fleet/GPU-00000002-a?in=sim", "/ui/fleet/GPU-00000000-a?in=sim"] == rows[:2]
-    assert page_text.index("1 GPU has a fault") < page_text.index("How busy each GPU")
+    assert page_text.index("1 GPU with a fault in this window") < page_text.index("How busy each GPU")
     assert "2 more GPUs" in page_text
     check_layout(page)
 
@@ -124,7 +126,7 @@ def test_a_gpu_shows_its_owners_and_findings() -> None:
     page_text = text(page)
 
     assert "How the GPU was used" in page_text and "Mean power" not in page_text
-    assert "Findings (1)" in page_text and "16 of 16" in page_text
+    assert "Findings: 1 open, 0 ended" in page_text and "GPU 3 on n1" in page_text and "16 of 16" in page_text
     assert "/ui/jobs/42?in=sim" in links(page)
     check_layout(page)
 
@@ -134,3 +136,37 @@ def test_a_gpu_without_readings_says_so() -> None:
     page_text = text(shown("/fleet/GPU-x", source=answering({"gpus/GPU-x": answer})))
 
     assert "Nothing was read" in page_text and "Nobody held" in page_text and "No rule found anything" in page_text
+
+
+def test_a_phone_names_every_fault_below_the_node() -> None:
+    """Its columns of memory, rows and PCIe are hidden."""
+    failed = gpu(1, row_remap_failed=1, remapped_uncorrectable_rows=7)
+
+    assert ["row remap failed"] == gpu_facts.fault_words(failed)
+    assert ["1 memory errors", "PCIe 8 of 16 lanes"] == gpu_facts.fault_words(gpu(2, ecc_dbe_count=1, pcie_lanes=8))
+    assert [] == gpu_facts.fault_words(gpu(3, ecc_dbe_count=0, row_remap_failed=0))
+    assert "1 · GPU-00000001 · row remap failed" in text(gpu_facts.table([failed], Query(), 0, 1))
+
+
+def test_gpus_without_a_driver_are_counted() -> None:
+    page_text = text(shown("/fleet", source=answering({"gpus": fleet(gpu(0), gpu(1, driver=None))})))
+
+    assert "550.90 on 1, not known on 1" in page_text
+
+
+def test_the_findings_of_a_gpu_say_whether_they_go_on() -> None:
+    """Open ones first; one that ended has its end."""
+    over = {**finding(1, "resolved"), "ended_at": TIMES[1]}
+    answer = {
+        "gpu": gpu(3),
+        "times": TIMES,
+        "values": {},
+        "owners": [],
+        "findings": [over, finding(0)],
+        "window": WINDOW,
+    }
+    page = shown("/fleet/GPU-x", source=answering({"gpus/GPU-x": answer}))
+
+    assert "Findings: 1 open, 1 ended" in text(page)
+    assert text(page).index("GPUs held and idle") < text(page).index("ended 2 Nov 01:00")
+    assert "/ui/fleet?q=n1" in links(page)

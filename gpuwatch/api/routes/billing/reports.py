@@ -11,12 +11,13 @@ from starlette.responses import Response
 from gpuwatch.api.auth import Access, Admin, FleetReader, Reader
 from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.card_bodies import replaced
-from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
+from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, window_of
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.etags import Expected
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.billing.reports import FormatItems, RecipientItems, RecipientsBody
 from gpuwatch.api.schema.common import Replaced
+from gpuwatch.core.clock import DAY_US, WINDOW_HELP, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
 from gpuwatch.report.files import ZIP_TYPE, zipped
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     FormatName = str
 else:
     FormatName = Literal[(*format_names(), "zip")]
+DAYS_MAX = 92
+"""Days of a report that is of no week or month."""
 WEEK = r"^(\d{4}-(W\d{2}|\d{2})|month)$"
 SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """What a browser may do with a report's page: show it."""
@@ -54,6 +57,10 @@ def weekly(
             description="An ISO week, or a month; default: the last week with 6 full days of data. `month`: the last month with 24, or the one with most data.",
         ),
     ] = None,
+    window: Annotated[
+        str | None,
+        Query(max_length=WINDOW_MAX, description=f"Any window of at most 92 days instead of a week. {WINDOW_HELP}"),
+    ] = None,
     team: Name = None,
     format: Annotated[
         FormatName,
@@ -70,13 +77,14 @@ def weekly(
     `team` is optional, and nothing is reported about the requests of other teams. 404: the week has no data, or the
     team has no charges in it.
     """
-    from gpuwatch.report.default_period import default_month, default_week
-    from gpuwatch.report.week_facts import week_window
+    from gpuwatch.report.report_window import default_month, default_week, week_window
     from gpuwatch.report.weekly import report_files
     from gpuwatch.report.weekly import weekly as make
 
     now_us = service.now_us()
-    if week is None or week == "month":
+    if window is not None:
+        week = _span(week, window, now_us)
+    elif week is None or week == "month":
         with service.reader() as store:
             week = (default_month if week else default_week)(store, now_us)
     asked = _formats(formats) if format == "zip" else [format]
@@ -103,9 +111,20 @@ def weekly(
     except UsageError as error:
         raise ApiError(404, str(error)) from error
     if format == "zip":
-        return _file(zipped(files), f"{week}.zip", ZIP_TYPE)
+        period = week if window is None else files[0].name.partition("/")[0]
+        return _file(zipped(files), f"{period}.zip", ZIP_TYPE)
     form = report_formats()[format]
     return _file(files[0].content, files[0].name.replace("/", "-"), form.media_type, form.inline)
+
+
+def _span(week: str | None, window: str, now_us: int) -> str:
+    """The window of a report that is of no week; ApiError 400 naming what is wrong."""
+    if week is not None:
+        raise ApiError(400, "window: a report is of a week or of a window: send one of them", field="window")
+    span = window_of(window, now_us)
+    if span.end_us - span.start_us > DAYS_MAX * DAY_US:
+        raise ApiError(400, f"window: longer than {DAYS_MAX} days", "choose a shorter one", "window")
+    return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
 
 
 def _file(content: bytes, name: str, media_type: str, inline: bool = False) -> Response:
