@@ -29,11 +29,12 @@ from gpuwatch.dashboards.components.findings_list import (
     wasted,
     wasted_seconds,
 )
+from gpuwatch.dashboards.fleet import faulty_gpus
 from gpuwatch.dashboards.fleet.finding_map import finding_map, is_about_places
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.page_links import linked
-from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.query import Query, finding_link
 from gpuwatch.dashboards.shell.theme import Scheme
 
 
@@ -131,9 +132,29 @@ def summary(data: Data, query: Query) -> Component:
                 className="keyfacts",
             ),
             html.Div([html.B("What to do: "), *linked(formats.clip(finding.get("remedy"), 600))], className="remedy"),
+            *returned(finding, query),
         ],
         className="card",
     )
+
+
+def returned(finding: Row, query: Query) -> list[Component]:
+    """Whether it came back, and what the end of a fault does not say."""
+    found: list[Component] = []
+    if earlier := finding.get("earlier"):
+        days: list[Component | str] = []
+        for one in earlier:
+            link = parts.link(formats.when(one.get("started_at")), finding_link(query, str(one.get("key"))))
+            days += [", " if days else "", link]
+        found.append(html.P([html.B("It has come back. "), "Earlier in these 30 days: ", *days], className="small"))
+    if finding.get("ended_at") and finding.get("detector") in faulty_gpus.RULES:
+        found.append(
+            html.P(
+                "It ended: the sign was not measured again. That does not mean that the GPU was repaired.",
+                className="soft small",
+            )
+        )
+    return found
 
 
 def money(finding: Row) -> list[Component]:

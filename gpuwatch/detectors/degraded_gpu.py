@@ -33,7 +33,7 @@ def _remedy(e: Evidence) -> str:
         return "Cordon and drain the node, run the vendor's field diagnostic, and replace the GPU (RMA)."
     if e.get("pcie_lanes") is not None and e.get("xid") is None:
         return "Drain the node, reseat the GPU or its riser, and check the slot: jobs on it feed it more slowly."
-    return "Cordon and drain the node, reset the GPU, and replace it (RMA) when the sign returns."
+    return "Cordon and drain the node, and reset the GPU. If the sign has come back after a reset, replace it (RMA)."
 
 
 DEGRADED_GPU = register(

@@ -495,13 +495,13 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
     @app.get("/api/v1/findings/{key}")
     def get_finding(key: str) -> Any:
         if key in fake_rules.FINDINGS:
-            return {**fake_rules.FINDINGS[key], "series": None, "actions": []}
+            return {**fake_rules.FINDINGS[key], "earlier": [], "series": None, "actions": []}
         if not key.startswith(("idle-hoarding-", "false-utilization-")):
             return error(404, "not_found", f"no finding {key}")
         taken = [entry for entry in app.state.acts if entry["key"] == key]
         words = {"ack": "acked", "snooze": "snoozed", "exempt": "exempt"}
         state = words.get(taken[-1]["action"], "open") if taken else "open"
-        return {**finding(int(key.rpartition("-")[2], 16), state), "series": series(), "actions": taken}
+        return {**finding(int(key.rpartition("-")[2], 16), state), "earlier": [], "series": series(), "actions": taken}
 
     @app.get("/api/v1/inbox")
     def get_inbox() -> Json:

@@ -23,6 +23,7 @@ from gpuwatch.dashboards.components import (
     rules_list,
 )
 from gpuwatch.dashboards.pages import capacity, detector, reclaim
+from gpuwatch.dashboards.pages import finding as finding_page
 from gpuwatch.dashboards.shell import acting, frame
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
@@ -173,6 +174,28 @@ def test_a_link_opens_the_form_and_changes_nothing(search: str, title: str, firs
     assert title == text(form.children[0])
     assert [first] == [text(button) for button in buttons]
     assert [] == app.state.acts
+
+
+def test_a_fault_that_came_back_says_so() -> None:
+    """And that it ended does not say that it was repaired; a finding that is neither has no such words."""
+    earlier = [
+        {
+            "key": f"degraded-gpu-000{n}",
+            "started_at": f"2026-11-{day}T13:00:00Z",
+            "ended_at": f"2026-11-{day}T16:00:00Z",
+        }
+        for n, day in ((1, 19), (2, 12))
+    ]
+    ended = {**fake_api.finding(0, "resolved"), "detector": "degraded-gpu", "ended_at": "2026-11-20T18:00:00Z"}
+    found = finding_page.returned({**ended, "earlier": earlier}, Query())
+    words = " ".join(text(one) for one in found)
+
+    assert "It has come back. Earlier in these 30 days: 19 Nov" in words and "12 Nov" in words
+    assert "That does not mean that the GPU was repaired." in words
+    assert {"/ui/findings/degraded-gpu-0001", "/ui/findings/degraded-gpu-0002"} <= {
+        href.partition("?")[0] for one in found for href in links(one)
+    }
+    assert [] == finding_page.returned({**ended, "ended_at": None, "earlier": []}, Query())
 
 
 def test_the_focus_is_taken_for_links_of_messages_alone() -> None:

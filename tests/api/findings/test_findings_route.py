@@ -65,6 +65,32 @@ def test_the_detail_shows_the_evidence(filled: Api) -> None:
     assert ([], True) == (detail["actions"], len(detail["series"]["points"]) > 1)
 
 
+def test_the_detail_names_earlier_findings_about_the_same(books: Api) -> None:
+    """Not those of another subject or rule, of another team for a bound token, too long ago, or withdrawn."""
+    key = key_of(books, "red")
+    cases = {
+        "before": "started_us = started_us - 3 * 86400000000",
+        "day-before": "started_us = started_us - 86400000000, ended_us = null",
+        "another-subject": "started_us = started_us - 86400000000, subject_id = 'other'",
+        "another-rule": "started_us = started_us - 86400000000, detector = 'straggler'",
+        "long-ago": "started_us = started_us - 31 * 86400000000",
+        "withdrawn": "started_us = started_us - 86400000000, resolved_reason = 'records changed'",
+        "of-blue": "started_us = started_us - 2 * 86400000000, team = 'blue', run_id = null",
+        "later": "started_us = started_us + 1",
+    }
+    with books.service.reader() as store:
+        for name, change in cases.items():
+            store.sql("create or replace temp table copied as select * from finding where key = $key", key=key)
+            store.sql(f"update copied set key = '{name}', {change}")
+            store.sql("insert into finding select * from copied")
+    whole, first = (books.get(f"{FINDINGS}/{each}").json()["earlier"] for each in (key, "before"))
+    bound = books.get(f"{FINDINGS}/{key}", token=books.token("read", "red")).json()["earlier"]
+
+    assert ["day-before", "of-blue", "before"] == [one["key"] for one in whole]
+    assert ["day-before", "before"] == [one["key"] for one in bound]
+    assert [] == first
+
+
 def test_another_teams_finding_is_not_there(books: Api) -> None:
     """Neither to read nor to speak of; its key tells nothing."""
     key, text = key_of(books, "blue"), books.token("read", "red")

@@ -121,22 +121,24 @@ def findings(
 
 @router.get("/findings/{key}", response_model=FindingDetail, responses=errors(404), summary="One finding")
 def finding(access: Reader, service: Svc, key: Key) -> Response:
-    """The finding with its time series and its owners' actions; for idle GPUs also the requests of other teams that
+    """The finding with its time series, its owners' actions and earlier ones like it; for idle GPUs also the requests of other teams that
     waited meanwhile, except for team-scoped tokens.
     """
     from gpuwatch.findings import contention
+    from gpuwatch.findings.earlier import earlier
     from gpuwatch.jobs.series import of_finding
 
     with service.reader() as store:
         one = _one(service, store, access, key)
         series = of_finding(store, key, access.teams)
+        before = earlier(store, one, access.teams)
         waited = contention.of(store, service.state, [key], service.now_us()) if access.teams is None else {}
     owners = Actions(service.state)
     found = _marked(one, owners.marks(), service.now_us())
     if key in waited:
         found["evidence"] = found["evidence"] | {"contention": waited[key].as_dict()}
     actions = [action_row(action) for action in owners.history(key)]
-    return answer({**found, "series": series, "actions": actions})
+    return answer({**found, "earlier": before, "series": series, "actions": actions})
 
 
 @router.post(

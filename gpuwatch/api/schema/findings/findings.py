@@ -77,7 +77,16 @@ class ActionRow(Strict):
     assignee: str | None
 
 
+class EarlierFinding(Shape):
+    key: str
+    started_at: Time
+    ended_at: Time
+
+
 class FindingDetail(ListedFinding):
+    earlier: list[EarlierFinding] = Field(
+        description="Those of the same rule about the same subject that began in the 30 days before, the latest first, at most 10."
+    )
     series: Series | None
     actions: list[ActionRow]
 
