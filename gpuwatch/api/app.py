@@ -27,6 +27,7 @@ from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.etags import Tagged
 from gpuwatch.api.examples import JSON, add_examples
+from gpuwatch.api.forward import Forwarder
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 from gpuwatch.api.shares import backtest_turns, decoding_turns, question_turns
 from gpuwatch.api.turns import Released
@@ -69,6 +70,7 @@ def create_app(
     app.state.answers = Answers()
     app.state.guard = Guard(service, clock, hosts)
     app.state.in_flight = in_flight
+    app.state.forwarder = None if service.routing is None else Forwarder(service.routing)
     found = _routers()
     app.state.methods = [(route.path_regex, route.methods) for router in found for route in _own(router)]
     app.state.parameters = {route.endpoint: _parameters(route) for router in found for route in _own(router)}

@@ -69,6 +69,7 @@ EXAMPLES = {
     "period verify": "2026-W47",
     "lake publish": "--config gpuwatch.toml --data gpuwatch-data",
     "lake status": "--config gpuwatch.toml",
+    "lake clusters": "--release old-cluster",
     "lake verify": "--config gpuwatch.toml --data gpuwatch-data",
     "lake export": "--config gpuwatch.toml --to parquet",
     "lake maintain": "--config gpuwatch.toml",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuwatch.commands.lake_clusters import clusters
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -289,6 +290,7 @@ lakes = typer.Typer(
 )
 lakes.command("publish")(publish)
 lakes.command("status")(status)
+lakes.command("clusters")(clusters)
 lakes.command("verify")(verify)
 lakes.command("export")(export)
 lakes.command("maintain")(maintain)

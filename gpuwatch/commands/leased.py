@@ -49,11 +49,13 @@ def take_turns(
 
 
 def _waited(standby: Standby, stopping: threading.Event, bound: socket.socket, host: str, port: int) -> Holding | None:
-    """The lease. Meanwhile every request is answered with the address of its holder."""
+    """The lease. Meanwhile data are passed on to its holder, and every other request is answered with the address."""
     from gpuwatch.api.waiting import waiting
     from gpuwatch.service import web
+    from gpuwatch.service.routing import routing_meanwhile
 
-    server = web.server(waiting(standby.refusal), host, port)
+    routing = routing_meanwhile(standby.leases)
+    server = web.server(waiting(standby.refusal, routing), host, port)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound.dup()]}, name="waiting", daemon=True)
     thread.start()
     try:
@@ -61,6 +63,7 @@ def _waited(standby: Standby, stopping: threading.Event, bound: socket.socket, h
     finally:
         server.should_exit = True
         thread.join(STOP_S)
+        routing.close()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ class Always:
 
     epoch: int | None = None
     holder: str | None = None
+    leases: Leases | None = None
     lost = False
     on_lost: Callable[[], None] = staticmethod(lambda: None)
 
@@ -60,7 +61,7 @@ class Holding(Always):
 
     def __init__(self, leases: Leases, taken: Taken, asked_s: float) -> None:
         """`asked_s` is the time of `seconds` before the lease was taken."""
-        self.leases = leases
+        self.leases: Leases = leases
         self.epoch: int = taken.epoch
         self.holder = leases.holder
         self.before = taken.volume

@@ -57,6 +57,7 @@ class Publishing:
         self._failures = 0
         self._status = PublishStatus()
         self._interrupt: Callable[[], None] = lambda: None
+        self.on_published: Callable[[Store], None] = lambda store: None
         self._thread = threading.Thread(target=self._work, name="lake", daemon=True)
 
     @property
@@ -155,6 +156,7 @@ class Publishing:
             log.info("published to the lake", extra={"units": units})
         self._failures = 0
         self._status = PublishStatus(success_us=self._now_us(), clusters=clusters_of(self._store))
+        self.on_published(self._store)
 
     def _failed(self, error: Exception, fenced: bool) -> None:
         if self._stopping.is_set():

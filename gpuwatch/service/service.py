@@ -41,6 +41,7 @@ from gpuwatch.service.publishing import Publishing
 from gpuwatch.service.pushed import Pushed, Received
 from gpuwatch.service.read_pool import Probe, Readers
 from gpuwatch.service.roles import ALL, API, Role, check_work, is_replica, left_undone, part_of
+from gpuwatch.service.routing import keep_settled, routing_of
 from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
@@ -114,6 +115,7 @@ class Service:
         self.publishing = Publishing(store.cursor(), None if self.mirror else plan.lake, now_us, holding)
         if plan.lake is not None:
             self.metrics.register(LakeMetrics((self.mirror or self.publishing).step, now_us))
+        self.routing = routing_of(role, plan, holding)
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
@@ -174,6 +176,7 @@ class Service:
             # Before the first pass, so that findings of custom rules use their texts.
             custom_rules.load(self.settings.detectors_dir, store)
         if self.role.analyses:
+            keep_settled(self.routing, self.publishing, self.plan.live, self.store)
             self._writer.start()
         if self._live and (self.role.analyses or self.role.leads):
             self._analyzer.start()
@@ -205,6 +208,8 @@ class Service:
             log.error("no checkpoint at stop", extra={"error": str(error)})
         self.store.close()
         self.state.close()
+        if self.routing is not None:
+            self.routing.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -290,6 +295,7 @@ class Service:
         failed, doubt = self.analysis().last_error, self.times.clock.doubt()
         found = [] if failed is None else [f"the last analysis failed: {failed}"]
         found += self.publishing.concerns() if self.mirror is None else self.mirror.concerns()
+        found += self.routing.concerns() if self.routing is not None else []
         with suppress(StoreError):  # a state that is away is one of the problems
             found += left_undone(self.role, self.state, self.plan, is_held(self.state, LEAD))
         return found if doubt is None else [*found, doubt]

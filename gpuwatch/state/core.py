@@ -23,7 +23,7 @@ from gpuwatch.state.sqlite_file import Reader, StateMissing, file_path
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-SCHEMA = "0011"
+SCHEMA = "0012"
 """The newest migration in state_migrations/versions."""
 
 IDENTITY = "state_id"

@@ -1,7 +1,6 @@
 """Leases on the state's server: one process has a name until a time of the server's clock, unless it renews it.
 
-`epoch` rises with every process that takes a lease. Each method is one statement that commits itself, on connections of their own:
-a process that is paused in the middle of it holds no lock, and neither the writers of the state nor a full pool delay it.
+`epoch` rises with every process that takes a lease.
 """
 
 from __future__ import annotations
@@ -9,49 +8,47 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gpuwatch.core.errors import NotHolder, StoreError
-from gpuwatch.state.causes import cause
+from gpuwatch.core.errors import NotHolder
 from gpuwatch.state.server import Server
+from gpuwatch.state.statements import Statements
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from gpuwatch.state.core import State
 
-CONNECT_S_MIN = 2
-"""libpq waits no shorter for a connection."""
-_NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-_READ = f"select holder, address, volume, epoch, until_us - {_NOW} as left_us from lease where name = :name"
+NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_READ = f"select holder, address, volume, epoch, until_us - {NOW} as left_us from lease where name = :name"
 _TAKE = (
     "insert into lease (name, holder, address, epoch, until_us)"
-    f" values (:name, :holder, :address, 1, {_NOW} + :length_us)"
+    f" values (:name, :holder, :address, 1, {NOW} + :length_us)"
     " on conflict (name) do update set holder = excluded.holder, address = excluded.address, epoch = lease.epoch + 1,"
-    f" until_us = {_NOW} + :length_us where lease.until_us <= {_NOW} returning epoch, volume"
+    f" until_us = {NOW} + :length_us where lease.until_us <= {NOW} returning epoch, volume"
 )
 _OWN = "where name = :name and holder = :holder and epoch = :epoch"
-_RENEW = f"update lease set until_us = {_NOW} + :length_us {_OWN}"
-_RAISE = f"update lease set epoch = :higher {_OWN} and epoch < :higher and until_us > {_NOW}"
+_RENEW = f"update lease set until_us = {NOW} + :length_us {_OWN}"
+_RAISE = f"update lease set epoch = :higher {_OWN} and epoch < :higher and until_us > {NOW}"
 _NOTE = f"update lease set volume = :volume {_OWN}"
 _RELEASE = f"update lease set until_us = 0 {_OWN}"
 
 
+CELL = "cell "
+"""How the names of the leases of cells begin."""
+
+
 def cell_lease(cell: str) -> str:
     """The name of the lease of a cell."""
-    return f"cell {cell}"
+    return f"{CELL}{cell}"
 
 
 LEAD = "lead"
 """The name of the lease of the process that does what is fleet-wide."""
-_HELD = f"select count(*) as n from lease where name = :name and until_us > {_NOW}"
-_MINE = (
-    f"select 1 from lease where name = :name and holder = :holder and epoch = :epoch and until_us > {_NOW} for share"
-)
+_HELD = f"select count(*) as n from lease where name = :name and until_us > {NOW}"
+_MINE = f"select 1 from lease where name = :name and holder = :holder and epoch = :epoch and until_us > {NOW} for share"
 
 
 def is_held(state: State, name: str) -> bool:
@@ -108,30 +105,23 @@ class Leases:
     """One name that this process has, or waits for. Every method raises StoreError if the server does not respond."""
 
     def __init__(self, server: Server, name: str, address: str, length_s: float) -> None:
-        import sqlalchemy as sa
-
         self.name = name
         self.length_s = length_s
         self.holder = f"process {os.getpid()} on {socket.gethostname()} ({secrets.token_hex(4)})"
         self.address = address
-        self._server = server
-        url = sa.engine.make_url(server.url)
-        given = {
-            "connect_timeout": str(max(CONNECT_S_MIN, int(length_s / 3))),
-            "tcp_user_timeout": str(max(1000, int(length_s * 1000 / 3))),
-        }
-        more = {name: value for name, value in given.items() if name not in url.query}
-        addressed = url.update_query_dict(more).render_as_string(hide_password=False)
-        self._engine = Server(addressed, server.password_file).engine()
+        self.server = server
+        self._statements = Statements(server, f"lease {name}", length_s / 3)
 
     def read(self) -> Lease | None:
         """Who has it, or had it last; None if nobody ever had it."""
-        rows = self._run(_READ)
+        rows = self._statements.rows(_READ, name=self.name)
         return Lease(*rows[0]) if rows else None
 
     def take(self) -> Taken | None:
         """Takes the lease if nobody has it; None if somebody has."""
-        rows = self._run(_TAKE, holder=self.holder, address=self.address, length_us=self._length_us)
+        rows = self._statements.rows(
+            _TAKE, name=self.name, holder=self.holder, address=self.address, length_us=self._length_us
+        )
         return Taken(*rows[0]) if rows else None
 
     def renew(self, epoch: int) -> bool:
@@ -152,31 +142,12 @@ class Leases:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._engine.dispose()
+        self._statements.close()
 
     @property
     def _length_us(self) -> int:
         return int(self.length_s * 1_000_000)
 
     def _change(self, statement: str, epoch: int, **more: object) -> bool:
-        with self._connected() as connection:
-            return bool(self._execute(connection, statement, holder=self.holder, epoch=epoch, **more).rowcount)
-
-    def _run(self, statement: str, **more: object) -> list[tuple[Any, ...]]:
-        with self._connected() as connection:
-            return [tuple(row) for row in self._execute(connection, statement, **more)]
-
-    def _execute(self, connection: Connection, statement: str, **more: object) -> Any:
-        import sqlalchemy as sa
-
-        return connection.execute(sa.text(statement), {"name": self.name, **more})
-
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        from sqlalchemy import exc as errors
-
-        try:
-            with self._engine.connect() as connection:
-                yield connection.execution_options(isolation_level="AUTOCOMMIT")
-        except (errors.SQLAlchemyError, ImportError) as error:
-            raise StoreError(f"lease {self.name} on {self._server.name}: {cause(error)}") from error
+        own = {"name": self.name, "holder": self.holder, "epoch": epoch}
+        return bool(self._statements.changed(statement, **own, **more))

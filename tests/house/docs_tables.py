@@ -71,7 +71,7 @@ def routes() -> list[str]:
     """Every route of the API with its summary and the parameters of its query."""
     from gpuwatch.api.app import create_app
 
-    silent = SimpleNamespace(version="0", state=None, telemetry=SimpleNamespace(served=lambda *_: None))
+    silent = SimpleNamespace(version="0", state=None, routing=None, telemetry=SimpleNamespace(served=lambda *_: None))
     paths = create_app(cast(Any, silent)).openapi()["paths"]
     rows = []
     for path, operations in sorted(paths.items()):

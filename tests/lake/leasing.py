@@ -42,6 +42,9 @@ class Cell:
     tables: str = ""
     """More tables of its gpuwatch.toml."""
     constants: dict[str, object] = field(default_factory=dict)
+    token: str = ""
+    arguments: tuple[str, ...] = ()
+    lease_s: int = LEASE_S
 
     @property
     def address(self) -> str:
@@ -58,14 +61,18 @@ class Cell:
         folder.mkdir(exist_ok=True)
         env = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
         env |= dict(self.settings.environ)
-        env |= {"GPUWATCH_LAKE_LEASE_S": str(LEASE_S), "GPUWATCH_LAKE_EVERY_S": "1", "GPUWATCH_ANALYZE_INTERVAL_S": "1"}
+        env |= {
+            "GPUWATCH_LAKE_LEASE_S": str(self.lease_s),
+            "GPUWATCH_LAKE_EVERY_S": "1",
+            "GPUWATCH_ANALYZE_INTERVAL_S": "1",
+        }
         written = config(self.settings, folder)
         written.write_text(f"{written.read_text()}{self.tables}")
         arguments = ("serve", "--role", self.role, "--data", self.directory, "--config", written)
         where = ("--state", self.state_url, "--port", str(self.port))
         with self.directory.with_suffix(".log").open("ab") as log:
             self.process = processes.start(
-                (*arguments, *where),
+                (*arguments, *where, *self.arguments),
                 env=env,
                 stderr=log,
                 constants={"gpuwatch.lake.settings.SECONDS": BOUNDS, **self.constants},
@@ -88,11 +95,13 @@ class Cell:
         self.signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_S)
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, dict[str, str], Any]:
-        """Status, headers and JSON of an answer."""
+    def ask(self, method: str, path: str, body: bytes | None = None, **more: str) -> tuple[int, dict[str, str], Any]:
+        """Status, headers and JSON of an answer. `more` are headers, with _ for -."""
+        sent = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        sent |= {name.replace("_", "-"): value for name, value in more.items()}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
         try:
-            connection.request(method, path, body, {"Content-Type": "application/json"})
+            connection.request(method, path, body, sent)
             answer = connection.getresponse()
             content = answer.read()
             headers = {name.lower(): value for name, value in answer.getheaders()}

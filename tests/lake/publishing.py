@@ -62,7 +62,7 @@ def publish(settings: LakeSettings, directory: Path) -> Published:
 def config(settings: LakeSettings, folder: Path) -> Path:
     """The settings as a file."""
     names = ("catalogue", "data", "cell", "catalogue_password_file", "s3_endpoint")
-    lines = [f'{name} = "{value}"' for name in names if (value := getattr(settings, name)) is not None]
+    lines = [f'{name} = "{value}"' for name in names if (value := getattr(settings, name))]
     path = folder / "gpuwatch.toml"
     path.write_text("\n".join(["[lake]", *lines, f"s3_path_style = {str(settings.s3_path_style).lower()}"]) + "\n")
     return path

@@ -114,8 +114,8 @@ def test_a_replica_answers_as_the_cell_does(make_lake: Make, fleet: Fleet, share
         assert [{"cell": "east", "published": "2026-11-04T00:00:00Z"}] == ready["mirror"]["cells"]
 
         taken = api.request("POST", "/api/v1/events", json=[])
-        assert (421, "misdirected") == (taken.status_code, taken.json()["error"]["code"])
-        assert "its role is api and its data come from a lake: send it to the cell" in taken.json()["error"]["message"]
+        assert (503, "not_holder") == (taken.status_code, taken.json()["error"]["code"])
+        assert "cluster default: no process holds a cell yet" in taken.json()["error"]["message"]
         assert not api.service.reprice() and api.service.analysis().last_success_us is None
 
         publish(made, fleet.directory, "update finding set severity = 'high'", "delete from run_team")

@@ -12,6 +12,7 @@ from gpuwatch.api.auth import Access, Ingester
 from gpuwatch.api.bodies import decompressed, decompressed_max, expect, media_type
 from gpuwatch.api.common import PREFIX, Svc, errors
 from gpuwatch.api.errors import BUSY_RETRY_S, ApiError
+from gpuwatch.api.forward import CLUSTER_DEFAULT, CLUSTER_HEADER, passed_on
 from gpuwatch.api.shares import WEIGHT_MIN
 from gpuwatch.api.turns import Turns
 
@@ -30,14 +31,13 @@ WRITTEN = "X-Prometheus-Remote-Write-{}-Written"
 """Headers that a 2.0 sender requires; without them it assumes a 1.0 receiver that stored nothing."""
 EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
 CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
-CLUSTER_DEFAULT = "default"
 MAX_CLUSTER = 128
 
 Cluster = Annotated[
     str | None, Query(max_length=MAX_CLUSTER, pattern=CLUSTER, description="The cluster that the data comes from.")
 ]
 ClusterHeader = Annotated[
-    str | None, Header(alias="X-Gpuwatch-Cluster", max_length=MAX_CLUSTER, pattern=CLUSTER, description="The same.")
+    str | None, Header(alias=CLUSTER_HEADER, max_length=MAX_CLUSTER, pattern=CLUSTER, description="The same.")
 ]
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     204: {
@@ -84,6 +84,8 @@ async def write(
     encoding = request.headers.get("content-encoding", "snappy").strip().lower()
     if encoding != "snappy":
         raise ApiError(415, f"content encoding {encoding[:50]!r}: remote-write is snappy")
+    if (answer := await passed_on(request, access)) is not None:
+        return answer
     done = await receive(request, access, service, "remote-write", PROTOCOLS[proto], encoding, cluster or named)
     written = {"Samples": done.rows, "Histograms": 0, "Exemplars": 0} if ".v2." in proto else {}
     return _stored(done, {WRITTEN.format(kind): str(count) for kind, count in written.items()})
@@ -113,6 +115,8 @@ async def events(
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise ApiError(415, f"content encoding {encoding[:50]!r}: send events plain or gzip")
+    if (answer := await passed_on(request, access)) is not None:
+        return answer
     return _stored(await receive(request, access, service, "events", kind, encoding, cluster or named), {})
 
 

@@ -12,6 +12,7 @@ from gpuwatch.api.auth import Ingester
 from gpuwatch.api.bodies import expect
 from gpuwatch.api.common import PREFIX, Svc, errors
 from gpuwatch.api.errors import ApiError, body_of, translated
+from gpuwatch.api.forward import passed_on
 from gpuwatch.api.routes.sources.ingest import Cluster, ClusterHeader, receive
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model import Rejects
@@ -66,6 +67,8 @@ async def metrics(
         encoding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if encoding not in ("identity", "gzip"):
             raise ApiError(415, f"content encoding {encoding[:50]!r}: send OTLP plain or gzip")
+        if (answer := await passed_on(request, access)) is not None:
+            return answer
         done = await receive(request, access, service, "otlp", kind, encoding, cluster or named)
     except ApiError as error:
         return _failed(error, kind)
