@@ -1,15 +1,17 @@
 # Builds the wheel, installs it with the pinned libraries into an environment of its own, and ships only that.
 # To pin the base image by its digest: --build-arg PYTHON_IMAGE=python@sha256:... (docs/operate/deploy.md).
+# With the engine of a lake (docs/operate/lake.md): --build-arg LOCK=requirements-lake.lock
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
+ARG LOCK=requirements-image.lock
 WORKDIR /src
-COPY pyproject.toml setup.py README.md LICENSE requirements-image.lock ./
+COPY pyproject.toml setup.py README.md LICENSE requirements-image.lock requirements-lake.lock ./
 COPY gpuwatch gpuwatch
 COPY collectors collectors
 COPY dashboards dashboards
 COPY sql sql
 RUN python -m venv /opt/gpuwatch \
-    && /opt/gpuwatch/bin/pip install --no-cache-dir --require-hashes --requirement requirements-image.lock \
+    && /opt/gpuwatch/bin/pip install --no-cache-dir --require-hashes --requirement ${LOCK} \
     && /opt/gpuwatch/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM ${PYTHON_IMAGE}

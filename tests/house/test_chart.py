@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 import yaml
 
+from gpuwatch.lake.settings import configured
 from tests.house import chart_tools
 from tests.house.test_deploy import PORT, USER_ID, VERSION, applied, manifests, pods
 from tests.worlds.patience import PATIENCE_S
@@ -33,7 +34,15 @@ ALL = (
     "priorityClassName=high", "extraEnv[0].name=TZ", "extraEnv[0].value=UTC",
     *(f"rbac.access.{group.replace('.', chr(92) + '.')}=true" for group in VALUES["rbac"]["access"]),
 )  # fmt: skip
+LAKE = (
+    "lake.enabled=true", "lake.catalogue=postgresql://gpuwatch@db.example.com/gpuwatch", "lake.catalogueSecret=db",
+    "lake.data=s3://books/lake", "lake.s3.endpoint=https://s3.example.com:9000", "lake.s3.pathStyle=true",
+    "lake.s3.existingSecret=keys", "lake.ports={9000}", "lake.cell.name=east", "stateUrl.existingSecret=state",
+)  # fmt: skip
 CASES = {
+    "lake": LAKE,
+    "lake and everything": (*ALL, *LAKE, "lake.cell.newStore=true", "lake.cell.address=https://east.example.com"),
+    "cell alone": (*LAKE, "lake.api.replicas=0", "lake.lead.replicas=0"),
     "defaults": (),
     "everything": ALL,
     "console": ("console.enabled=true",),
@@ -98,6 +107,13 @@ WRONG = [
     {"rbac": {"access": {"apps": True}}},
     {"agent": {"intervalMs": 5}},
     {"persistence": {"size": "big"}},
+    {"lake": {"catalogue": "postgresql://gpuwatch:secret@db/gpuwatch"}},
+    {"lake": {"catalogue": "/data/catalogue.sqlite"}},
+    {"lake": {"data": "/data/lake"}},
+    {"lake": {"cell": {"name": "East 1"}}},
+    {"lake": {"lead": {"replicas": 2}}},
+    {"lake": {"api": {"replicas": -1}}},
+    {"lake": {"s3": {"secret": "x"}}},
 ]
 
 
@@ -126,7 +142,7 @@ def _paths(values: Object, before: str = "") -> Iterator[str]:
 def _used(path: str, text: str) -> bool:
     """By its whole path, or by its last part within a `with` of its parent."""
     parent, _, name = path.rpartition(".")
-    within = f"with .Values{parent}" in text or f":= .Values{parent}" in text
+    within = f"with .Values{parent}" in text or f":= .Values{parent}" in text or f'" .Values{parent}' in text
     return f".Values{path}" in text or bool(within and re.search(rf"(?<![A-Za-z])\$?\w*\.{name}\b", text))
 
 
@@ -197,7 +213,14 @@ def test_helm_finds_nothing_to_complain_about() -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [("replicaCount=2", "replicaCount"), ("ingress.enabled=true", "ingress.host"), ("image.tag=latest", "tag")],
+    [
+        ("replicaCount=2", "replicaCount"),
+        ("ingress.enabled=true", "ingress.host"),
+        ("image.tag=latest", "tag"),
+        ("lake.enabled=true", "stateUrl: cells, replicas and the lead share a state on PostgreSQL"),
+        ("lake.enabled=true,stateUrl.existingSecret=state", "lake.catalogue: the URL of a PostgreSQL database"),
+        (f"{','.join(LAKE)},lake.cell.name=", "lake.cell.name: the name under which this release publishes"),
+    ],
 )
 def test_helm_refuses_a_wrong_value(value: str, words: str) -> None:
     answer = helm("template", "gw", str(CHART), "--set", value)
@@ -324,3 +347,96 @@ def test_own_settings_replace_or_follow_the_generated_ones() -> None:
         for name in ("a", "b")
     }
     assert 2 == len(checksums)
+
+
+ROLES = {"cell": ("StatefulSet", ""), "api": ("Deployment", "-api"), "lead": ("Deployment", "-lead")}
+
+
+def of_role(role: str, *values: str) -> Object:
+    """The workload of a role in a fleet."""
+    kind, suffix = ROLES[role]
+    return one(kind, *LAKE, *values, name=f"gw-gpuwatch{suffix}")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_process_of_a_fleet_understands_its_settings(role: str) -> None:
+    """PostgreSQL and the bucket come from outside, their secrets from secrets; the lake's own parser reads the rest."""
+    container = pod(of_role(role))["containers"][0]
+    secrets = {("state", "url"): "postgresql+psycopg://db/g", ("db", "password"): "p"}
+    secrets |= {("keys", "access-key"): "a", ("keys", "secret-key"): "s"}
+    environ = {}
+    for entry in container["env"]:
+        source = entry.get("valueFrom", {}).get("secretKeyRef", {})
+        environ[entry["name"]] = entry.get("value") or secrets.pop((source["name"], source["key"]))
+    lake = configured({}, environ)
+
+    assert {} == secrets and lake is not None
+    assert ("postgresql://gpuwatch@db.example.com/gpuwatch", "s3://books/lake") == (lake.catalogue, lake.data)
+    assert ("https://s3.example.com:9000", True, "p", ("a", "s", "")) == (
+        lake.s3_endpoint,
+        lake.s3_path_style,
+        lake.password(),
+        lake.keys(),
+    )
+    own = {"cell": ("east", "http://gw-gpuwatch.watch.svc:8765"), "api": ("", ""),
+           "lead": ("", "http://gw-gpuwatch-lead.watch.svc:8765")}  # fmt: skip
+    assert own[role] == (lake.cell, lake.address)
+    assert ["--role", role] == container["args"][-2:]
+    table = tomllib.loads(one("ConfigMap", *LAKE)["data"]["gpuwatch.toml"])["gpuwatch"]
+    assert "report_directory" not in table, "a copy is no place for reports"
+    assert (None if role == "cell" else "2GB") == environ.get("GPUWATCH_MEMORY_LIMIT")
+
+
+def test_only_the_cell_has_a_volume_and_reads_the_cluster() -> None:
+    cell, api, lead = (pod(of_role(role)) for role in ROLES)
+    data = [next(volume for volume in each["volumes"] if volume["name"] == "data") for each in (cell, api, lead)]
+
+    assert "gw-gpuwatch-data" == data[0]["persistentVolumeClaim"]["claimName"]
+    assert [{"name": "data", "emptyDir": {"sizeLimit": "50Gi"}}] * 2 == data[1:]
+    assert [True, False, False] == [each["automountServiceAccountToken"] for each in (cell, api, lead)]
+    assert [cell["securityContext"]] * 2 == [each["securityContext"] for each in (api, lead)]
+    for each in (api, lead):
+        assert {
+            name: value for name, value in cell["containers"][0].items() if name not in ("args", "env", "resources")
+        } == {name: value for name, value in each["containers"][0].items() if name not in ("args", "env", "resources")}
+
+
+def test_replicas_are_many_and_leads_one() -> None:
+    """A waiting lead is never ready, so a new one must not wait for the old one to go."""
+    assert (1, 2, 1) == tuple(of_role(role)["spec"]["replicas"] for role in ROLES)
+    assert ("Recreate", None) == tuple(of_role(r)["spec"].get("strategy", {}).get("type") for r in ("lead", "api"))
+    assert 5 == of_role("api", "lake.api.replicas=5")["spec"]["replicas"]
+    budget = one("PodDisruptionBudget", *LAKE, name="gw-gpuwatch-api")["spec"]
+    assert (1, "api") == (budget["minAvailable"], budget["selector"]["matchLabels"]["app.kubernetes.io/component"])
+    kinds = [o["kind"] for o in rendered(*CASES["cell alone"])]
+    assert ("Deployment" in kinds, "StatefulSet" in kinds) == (False, True)
+    assert [0, 0, 0] == [of_role(role, "console.enabled=true")["spec"]["replicas"] for role in ROLES]
+
+
+def test_the_pages_of_a_fleet_are_those_of_its_replicas() -> None:
+    more = ("ingress.enabled=true", "ingress.host=gpus.example.com", "serviceMonitor.enabled=true")
+    backend = one("Ingress", *LAKE, *more)["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    assert "gw-gpuwatch-api" == backend["name"]
+    alone = one("Ingress", *CASES["cell alone"], *more)["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    assert "gw-gpuwatch" == alone["name"]
+    for role, (_, suffix) in ROLES.items():
+        selector = one("Service", *LAKE, name=f"gw-gpuwatch{suffix}")["spec"]["selector"]
+        found = [r for r in ROLES if selector.items() <= of_role(r)["spec"]["template"]["metadata"]["labels"].items()]
+        assert [role] == found
+    (monitored,) = one("ServiceMonitor", *LAKE, *more)["spec"]["selector"]["matchExpressions"]
+    assert {"service", "api", "lead"} == set(monitored["values"])
+
+
+def test_processes_of_a_fleet_reach_each_other_and_the_bucket() -> None:
+    """The cell's data come through any of them."""
+    policy = one("NetworkPolicy", *LAKE)["spec"]
+    components = policy["podSelector"]["matchExpressions"][0]["values"]
+    labels = {r: of_role(r)["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] for r in ROLES}
+    assert {"cell": "service", "api": "api", "lead": "lead"} == labels and set(labels.values()) < set(components)
+    ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
+    assert {8765, 9000, 5432, 443} <= ports
+    (among,) = [rule for rule in policy["egress"] if "podSelector" in str(rule.get("to"))]
+    assert (["8765"], {"app.kubernetes.io/name": "gpuwatch", "app.kubernetes.io/instance": "gw"}) == (
+        [str(port["port"]) for port in among["ports"]],
+        among["to"][0]["podSelector"]["matchLabels"],
+    )

@@ -15,6 +15,7 @@ import yaml
 
 from gpuwatch.core.fields import by_name
 from gpuwatch.core.registry import live_kinds
+from gpuwatch.lake.settings import configured
 from gpuwatch.quality.doctor import COUNTERS
 from gpuwatch.settings import ENV_PREFIX, load_settings, table
 from tests.worlds.patience import PATIENCE_S
@@ -81,7 +82,7 @@ def test_the_image_holds_the_package_with_libraries_of_known_hashes() -> None:
     built = " ".join(rest for word, rest in stages()[0] if word == "RUN")
 
     assert 2 == len(stages())
-    assert "--require-hashes --requirement requirements-image.lock" in built
+    assert "--require-hashes --requirement requirements-image.lock" in built, "unless LOCK is another"
     assert "--no-deps --no-build-isolation ." in built
     assert ["--from=build /opt/gpuwatch /opt/gpuwatch"] == [rest for word, rest in stages()[-1] if word == "COPY"]
     assert "/data" == last("WORKDIR")
@@ -107,6 +108,44 @@ def compose() -> dict[str, Any]:
 
 
 SERVICES = sorted(compose()["services"])
+
+
+def fleet() -> dict[str, Any]:
+    """The compose file of a fleet with a lake."""
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose-lake.yml").read_text("utf-8"))
+    return found
+
+
+def test_a_fleet_has_a_cell_replicas_and_a_lead() -> None:
+    """From one image with the lake's libraries, all with the same PostgreSQL and bucket, none of which are in the file."""
+    services = fleet()["services"]
+    roles = {name: service["command"][-1] for name, service in services.items()}
+
+    assert {"cell": "cell", "replica-1": "api", "replica-2": "api", "lead": "lead"} == roles
+    assert {f"gpuwatch-lake:{VERSION}"} == {service["image"] for service in services.values()}
+    assert {("..", "requirements-lake.lock")} == {
+        (service["build"]["context"], service["build"]["args"]["LOCK"]) for service in services.values()
+    }
+    assert {"./secrets/lake.env"} == {service["env_file"] for service in services.values()}
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert [] == [port for port in ports if not port.startswith("127.0.0.1:")] and 3 == len(set(ports))
+    for name, service in services.items():
+        assert (["ALL"], True, [f"{name}:/data"]) == (service["cap_drop"], service["read_only"], service["volumes"])
+        assert name in fleet()["volumes"]
+
+
+def test_the_settings_of_a_fleet_are_those_of_the_documentation() -> None:
+    """Each process understands what the file and lake.env, as docs/operate/lake.md shows it, give it."""
+    text = (ROOT / "docs/operate/lake.md").read_text("utf-8")
+    (shown,) = re.findall(r"```ini\n# deploy/secrets/lake.env\n(.*?)```", text, re.DOTALL)
+    given = dict(line.split("=", 1) for line in shown.splitlines())
+    for service in fleet()["services"].values():
+        environ = {**given, **service["environment"]}
+        settings, lake = load_settings(None, environ), configured({}, environ)
+        assert settings.state_url is not None and settings.memory_limit == "2GB"
+        assert lake is not None and (lake.keys(), lake.password()) == (("ACCESS", "SECRET", ""), "PASSWORD")
+        if "cell" in service["command"]:
+            lake.need_cell()
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -160,7 +199,8 @@ def test_environment_variables_are_settings() -> None:
 
 def commands() -> list[list[str]]:
     """Command lines of gpuwatch in what is shipped."""
-    lines = [service["command"] for service in compose()["services"].values() if "build" in service]
+    services = [*compose()["services"].values(), *fleet()["services"].values()]
+    lines = [service["command"] for service in services if "build" in service]
     pods = [doc["spec"].get("template", doc)["spec"] for _, doc in manifests() if doc["kind"] in ("StatefulSet", "Pod")]
     lines += [container["args"] for pod in pods for container in pod["containers"] if "args" in container]
     return [*lines, unit()["Service"]["ExecStart"][-1].split()[1:]]

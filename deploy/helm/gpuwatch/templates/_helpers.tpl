@@ -76,13 +76,55 @@ capabilities:
 {{- end }}
 {{- end -}}
 
+{{- define "gpuwatch.url" -}}
+{{- $root := index . 0 -}}
+{{- printf "http://%s%s.%s.svc:%v" (include "gpuwatch.name" $root) (index . 1) $root.Release.Namespace $root.Values.service.port -}}
+{{- end -}}
+
+{{- define "gpuwatch.lakeEnv" -}}
+{{- if not (or .Values.stateUrl.value .Values.stateUrl.existingSecret) -}}
+{{- fail "stateUrl: cells, replicas and the lead share a state on PostgreSQL; name it" -}}
+{{- end -}}
+{{- with .Values.lake -}}
+- name: GPUWATCH_LAKE_CATALOGUE
+  value: {{ required "lake.catalogue: the URL of a PostgreSQL database, without a password" .catalogue | quote }}
+{{- if .catalogueSecret }}
+- name: PGPASSWORD
+  valueFrom:
+    secretKeyRef: {name: {{ .catalogueSecret }}, key: {{ .catalogueKey }}}
+{{- end }}
+- name: GPUWATCH_LAKE_DATA
+  value: {{ required "lake.data: s3://BUCKET/PREFIX" .data | quote }}
+{{- end }}
+{{- with .Values.lake.s3 }}
+{{- if .endpoint }}
+- name: GPUWATCH_LAKE_S3_ENDPOINT
+  value: {{ .endpoint | quote }}
+{{- end }}
+- name: GPUWATCH_LAKE_S3_REGION
+  value: {{ .region | quote }}
+- name: GPUWATCH_LAKE_S3_PATH_STYLE
+  value: {{ .pathStyle | quote }}
+{{- if .existingSecret }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef: {name: {{ .existingSecret }}, key: {{ .accessKey }}}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ .existingSecret }}, key: {{ .secretKey }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "gpuwatch.config" -}}
 {{- if .Values.config -}}
 {{ .Values.config }}
 {{- else -}}
 [gpuwatch]
 memory_limit = {{ .Values.memoryLimit | toJson }}
+{{- if not .Values.lake.enabled }}
 report_directory = "/data/reports"
+{{- end }}
 
 [[kubernetes]]
 cluster = {{ .Values.cluster | toJson }}
