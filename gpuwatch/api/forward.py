@@ -50,7 +50,7 @@ class Forwarder:
         self._client: httpx.AsyncClient | None = None
 
     async def send(self, request: Request, address: str) -> Response:
-        """The holder's answer. Raises ApiError 401 without a token, 503 where the holder does not answer or was not asked."""
+        """The holder's answer. Raises NotHolder as `check` does, ApiError 503 where the holder does not answer."""
         check(request, address)
         import httpx
 
@@ -115,16 +115,16 @@ async def passed_on(request: Request, access: Access) -> Response | None:
 
 
 def check(request: Request, address: str) -> None:
-    """Raises ApiError 401 for a request without a token, NotHolder for one that was passed on already."""
+    """Raises NotHolder for a request without a token, and for one that was passed on already."""
     if HOP in request.headers:
         raise NotHolder(f"this process no longer holds the cell of these data: send them to {address}", address)
     if "authorization" not in request.headers:
         raise _without_token(address)
 
 
-def _without_token(address: str) -> ApiError:
-    hint = "send Authorization: Bearer TOKEN with a token of scope ingest (gpuwatch token create makes one)"
-    return ApiError(401, f"{address} has the cluster, and data are passed on to it with a token only", hint)
+def _without_token(address: str) -> NotHolder:
+    """Not 401: senders drop what is answered so, and the holder may let a caller on its own machine in."""
+    return NotHolder(f"another process has the cluster: send it to {address}; with a token it is passed on", address)
 
 
 def _unreached(address: str, why: str) -> ApiError:

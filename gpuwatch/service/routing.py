@@ -97,7 +97,8 @@ class Routing:
         if place is None or not place.held or place.address == self._address:
             self.forget()
             last = "" if place is None else f"; the last one was {place.holder} at {place.address}"
-            raise NotHolder(f"cluster {cluster} is that of cell {cell}, and no process holds it now{last}", "")
+            address = "" if place is None or place.address == self._address else place.address
+            raise NotHolder(f"cluster {cluster} is that of cell {cell}, and no process holds it now{last}", address)
         return place.address
 
     def _fresh(self) -> Sequence[Place]:

@@ -26,7 +26,8 @@ from gpuwatch.settings import Settings
 from gpuwatch.simulate.live import LiveFleet
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from tests.worlds.patience import wait_until
+from tests.worlds.patience import PATIENCE_S, wait_until
+from tests.worlds.ports import free_port
 from tests.worlds.postgres import PASSWORD, Postgres, postgres_server
 
 NODE_PACKAGE = "s3rver"
@@ -96,24 +97,55 @@ def bring(store: Store, state: State, bundle: Path, now_us: int) -> None:
     assert [] == analyze(store, state, SETTINGS, now_us=now_us).failed_rules
 
 
+class Bucket:
+    """An S3 server that keeps its objects as files. Killed and started again, it has what it had acknowledged."""
+
+    def __init__(self, folder: Path) -> None:
+        """Skips the test where the server is absent, and says which."""
+        self._program = Path(__file__).parents[2] / "build" / NODE_PACKAGE / "node_modules" / ".bin" / NODE_PACKAGE
+        if not self._program.exists() or shutil.which("node") is None:
+            pytest.skip(f"no S3 server: make test-lake installs npm's {NODE_PACKAGE}, which needs node and npm")
+        self._folder, self._port = folder, free_port()
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """It answers when this returns."""
+        options = (
+            "-a",
+            "127.0.0.1",
+            "-p",
+            str(self._port),
+            "-d",
+            self._folder,
+            "--silent",
+            "--configure-bucket",
+            BUCKET,
+        )
+        self._server = subprocess.Popen(("node", self._program, *options))
+        at = ("127.0.0.1", self._port)
+        wait_until(lambda: socket.create_connection(at, 1).close() is None, "the S3 server answers")
+
+    def kill(self) -> None:
+        """kill -9; it is gone when this returns."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait(PATIENCE_S)
+            self._server = None
+
+
 @pytest.fixture(scope="session")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an S3 server that keeps its objects as files, or a skip that says what is absent."""
-    program = Path(__file__).parents[2] / "build" / NODE_PACKAGE / "node_modules" / ".bin" / NODE_PACKAGE
-    if not program.exists() or shutil.which("node") is None:
-        pytest.skip(f"no S3 server: make test-lake installs npm's {NODE_PACKAGE}, which needs node and npm")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    options = ("-a", "127.0.0.1", "-p", str(port), "-d", tmp_path_factory.mktemp("bucket"), "--silent")
-    with subprocess.Popen(("node", program, *options, "--configure-bucket", BUCKET)) as server:
-        try:
-            wait_until(
-                lambda: socket.create_connection(("127.0.0.1", port), 1).close() is None, "the S3 server answers"
-            )
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.kill()
+    """The URL of an S3 server."""
+    server = Bucket(tmp_path_factory.mktemp("bucket"))
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.kill()
 
 
 @pytest.fixture(scope="session")
