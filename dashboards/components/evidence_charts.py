@@ -67,7 +67,7 @@ def mark_ends(figure: Figure, finding: Row, ink: Ink) -> None:
         shape = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": stamp, "x1": stamp, "line": line}
         note = {
             "x": stamp, "yref": "paper", "y": 1, "xanchor": anchor, "yanchor": "top", "showarrow": False,
-            "text": f" {word} {formats.clock(finding.get(name))} ", "font": {"size": 11, "color": ink.muted},
+            "text": f" {word} {formats.clock(finding.get(name))} ", "font": {"size": 11, "color": ink.muted}, "bgcolor": ink.ground,
         }  # fmt: skip
         layout["shapes"] = [*(layout.get("shapes") or []), shape]
         layout["annotations"] = [*(layout.get("annotations") or []), note]

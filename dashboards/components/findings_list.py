@@ -198,11 +198,12 @@ def ended(finding: Row) -> str:
     return f"ended {formats.clock(until)}" if until and not taken_back(finding) else state_words(finding)
 
 
-def card(finding: Row, query: Query) -> Component:
-    """Severity, summary, cost so far and per day, owner, start. The title links to the finding."""
+def card(finding: Row, query: Query, named: bool = False) -> Component:
+    """Severity, summary, cost so far and per day, owner, start. The title links to the finding. `named`: with its subject."""
     rate = per_day(finding)
     facts = [
         parts.severity(finding.get("severity")),
+        *([subject(finding, query)] if named else []),
         html.Span(formats.clip(formats.owner(finding.get("team")), 28)),
         html.Span(f"since {formats.when(finding.get('started_at'))}", className="soft"),
         *([parts.tag(ended(finding))] if finding.get("state") != "open" else []),

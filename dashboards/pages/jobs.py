@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
+from gpuwatch.dashboards.client import MAX_LIMIT, Api, ApiFailure, Row
 from gpuwatch.dashboards.components import columns, formats, ledger_math, parts
 from gpuwatch.dashboards.fleet import queue_requests
 from gpuwatch.dashboards.shell import states
@@ -29,9 +30,23 @@ async def load(api: Api, query: Query) -> Row:
     if query.get("state") == WAITING:
         return {WAITING: await waiting(api, query)}
     filters = {name: query.get(name) for name in ("user", "queue", "state", "q", "cursor") if query.get(name)}
-    return await api.jobs(
-        query.window, PAGE_SIZE, sort=query.get("sort", "cost"), pool=query.get("pool"), **filters, **query.scope
+    ran, waits = await asyncio.gather(
+        api.jobs(
+            query.window, PAGE_SIZE, sort=query.get("sort", "cost"), pool=query.get("pool"), **filters, **query.scope
+        ),
+        count_of_waiting(api, query),
     )
+    return ran | {"also_waiting": waits}
+
+
+async def count_of_waiting(api: Api, query: Query) -> int:
+    """How many of the requests that wait match the search; none without one, and if they cannot be read."""
+    if not query.get("q") or query.get("state"):
+        return 0
+    try:
+        return len(await waiting(api, query))
+    except ApiFailure:
+        return 0
 
 
 async def waiting(api: Api, query: Query) -> list[Row]:
@@ -73,8 +88,24 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
         note += f", user {formats.clip(query.get('user'), 40)}"
     if query.get("queue"):
         note += f", queue {formats.clip(query.get('queue'), 60)}"
+    also = data.get("also_waiting")
     body = listing(items, query) if items else nothing(query)
-    return html.Div([parts.heading("Jobs", note), parts.picks(choices, "State"), body, parts.pager(data, query)])
+    return html.Div(
+        [
+            parts.heading("Jobs", note),
+            parts.picks(choices, "State"),
+            waits_too(int(also), query) if also else None,
+            body if items or not also else None,
+            parts.pager(data, query),
+        ]
+    )
+
+
+def waits_too(count: int, query: Query) -> Component:
+    """What the search found among the requests that wait: they are in no list of jobs that ran."""
+    words = "1 request that waits matches" if count == 1 else f"{count:,} requests that wait match"
+    href = query.link(state=WAITING, cursor=None, page=None)
+    return html.P([f"{words}: ", parts.link("show", href, "more")], className="soft")
 
 
 def listing(items: list[Row], query: Query) -> Component:

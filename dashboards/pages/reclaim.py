@@ -75,7 +75,7 @@ def gangs(items: list[Row], query: Query) -> Component | None:
         return None
     return parts.card(
         "Also idle: jobs of which some members wait for a place",
-        html.Div([findings_list.card(item, query) for item in items], className="stack"),
+        html.Div([findings_list.card(item, query, named=True) for item in items], className="stack"),
         note="Their owners get no notice",
     )
 

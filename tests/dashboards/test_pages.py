@@ -884,7 +884,7 @@ def test_reclaims_name_gangs_whose_gpus_wait_for_the_others() -> None:
     page_text = text(shown("/reclaim", source=answering({"reclaim": {"items": []}, "findings": {"items": [gang]}})))
 
     assert "Also idle: jobs of which some members wait for a place" in page_text
-    assert "Gang that runs in part" in page_text
+    assert "Gang that runs in part" in page_text and "resnet-ddp (4200)" in page_text
     assert "Also idle" not in text(shown("/reclaim", source=answering({"reclaim": {"items": []}})))
 
 
@@ -930,3 +930,17 @@ def test_a_window_is_one_click_from_its_pdf(path: str, expected: str) -> None:
 def test_what_no_report_is_of_has_no_pdf(path: str) -> None:
     """A report is of a team or the fleet, never of a cluster or pool."""
     assert [] == [href for href in links(shown(path)) if "/reports/weekly" in href]
+
+
+def test_a_search_for_a_job_that_waits_leads_to_it() -> None:
+    """It is in no list of jobs that ran; without a search nothing more is asked."""
+    request = {"job": "pretrain-6768", "name": "pretrain", "state": "pending", "user": "ann"}
+    answers = {"jobs": {"items": []}, "workloads": {"items": [request, {**request, "job": "other", "name": "x"}]}}
+    found = shown("/jobs?q=pretrain-6768", source=answering(answers))
+
+    assert "1 request that waits matches" in text(found)
+    assert "No jobs match" not in text(found)
+    assert "/ui/jobs?q=pretrain-6768&state=waiting" in links(found)
+    assert "No jobs match" in text(shown("/jobs?q=nothing", source=answering(answers)))
+    assert "waits match" not in text(shown("/jobs", source=answering(answers)))
+    assert "No jobs match" in text(shown("/jobs?q=pretrain-6768", source=answering({"jobs": {"items": []}})))
