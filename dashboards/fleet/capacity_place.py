@@ -21,6 +21,7 @@ from gpuwatch.dashboards.shell.query import Query, address, finding_link
 SHAPES = ("1", "2", "4", "8", "2x8", "4x8")
 WITHIN = {"any": "anywhere", "leaf": "below one leaf switch", "nvlink": "in one NVLink domain"}
 MAX_POOLS = 6
+ALL_POOLS = 200
 MAX_PLACES = 8
 MAX_MOVES = 8
 KEPT = ("window", "cluster")
@@ -72,9 +73,9 @@ def simulator(data: Row | None, query: Query, fleet: Row | None = None, faults: 
     if not items:
         title = f"No pool for {words}"
     body = [pool(item, query, fleet, known) for item in items[:MAX_POOLS]]
-    hidden = len(items) - MAX_POOLS
-    if hidden > 0:
-        body.append(html.P(f"and {hidden} more pools", className="soft"))
+    if rest := items[MAX_POOLS:ALL_POOLS]:
+        more = f"{len(items) - MAX_POOLS} more pool{'s' if len(items) - MAX_POOLS > 1 else ''}"
+        body.append(html.Details([html.Summary(more), *(pool(item, query, fleet, known) for item in rest)]))
     lacking = [
         states.fix(str(one.get("fix") or ""), f"{one.get('cluster')}: {one.get('what')} is missing. ")
         for one in data.get("missing") or []

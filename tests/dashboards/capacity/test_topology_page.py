@@ -172,6 +172,16 @@ def test_the_simulator_has_the_reason_the_moves_and_the_idle_gpus() -> None:
     assert "Or reclaim: 2 idle GPUs of" in words
 
 
+def test_pools_beyond_the_first_are_folded_and_not_left_out() -> None:
+    pools = [fake_map.tried(f"pool-{number}", False) for number in range(9)]
+    words = text(capacity_place.simulator(fake_map.PLACED | {"items": pools}, Query("/capacity")))
+
+    assert "3 more pools" in words
+    assert [True] * 9 == [f"pool-{number}" in words for number in range(9)]
+    few = capacity_place.simulator(fake_map.PLACED | {"items": pools[:6]}, Query("/capacity"))
+    assert "more pool" not in text(few)
+
+
 def test_what_fits_is_outlined_where_it_would_go() -> None:
     [mark] = capacity_place.marks(fleet(), fake_map.PLACED | {"items": [fake_map.tried("h100", True)]})
 
