@@ -167,6 +167,7 @@ def _items(
             store.run("views/cut_bucket")
             buckets += store.rows("jobs/bucket_cut_sum")
     sizes, kinds = _sizes(store, runs, span), _classes(store, runs, span)
+    store.drop_made("jobs/drop")
     whose = {run["run_id"]: (run["cluster"], run["job_id"]) for run in runs}
     of_job: dict[Key, JobAmount] = defaultdict(JobAmount)
     of_run: dict[int, JobAmount] = defaultdict(JobAmount)

@@ -1,9 +1,9 @@
 -- A row is a run, a share unit and a price: device microseconds, and those times share units, to be divided by share_den.
--- price is NULL where no rate covers the time: lacks names what.
+-- price is NULL where no rate covers the time: lacks names what. Call after jobs/run.sql, with its window.
 with held as (
     select run_id, cluster, device_id, profile, start_us, end_us, share_num, share_den
-    from segment
-    where run_id in (select run_id from asked_run) and start_us < $end_us and end_us > $start_us
+    from shown_segment
+    where run_id in (select run_id from asked_run)
 )
 select
     s.run_id,

@@ -1,18 +1,29 @@
+-- A row of shown_run is a run of some jobs that touches the window.
+create or replace temp table shown_run as
+select r.run_id
+from run r
+join asked_job j on j.cluster = r.cluster and j.job_id = r.job_id
+where r.start_us < $end_us and r.end_us > $start_us;
+
+-- A row of shown_segment is a segment of these runs in the window: jobs/amount.sql and jobs/size.sql read it too.
+create or replace temp table shown_segment as
+select run_id, cluster, device_id, profile, start_us, end_us, share_num, share_den
+from segment
+where run_id in (select run_id from shown_run) and start_us < $end_us and end_us > $start_us;
+
 -- A row is a run of some jobs that touches the window: its words, its team, and the devices it held. common: at some time
 -- it held all of them at once.
 with asked as (
     select r.*, coalesce(t.team, '__unallocated__') as team, t.team_why, coalesce(t.inferred, false) as inferred
     from run r
-    join asked_job j on j.cluster = r.cluster and j.job_id = r.job_id
+    join shown_run s on s.run_id = r.run_id
     left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
-    where r.start_us < $end_us and r.end_us > $start_us
-        and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
+    where ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
         and ($user is null or r.user_name = $user)
 ),
 size as (
     select run_id, count(distinct device_id) as devices, max(start_us) < min(end_us) as common
-    from segment
-    where run_id in (select run_id from asked) and start_us < $end_us and end_us > $start_us
+    from shown_segment
     group by run_id
 )
 select

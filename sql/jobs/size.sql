@@ -1,9 +1,8 @@
--- A row is a job and the most devices it held at one time in the window.
+-- A row is a job and the most devices it held at one time in the window. Call after jobs/run.sql, with its window.
 with held as (
     select a.cluster, a.job_id, s.device_id, greatest(s.start_us, $start_us) as start_us, least(s.end_us, $end_us) as end_us
     from asked_run a
-    join segment s on s.run_id = a.run_id and s.cluster = a.cluster
-    where s.start_us < $end_us and s.end_us > $start_us
+    join shown_segment s on s.run_id = a.run_id
 ),
 -- A device that several pods of one job share is one device.
 edge as (
