@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from gpuwatch.capacity import slice_wait
+from gpuwatch.capacity import quota_wait, slice_wait
 from gpuwatch.capacity.free_nodes import Request
 from gpuwatch.capacity.free_state import clusters, instants, rows_at
 from gpuwatch.capacity.make_room import listed
 from gpuwatch.capacity.placing import Places
+from gpuwatch.capacity.queues import queues
 from gpuwatch.capacity.simulator import faulty_gpus, idle_gpus
 from gpuwatch.capacity.waiting_requests import Wait, waits
 from gpuwatch.capacity.waits import FRESH_US, WAITING, for_room, nodes_of
@@ -60,6 +61,8 @@ def pending(
     findings = list(findings)
     idle, faults = idle_gpus(findings), faulty_gpus(findings)
     gpus = rows_at(store, ends)
+    at_quota = any(row["why"] == quota_wait.QUOTA for row in found)
+    known_queues = queues(store, state, at_us, cluster=cluster) if at_quota else []
     for one in clusters(store, ends, gpus):
         mine = [row for row in found if row["cluster"] == one.name]
         if not mine:
@@ -75,7 +78,9 @@ def pending(
             short = wait is not None or (False if other else for_room(row["reason"], messages[id(row)]))
             row["waits_for"] = "unknown" if short is None else "gpus" if short else "other"
             if wait is None:
-                row["start"] = {"words": NO_POOL, "best": None} if short else None
+                borrowed = quota_wait.words(row, known_queues) if row["why"] == quota_wait.QUOTA else None
+                text = NO_POOL if short else borrowed
+                row["start"] = None if text is None else {"words": text, "best": None}
                 continue
             row["shape"] = wait.shape
             fitting = nodes if wait.places is None else nodes & wait.places

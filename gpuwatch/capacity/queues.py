@@ -15,6 +15,7 @@ from gpuwatch.capacity.workloads import (
     reason_code,
     seconds_between,
     time_of,
+    why_code,
 )
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.state import State
@@ -156,7 +157,7 @@ def _waiting(inside: Iterable[Row], at_us: int) -> Row:
 
 def _most_frequent(waiting: Iterable[Row]) -> str | None:
     """The most frequent reason in words; None if no workload has one that has words."""
-    words = Counter(why for w in waiting if (why := WHY.get(reason_code(w))) is not None)
+    words = Counter(why for w in waiting if (why := WHY.get(why_code(w))) is not None)
     return min(words, key=lambda why: (-words[why], why)) if words else None
 
 

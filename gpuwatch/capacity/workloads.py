@@ -239,13 +239,19 @@ def _why(row: Row, refused: Row | None) -> str | None:
     """Why it waits: the queue's reason, or the scheduler's if the queue gives none or has admitted it."""
     if row["state"] in OVER:
         return None
-    code = reason_code(row)
-    if row["state"] in WAITING and code in ("", TURN):
-        code = reason_in(_message(row)) or code
+    code = why_code(row)
     reason = WHY.get(code) if row["state"] in WAITING or refused is None else None
     if refused is None and code in POD_REASONS:
         return in_words(row["message"])  # the pods' own condition: events are kept for an hour
     return reason if refused is None or (reason and code != TURN) else in_words(refused["message"])
+
+
+def why_code(row: Row) -> str:
+    """The word of WHY for its wait: that of its reason, or of the message where it waits without a reason."""
+    code = reason_code(row)
+    if row["state"] in WAITING and code in ("", TURN):
+        return reason_in(_message(row)) or code
+    return code
 
 
 def reason_code(row: Row) -> str:

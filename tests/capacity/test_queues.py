@@ -391,3 +391,14 @@ def test_the_most_frequent_reason_of_a_queue_is_in_words(state: State) -> None:
     assert {"lq": WHY["WaitingForQuota"], "other": None} == {name: found[name] for name in ("lq", "other")}
     unknown = queues(store_of(*TREE, gang("a", reason="Odd"), gang("b", reason="Odd")), state, NOW_US)
     assert {None} == {one["waiting"]["why"] for one in unknown}
+
+
+def test_a_queue_gives_the_reason_that_its_workloads_give(state: State) -> None:
+    """A workload that waits without a reason has it in its message."""
+    quota = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor a, 3 more needed"
+    store = store_of(*TREE, gang("a", reason="Pending", message=quota))
+    (workload,) = workloads(store, state, NOW_US)
+    found = {one["name"]: one["waiting"] for one in queues(store, state, NOW_US)}
+
+    assert WHY["WaitingForQuota"] == workload["why"] == found["lq"]["why"]
+    assert {"Pending": 1} == found["lq"]["reasons"]
