@@ -59,7 +59,7 @@ class Forwarder:
         url = f"{address.rstrip('/')}{request.url.path}{'?' if query else ''}{query}"
         headers = {name: value for name, value in request.headers.items() if _goes_along(name, PASSED)}
         # Any holder then asks for the token, even one on this machine, which lets local callers in without.
-        headers |= {"Via": "1.1 gpuwatch", HOP: "1"}
+        headers |= {"Via": "1.1 gpuwatch", HOP: "1", "Accept-Encoding": "identity"}
         try:
             async with (
                 asyncio.timeout(ANSWER_S + SEND_S),
