@@ -40,9 +40,12 @@ join several b
 where
     -- A job that still runs in one export and was requeued in the next one overlaps too; it is no second reading.
     (b.start_us < a.end_us and ((a.ended and b.ended) or (b.start_us - a.start_us) % 900000000 = 0))
-    -- Time zones differ by multiples of 15 minutes. One source may have such runs (a cron job of Slurm keeps its id).
+    -- Time zones differ by multiples of 15 minutes. One source may have such runs (a cron job of Slurm keeps its id), and a scheduler
+    -- that lost its state gives ids of others again.
     or (
         not list_has_any(a.sources, b.sources)
+        and coalesce(a.user_name = b.user_name, true)
+        and coalesce(list_has_any(a.nodes, b.nodes), true)
         and a.ended and b.ended
         and a.end_us - a.start_us = b.end_us - b.start_us
         and (b.start_us - a.start_us) % 900000000 = 0

@@ -14,9 +14,9 @@ from gpuwatch.quality.doctor import examine
 from tests.worlds.world import HOUR, World, claim, node, pod
 
 
-def run(job: str, start: float, end: float, count: int = 1) -> object:
+def run(job: str, start: float, end: float, count: int = 1, **words: str) -> object:
     """A finished run, which its start identifies as in Slurm's records."""
-    return claim(job, start, end, count=count, run_key=f"{job}@{start}")
+    return claim(job, start, end, count=count, run_key=f"{job}@{start}", **words)
 
 
 def checks(*records: object, files: tuple[int, ...] = ()) -> dict[str, Check]:
@@ -37,10 +37,14 @@ def checks(*records: object, files: tuple[int, ...] = ()) -> dict[str, Check]:
         pytest.param(run("1", 4 * HOUR, 7 * HOUR), (101, 101), id="a cron job of one export"),
         pytest.param(run("1", 3 * HOUR + 60, 6 * HOUR + 60), (101, 102), id="no shift of a time zone"),
         pytest.param(run("1", 30 * HOUR, 33 * HOUR), (101, 102), id="more than a day later"),
+        pytest.param(
+            run("1", 9 * HOUR, 12 * HOUR, user_name="bob"), (101, 102), id="an id that another user got after a reset"
+        ),
     ],
 )
 def test_another_run_is_not_twice(second: object, files: tuple[int, ...]) -> None:
-    found = checks(node(devices={"": 8}), run("1", 0, 3 * HOUR), second, files=files)
+    first = run("1", 0, 3 * HOUR, user_name="ann")
+    found = checks(node(devices={"": 8}), first, second, files=files)
 
     assert (OK, OK, OK, OK) == tuple(found[name].status for name in ("doubled", "inventory", "conflicts", "books"))
 
@@ -51,6 +55,7 @@ def test_another_run_is_not_twice(second: object, files: tuple[int, ...]) -> Non
         pytest.param(run("1", HOUR, 4 * HOUR), (101, 102), "1 h", id="overlapping"),
         pytest.param(run("1", HOUR, 4 * HOUR), (0, 0), "1 h", id="overlapping in live records"),
         pytest.param(run("1", 9 * HOUR, 12 * HOUR), (101, 102), "9 h", id="shifted by nine hours"),
+        pytest.param(run("1", 9 * HOUR, 12 * HOUR, user_name="ann"), (101, 102), "9 h", id="whose user one has"),
         pytest.param(run("1", 5.5 * HOUR, 8.5 * HOUR), (101, 102), "5.5 h", id="shifted by half an hour more"),
     ],
 )
@@ -77,6 +82,13 @@ def test_a_node_that_holds_more_than_it_has_is_an_error() -> None:
 
     assert FAIL == found["inventory"].status
     assert "c1/n1 has 2 and holds 4 at 2026-11-02T01:00:30Z" in found["inventory"].what
+
+
+def test_an_id_that_was_given_again_on_another_node_is_another_job() -> None:
+    again = claim("1", 9 * HOUR, 12 * HOUR, "n2", run_key=f"1@{9 * HOUR}")
+    found = checks(node(devices={"": 8}), node("n2", {"": 8}), run("1", 0, 3 * HOUR), again, files=(101, 102))
+
+    assert (OK, OK, OK) == tuple(found[name].status for name in ("doubled", "conflicts", "books"))
 
 
 def test_jobs_that_follow_each_other_are_not_held_at_once() -> None:
