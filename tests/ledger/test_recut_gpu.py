@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from tests.worlds.town import case
 from tests.worlds.world import HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples
 
@@ -92,6 +94,45 @@ def test_a_job_that_began_after_the_gpu_was_joined_again_held_it_whole(world: Wo
 
     assert [("GPU-a", 2400, HOUR, "2", "1"), ("GPU-a/GI-7", 0, 1200, "1", "1/7")] == held(world)
     assert HOUR == owned(world)
+
+
+@case
+def test_a_slice_beside_another_that_goes_on_stays_though_the_whole_gpu_is_sampled_all_the_time(
+    world: World,
+) -> Iterator[None]:
+    world.add(
+        whole(), cut(SMALL, 7, start=600, end=1200), cut(SMALL, 8, start=600), claim("1", 600, HOUR, profile=SMALL)
+    )
+    yield
+
+    assert [("GPU-a/GI-8", 600, HOUR, "1", "1/7")] == held(world)
+    assert ("GPU-a/GI-7", 1200, HOUR, "out_of_service", "1/7") in world.segments()
+    assert HOUR == owned(world)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        pytest.param(1200, 2400, id="within an hour"),
+        pytest.param(600, 900, id="for five minutes"),
+        pytest.param(3480, 3840, id="over the end of an hour"),
+        pytest.param(3000, 2 * HOUR + 1200, id="for hours"),
+    ],
+)
+def test_a_gpu_that_was_cut_for_a_while_is_whole_again_and_counts_once(start: int, end: int) -> None:
+    """The jobs before, on a slice and after it have what they held, and nothing is out of service."""
+    until, world = 3 * HOUR, World()
+    world.add(node("n1", {"": 1}), whole(end=start), cut(LARGE, 1, 2, start=start, end=end), whole(end, until))
+    world.add(claim("1", 0, start), claim("2", start, end, profile=LARGE), claim("u1", end + 60, until))
+    world.book()
+
+    assert [
+        ("GPU-a", 0, start, "1", "1"),
+        ("GPU-a", end + 60, until, "u1", "1"),
+        ("GPU-a/GI-1", start, end, "2", "1/2"),
+    ] == sorted(held(world))
+    assert "out_of_service" not in {who for *_, who, _ in world.segments()}
+    assert until == owned(world)
 
 
 @case

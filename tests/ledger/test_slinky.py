@@ -231,3 +231,60 @@ def test_a_total_over_two_slinky_pods_leaves_another_job_its_gpu() -> None:
 
     held = {device: (who.split()[0], share) for device, _, _, who, share in world.segments()}
     assert {"GPU-a": ("8", "1"), "GPU-b": ("7", "1"), "GPU-c": ("7", "1"), "GPU-d": ("7", "1")} == held
+
+
+# A GPU of the pod that is replaced on the same day: GPU-b is gone at 1800 s, GPU-e is in its slot from 2400 s.
+
+LONG = 2 * HOUR
+HOST = {"gpuwatch.io/hostname": "slinky-0"}
+
+
+def with_replaced_gpu(*records: dict[str, Any]) -> World:
+    """A machine with four GPUs. Within the Slinky pod job 7 has both GPUs; later 8 has the second by its index and 9 one more."""
+    world = World().add(
+        *(
+            samples(Gpu(name, "k1", index, pci=f"00000000:{index + 1}B:00.0"), minutes(start, end), BUSY)
+            for name, index, start, end in (
+                ("GPU-a", 0, 0, LONG), ("GPU-b", 1, 0, 1800), ("GPU-e", 1, 2400, LONG), ("GPU-c", 2, 0, LONG), ("GPU-d", 3, 0, LONG)
+            )
+        ),
+        node("k1", {"": 4}, scheduler="kubernetes"),
+        node("slinky-0", {"": 2}, at=600),
+        pod("notebook", "u2", 0, LONG, "k1", gpus="GPU-c"),
+        claim("7", 0, 1500, node="slinky-0", count=2),
+        claim("8", 2500, 5000, node="slinky-0", device_indexes="1", kind="scontrol"),
+        claim("9", 2500, 5000, node="slinky-0"),
+        *records,
+    )  # fmt: skip
+    world.book()
+    return world
+
+
+def slinky_pod(uid: str, start: float, end: float, gpus: str) -> dict[str, Any]:
+    labels = json.dumps(SLINKY | HOST, separators=(",", ":"))
+    return pod("slurm-worker-slinky-0", uid, start, end, "k1", count=2, gpus=gpus, labels=labels)
+
+
+RESTARTED = [("u1", 0, 1800, "GPU-a,GPU-b"), ("u3", 2400, LONG, "GPU-a,GPU-e")]
+GOES_ON = [("u1", 0, LONG, "GPU-a,GPU-b")]
+
+
+@pytest.mark.parametrize(
+    ("pods", "first"),
+    [
+        pytest.param(RESTARTED, ["7", "u1", "schedulable", "u3", "9 estimated", "u3"], id="the pod starts again"),
+        pytest.param(GOES_ON, ["7", "u1", "9 estimated", "u1"], id="the pod goes on and names the old GPU"),
+    ],
+)
+def test_a_replaced_gpu_of_a_slinky_pod_is_the_pods_and_its_jobs_in_turn(
+    pods: list[tuple[str, float, float, str]], first: list[str]
+) -> None:
+    world = with_replaced_gpu(*(slinky_pod(*one) for one in pods))
+    found, last = owners(world), pods[-1][0]
+
+    assert first == found["GPU-a"]
+    assert (["7", "u1"], [last, "8", last]) == (found["GPU-b"], found["GPU-e"])
+    assert (["u2"], ["schedulable"]) == (found["GPU-c"], found["GPU-d"])
+    assert ["GPU-a", "GPU-b", "GPU-c", "GPU-d", "GPU-e"] == sorted(found)
+    [(seconds,)] = world.store.sql("select sum(end_us - start_us) / 1e6 from segment where share_num = share_den")
+    assert 3 * LONG + 1800 + (LONG - 2400) == seconds, "the slot is empty for ten minutes, and nothing counts twice"

@@ -19,31 +19,37 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from gpuwatch.alerts.channels import slack
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import price_all
 from gpuwatch.cli import app
 from gpuwatch.commands import queries
 from gpuwatch.core.model import CLAIM, NODE, Records
 from gpuwatch.dashboards.client import Caller, Client
-from gpuwatch.dashboards.pages import overview
+from gpuwatch.dashboards.pages import overview, teams
+from gpuwatch.dashboards.pages.work import workloads
 from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.waste import charges
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report import flat_table
-from gpuwatch.report.compose import document
+from gpuwatch.report.compose import document, lead
 from gpuwatch.report.facts import Facts
+from gpuwatch.report.summary import summary
 from gpuwatch.report.weekly import facts_of
 from gpuwatch.store.database import Store
 from tests.dashboards.laid_out import text
 from tests.worlds.api import Api, open_api
+from tests.worlds.steady import DEPTH
 from tests.worlds.world import HOUR, IDLE, Gpu, batch, claim, minutes, node, samples, us
 
 NEVER, PARTLY = 0, 1
 """Seeds without any measurement, and with held time that is mostly unmeasured: fleets of their own."""
-FLEETS = ((NEVER,), (PARTLY,), *((seed, seed + 1, seed + 2) for seed in range(2, 20, 3)))
-"""The seeds whose nodes are together in one fleet: passing over three costs little more than passing over one."""
+TOGETHER = 3 if DEPTH == 1 else 1
+FLEETS = ((NEVER,), (PARTLY,), *(tuple(range(seed, seed + TOGETHER)) for seed in range(2, 20, TOGETHER)))
+"""The seeds whose nodes are together in one fleet: passing over three costs little more than passing over one. A deep run has twenty."""
 CLAIMED, STRANDED = {13, 14, 18}, {2, 6, 10, 14, 18}
 """Seeds of fleets where findings claim below-peak time, and where free GPUs are stranded."""
 WEEK = "2026-W45"
@@ -278,3 +284,28 @@ def test_the_overview_and_the_report_have_one_headline(fleet: Fleet) -> None:
 
     assert listed[0] == listed[1]
     assert bool(listed[0]) == (found["ratio"] is not None and Decimal(found["gpu_seconds"]) > 0)
+
+
+def test_slack_has_the_headline_of_the_report(fleet: Fleet) -> None:
+    facts = fleet.reports[None]
+    message = slack.report(summary(facts, "weekly"), None, "weekly")
+    listed = [LOSS.findall(words.replace("\u00a0", " ")) for words in (message["text"], lead(facts))]
+
+    assert listed[0] == listed[1][:1]
+    found = fleet.ledger["avoidable"]
+    assert bool(listed[0]) == (found["ratio"] is not None and Decimal(found["gpu_seconds"]) > 0)
+
+
+def test_the_pages_of_charges_and_workloads_have_the_same_waste(fleet: Fleet) -> None:
+    """By team, where enough of its time was measured; and its workloads together what it has."""
+    api = Client(fleet.api.app).of(Caller())
+    groups = {one["team"]: one["avoidable"] for one in fleet.ledger["groups"]}
+    charged = charges.of(asyncio.run(teams.load(api, query_of(None))).mixes, {}, "team")
+    listed = asyncio.run(workloads.load(api, query_of(None))).items
+
+    known = {team: money(one["cost"]) if one["ratio"] is not None else None for team, one in groups.items()}
+    assert known == {team: charged[team].cost for team in groups}
+    for team, lost in known.items():
+        mine = [one.avoidable for one in listed if one.team == team]
+        if lost is not None and team != "__platform__" and None not in mine:
+            assert abs(lost - sum(one or 0 for one in mine)) <= Decimal("0.01") * len(mine)

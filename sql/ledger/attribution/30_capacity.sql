@@ -138,7 +138,8 @@ group by all;
 
 -- A row of slice_life is a slice within one layout. A silence is part of it unless another slice appeared meanwhile:
 -- GPU-instance ids are used again after a repartition. A slice ends where one that came after its last sample begins; or with
--- its last sample, where another came shortly before it and goes on: exporters may report an old layout for a few scrapes.
+-- its last sample, where another came shortly before it and goes on: exporters may report an old layout for a few scrapes. Slices of
+-- less than an hour end with their last samples where the GPU as a whole is sampled before and after them, and no slice is.
 create or replace temp table slice_life as
 with linked as (
     select
@@ -169,6 +170,32 @@ lived as (
     from numbered
     group by all
 ),
+-- An hour stores only the first and last sample of a GPU, so samples of the whole one before and after its slices may be one row.
+whole_again as (
+    select l.device_id, l.profile, l.life
+    from lived l
+    join seen n using (device_id)
+    join seen_span w
+        on w.gpu = l.gpu and w.gi < 0 and w.first_us // 3600000000 = l.first_us // 3600000000
+        and w.first_us < l.first_us - n.last_interval_us and w.last_us > l.last_us + 3 * n.last_interval_us
+    where l.gi >= 0 and l.first_us // 3600000000 = l.last_us // 3600000000
+        and not exists (
+            select 1
+            from seen_span other
+            where other.gpu = l.gpu and other.gi >= 0
+                and other.first_us <= w.last_us and other.last_us > l.last_us + 3 * n.last_interval_us
+        )
+    group by all
+),
+-- It was silent while there were slices, for less than a silence that parts its samples.
+whole_next as (
+    select l.device_id, l.profile, l.life, min(w.first_us) filter (where w.first_us > l.last_us) as again_us
+    from lived l
+    join seen_span w on w.gpu = l.gpu and w.gi < 0
+    where l.gi >= 0
+    group by l.device_id, l.profile, l.life
+    having bool_and(w.last_us < l.first_us or w.first_us > l.last_us) and bool_or(w.last_us < l.first_us)
+),
 -- A number that was another slice before and after was this one in between. An hour stores only the first and last sample
 -- of a slice, so the spans before and after may be one row.
 between_two as (
@@ -191,6 +218,7 @@ select
     end as start_us,
     case
         when x.next_us is not null then x.next_us - n.last_interval_us // 2
+        when a.device_id is not null then l.last_us + n.last_interval_us // 2
         when exists (
             select 1
             from between_two z
@@ -212,6 +240,7 @@ select
                 from lived other
                 where other.gpu = l.gpu and other.first_us > l.last_us
             ),
+            w.again_us - n.last_interval_us // 2,
             o.end_us
         )
     end as end_us
@@ -227,6 +256,8 @@ left join (
         and other.last_us > l.last_us and other.profile is distinct from l.profile
     group by all
 ) x on x.device_id = l.device_id and x.profile is not distinct from l.profile and x.life = l.life
+left join whole_next w on w.device_id = l.device_id and w.profile is not distinct from l.profile and w.life = l.life
+left join whole_again a on a.device_id = l.device_id and a.profile is not distinct from l.profile and a.life = l.life
 where l.gi >= 0;
 
 -- A row of capacity_span is an elementary span of a device with its share of the physical GPU; the shares of one GPU
