@@ -368,7 +368,7 @@ class Service:
         if self.mirror is not None:
             raise Misdirected(
                 f"this process stores no data, because its role is {self.role.name} and its data come from a lake: send it to the cell "
-                "that has the cluster"
+                "that has the cluster; gpuwatch lake clusters lists their addresses"
             )
         if not self.role.analyses:
             raise StoreError(

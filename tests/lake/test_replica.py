@@ -116,6 +116,10 @@ def test_a_replica_answers_as_the_cell_does(make_lake: Make, fleet: Fleet, share
         taken = api.request("POST", "/api/v1/events", json=[])
         assert (503, "not_holder") == (taken.status_code, taken.json()["error"]["code"])
         assert "cluster default: no process holds a cell yet" in taken.json()["error"]["message"]
+        with pytest.raises(
+            Misdirected, match="its role is api and its data come from a lake: .* gpuwatch lake clusters lists"
+        ):
+            api.service.submit("a bill", [])
         assert not api.service.reprice() and api.service.analysis().last_success_us is None
 
         publish(made, fleet.directory, "update finding set severity = 'high'", "delete from run_team")
