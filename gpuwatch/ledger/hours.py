@@ -36,8 +36,6 @@ PART_SAMPLES_MAX = 3_500_000
 """Samples of a slice that are computed at a time: more at once need more memory than the store may use."""
 BATCH_DAYS_MAX, BATCH_SAMPLES_MAX = 7, 500_000
 """Days that are computed together, and the samples up to which they are."""
-LOGGED_BYTES_MIN = 64_000_000
-"""Bytes that are logged between two checkpoints: about five days of 1,000 GPUs."""
 IDLE_SPAN_US_MIN = 5 * MINUTE_US
 """Shorter idle spans are not kept: no rule asks for less than this."""
 _HOUR = pa.schema([("hour_us", pa.int64())])
@@ -177,9 +175,8 @@ def recompute_dirty(
         _recompute_batch(store, devices, cluster, batch, settings, requests, not known.isdisjoint(batch))
         done += len(batch)
         if done < len(rows):
-            # Writers wait while the log is folded into the file: a part of it now and then, not all of it at the end. Each time also
-            # writes what describes the whole of the tables, which takes longer with each day.
-            store.checkpoint(LOGGED_BYTES_MIN)
+            # Writers wait while the log is folded into the file: a little each day, not all of it at the end.
+            store.checkpoint()
         if progress is not None:
             progress(done, len(rows))
     return done

@@ -169,11 +169,9 @@ class Store(Connection):
         used = frozenset() if file_id is None else frozenset({"file_id"})
         self._do(sqlfile.Statement(text, used, table, inserts=True), {"file_id": file_id})
 
-    def checkpoint(self, logged_min: int = 0) -> None:
-        """Moves committed changes from the log into the file; not now where another connection is writing, room lacks, or fewer bytes
-        than `logged_min` are logged.
-        """
-        if not self._has_room(logged_min):
+    def checkpoint(self) -> None:
+        """Moves committed changes from the log into the file; not now where another connection is writing, or room lacks."""
+        if not self._has_room():
             return
         try:
             self._execute("checkpoint").fetchall()
@@ -183,13 +181,13 @@ class Store(Connection):
         except duckdb.Error as error:
             raise self._explained(error) from error
 
-    def _has_room(self, logged_min: int) -> bool:
+    def _has_room(self) -> bool:
         if self.path is None:  # a store in memory has no log
             return False
         with suppress(OSError):
             log = self.path / f"{FILE_NAME}.wal"
             logged = log.stat().st_size if log.exists() else 0
-            return logged >= logged_min and shutil.disk_usage(self.path).free >= logged + CHECKPOINT_ROOM_BYTES
+            return shutil.disk_usage(self.path).free >= logged + CHECKPOINT_ROOM_BYTES
         return True
 
     def copy_to(self, path: Path) -> None:

@@ -194,20 +194,6 @@ def test_a_file_with_large_blocks_keeps_them_and_its_copy_has_small_ones(tmp_pat
     assert new < old / 3
 
 
-def test_a_short_log_waits_for_a_later_checkpoint(tmp_path: Path) -> None:
-    log = tmp_path / f"{FILE_NAME}.wal"
-    with Store.open(tmp_path) as store:
-        store.checkpoint()
-        store.sql("insert into dirty_hour select 'c1', unnest(range(1000))")
-        logged = log.stat().st_size
-        store.checkpoint(logged + 1)
-        kept = log.stat().st_size
-        store.checkpoint(logged)
-
-        assert logged == kept > 0
-        assert not log.exists() or log.stat().st_size < logged
-
-
 # Appending.
 
 
