@@ -11,49 +11,14 @@ import pytest
 pytest.importorskip("playwright", reason="playwright is not installed: the pages are not tried in a browser")
 pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
 from tests.dashboards.money import test_what_if_page
 from tests.e2e.dashboard import served
+from tests.e2e.visitor import WIDTHS, Visitor, visiting
 from tests.worlds.patience import PATIENCE_MS
-
-SHOWN = "#page:not(.busy) h1, #page:not(.busy) h2"
-
-
-class Visitor:
-    """Somebody who opens the overview and counts clicks."""
-
-    def __init__(self, page: Page) -> None:
-        self.page, self.clicks = page, 0
-        page.goto("/ui/")
-        self.wait()
-
-    def wait(self) -> None:
-        """Until the page is drawn."""
-        self.page.wait_for_function("() => !document.getElementById('first') && document.querySelector('#nav a')")
-        self.page.locator(SHOWN).first.wait_for(timeout=PATIENCE_MS)
-
-    def click(self, what: Locator, path: str) -> None:
-        """Follows a link, which leads to this path."""
-        what.click()
-        self.clicks += 1
-        self.page.wait_for_url(re.compile(path), timeout=PATIENCE_MS)
-        self.wait()
-
-    def nav(self, word: str, path: str) -> None:
-        """Follows an entry of the navigation. On a phone its menu is opened first, which loads nothing."""
-        menu, entries = self.page.locator(".drawer-box summary").first, self.page.locator("#nav")
-        if menu.is_visible():
-            menu.click()
-            entries = self.page.locator("#drawer-box")
-        self.click(entries.get_by_role("link", name=word, exact=True), path)
-
-    def reads(self, *words: str) -> None:
-        """The page has these words."""
-        for word in words:
-            expect(self.page.locator("#page")).to_contain_text(re.compile(word), timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +40,11 @@ def base() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=[1440, 390], ids=["desktop", "phone"])
+@pytest.fixture(params=WIDTHS, ids=["desktop", "phone"])
 def visitor(browser: Browser, base: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
     """A visitor with a desktop or a phone."""
-    context = browser.new_context(
-        viewport={"width": request.param, "height": 900}, reduced_motion="reduce", base_url=base
-    )
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    yield Visitor(page)
-    context.close()
+    with visiting(browser, base, request.param) as one:
+        yield one
 
 
 def test_which_team_wasted_most_is_on_the_overview_and_why_is_one_click_away(visitor: Visitor) -> None:

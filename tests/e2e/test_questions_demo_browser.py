@@ -19,7 +19,7 @@ pytest.importorskip("dash", reason="dash is not installed: there are no pages")
 
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.test_questions_browser import Visitor
+from tests.e2e.visitor import WIDTHS, Visitor, visiting
 from tests.worlds.patience import PATIENCE_MS, PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -58,16 +58,11 @@ def _serves(port: int) -> bool:
         return False
 
 
-@pytest.fixture(params=[1440, 390], ids=["desktop", "phone"])
+@pytest.fixture(params=WIDTHS, ids=["desktop", "phone"])
 def visitor(browser: Browser, base: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
     """A visitor with a desktop or a phone."""
-    context = browser.new_context(
-        viewport={"width": request.param, "height": 900}, reduced_motion="reduce", base_url=base
-    )
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    yield Visitor(page)
-    context.close()
+    with visiting(browser, base, request.param) as one:
+        yield one
 
 
 def test_what_to_do_first_and_which_team_wasted_most(visitor: Visitor) -> None:
