@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,6 +18,7 @@ import pyarrow as pa
 
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.lake import extensions
+from gpuwatch.lake.literals import quoted, text
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.store.private_files import private_umask
 
@@ -29,6 +32,9 @@ SILENT_S = 60
 """A catalogue or bucket that says nothing for so long is given up."""
 CATALOGUE_SCHEMA = "lake"
 """The schema of the PostgreSQL database that has DuckLake's own tables."""
+ATTACHES_MAX, ATTACH_AGAIN_S = 5, 0.5
+"""How often an empty catalogue is attached that other processes make at the same time."""
+_MADE_TWICE = re.compile(r"duplicate key value violates unique constraint \W{1,2}pg_\w+_index")
 _CONFLICT = ("conflict", "attempting to")
 _SERVER_OPTIONS = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "hostaddr", "passfile", "service")
 
@@ -59,7 +65,7 @@ class Lake:
         Raises UsageError without the extensions or for data that belong to another place, LakeError for a lake that does not
         respond, UnreadableInput for a secret that cannot be read.
         """
-        needed_extensions(settings)
+        extensions.needed(settings)
         connection = duckdb.connect(
             config={
                 "autoinstall_known_extensions": False,
@@ -80,11 +86,20 @@ class Lake:
         lake = cls(connection, settings)
         if not settings.on_server:
             _folders(settings, create)
-        for path in needed_extensions(settings):
+        for path in extensions.needed(settings):
             lake._do(f"load {text(str(path))}")
         lake._keys()
+        attach = _attach(settings, lake._catalogue(), create)
         with private_umask():
-            lake._do(_attach(settings, lake._catalogue(), create))
+            for tried in range(1, ATTACHES_MAX + 1):
+                try:
+                    lake._do(attach)
+                    break
+                except LakeError as error:
+                    # Others make the same empty catalogue now: PostgreSQL has no "if not exists" that waits for them.
+                    if tried == ATTACHES_MAX or _MADE_TWICE.search(str(error)) is None:
+                        raise
+                    time.sleep(ATTACH_AGAIN_S)
         return lake
 
     def close(self) -> None:
@@ -232,7 +247,7 @@ class Lake:
             "application_name": self._session,
             "options": f"-c statement_timeout={SILENT_S}s -c lock_timeout={SILENT_S}s",
         }
-        self._details = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        self._details = " ".join(f"{name}={quoted(value)}" for name, value in options.items())
         return f"postgres:{self._details}"
 
     def _explained(self, error: duckdb.Error) -> Exception:
@@ -259,15 +274,6 @@ class Lake:
         return LakeError(f"{where}: {words}; check that it is there, and retry")
 
 
-def needed_extensions(settings: LakeSettings) -> list[Path]:
-    """The files of the extensions for a lake. Raises UsageError if one is absent or does not fit the installed DuckDB."""
-    wanted = ["ducklake"]
-    wanted += ["httpfs"] if settings.in_bucket else []
-    wanted += ["postgres_scanner"] if settings.on_server else []
-    wanted += ["sqlite_scanner"] if not settings.on_server and settings.catalogue.endswith(".sqlite") else []
-    return [extensions.path_of(name, duckdb.__version__) for name in wanted]
-
-
 def _folders(settings: LakeSettings, create: bool) -> None:
     """The folder of a catalogue in a file. DuckDB would make an empty catalogue where there is none."""
     path = Path(settings.catalogue)
@@ -287,13 +293,3 @@ def _attach(settings: LakeSettings, catalogue: str, create: bool) -> str:
     if settings.on_server:
         options += ["meta_secret 'catalogue'", f"metadata_schema {text(CATALOGUE_SCHEMA)}"]
     return f"attach {text('ducklake:' + catalogue)} as lake ({', '.join(options)})"
-
-
-def text(value: str) -> str:
-    """A literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _quoted(value: str) -> str:
-    """A value in libpq's connection string."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.lake import guard
-from gpuwatch.lake.connection import Lake, text
+from gpuwatch.lake.connection import Lake
+from gpuwatch.lake.literals import text
 from gpuwatch.lake.tables import SAMPLES, Table, columns_of, lake_tables
 from gpuwatch.lake.units import place
 from gpuwatch.store.connection import identifier

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuwatch.lake import guard
-from gpuwatch.lake.connection import Lake, LakeConflict, text
+from gpuwatch.lake.connection import Lake, LakeConflict
+from gpuwatch.lake.literals import text
 from gpuwatch.lake.tables import columns_of
 
 KEEP_DAYS = 7

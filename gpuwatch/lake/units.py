@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from gpuwatch.core.clock import DAY_US
-from gpuwatch.lake.connection import Lake, text
+from gpuwatch.lake.connection import Lake
+from gpuwatch.lake.literals import text
 from gpuwatch.lake.tables import DAY, SAMPLES, Table
 from gpuwatch.store.connection import Connection, identifier
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch.lake import guard, notes
-from gpuwatch.lake.connection import Lake, LakeError, text
+from gpuwatch.lake.connection import Lake, LakeError
+from gpuwatch.lake.literals import text
 from gpuwatch.lake.tables import SAMPLES, Table, columns_of, kept_type, lake_tables, published_tables
 from gpuwatch.lake.units import Key, Stamps, Units, exactly, of_lake, of_store, place, with_retired, within
 from gpuwatch.store.connection import Connection, identifier

@@ -81,9 +81,9 @@ def _lake(tables: Mapping[str, Any], environ: Mapping[str, str]) -> LakeSettings
     """The lake, whose extensions are installed."""
     found = lake_settings.configured(tables, environ)
     if found is not None:
-        from gpuwatch.lake.connection import needed_extensions
+        from gpuwatch.lake import extensions
 
-        needed_extensions(found)
+        extensions.needed(found)
     return found
 
 
