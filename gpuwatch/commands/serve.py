@@ -106,7 +106,7 @@ def serve(
             if leases is None:
                 serve_with(ALWAYS, bound)
                 return
-            from gpuwatch.commands.leased import take_turns
+            from gpuwatch.commands.fleet.leased import take_turns
 
             take_turns(Standby(leases, plan, data, clock, new_store), serve_with, bound, host, port)
     finally:

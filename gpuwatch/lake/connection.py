@@ -22,6 +22,7 @@ from gpuwatch.lake.literals import quoted, text
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.store.private_files import private_umask
 
+DUCKDB = duckdb.__version__
 _SESSION = "gpuwatch"
 MEMORY_LIMIT = "1GB"
 THREADS = 2
@@ -65,7 +66,7 @@ class Lake:
         Raises UsageError without the extensions or for data that belong to another place, LakeError for a lake that does not
         respond, UnreadableInput for a secret that cannot be read.
         """
-        extensions.needed(settings)
+        extensions.needed(settings, DUCKDB)
         connection = duckdb.connect(
             config={
                 "autoinstall_known_extensions": False,
@@ -86,7 +87,7 @@ class Lake:
         lake = cls(connection, settings)
         if not settings.on_server:
             _folders(settings, create)
-        for path in extensions.needed(settings):
+        for path in extensions.needed(settings, DUCKDB):
             lake._do(f"load {text(str(path))}")
         lake._keys()
         attach = _attach(settings, lake._catalogue(), create)

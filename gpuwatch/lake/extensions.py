@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-import duckdb
-
 from gpuwatch.core.errors import UsageError
 from gpuwatch.lake.settings import LakeSettings
 
@@ -34,10 +32,10 @@ def path_of(extension: str, duckdb_version: str) -> Path:
     return path
 
 
-def needed(settings: LakeSettings) -> list[Path]:
+def needed(settings: LakeSettings, duckdb_version: str) -> list[Path]:
     """The files of the extensions for a lake. Raises UsageError if one is absent or does not fit the installed DuckDB."""
     wanted = ["ducklake"]
     wanted += ["httpfs"] if settings.in_bucket else []
     wanted += ["postgres_scanner"] if settings.on_server else []
     wanted += ["sqlite_scanner"] if not settings.on_server and settings.catalogue.endswith(".sqlite") else []
-    return [path_of(name, duckdb.__version__) for name in wanted]
+    return [path_of(name, duckdb_version) for name in wanted]

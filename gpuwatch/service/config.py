@@ -82,8 +82,9 @@ def _lake(tables: Mapping[str, Any], environ: Mapping[str, str]) -> LakeSettings
     found = lake_settings.configured(tables, environ)
     if found is not None:
         from gpuwatch.lake import extensions
+        from gpuwatch.lake.connection import DUCKDB
 
-        extensions.needed(found)
+        extensions.needed(found, DUCKDB)
     return found
 
 

@@ -188,7 +188,7 @@ def test_a_fault_that_came_back_says_so() -> None:
     ]
     ended = {**fake_api.finding(0, "resolved"), "detector": "degraded-gpu", "ended_at": "2026-11-20T18:00:00Z"}
     found = finding_page.returned({**ended, "earlier": earlier}, Query())
-    words = " ".join(text(one) for one in found)
+    words = " ".join(" ".join(text(one) for one in found).split())
 
     assert "It has come back. Earlier in these 30 days: 19 Nov" in words and "12 Nov" in words
     assert "That does not mean that the GPU was repaired." in words

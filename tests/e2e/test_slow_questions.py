@@ -14,6 +14,9 @@ from tests.e2e.test_hostile import JSON, Bystander
 from tests.findings.test_custom_rules import GOOD
 
 RULES, PAGES = 12, 20
+SEEN_MIN = 5
+"""So often the bystander must have asked meanwhile; a fast machine needs several rounds for that."""
+ROUNDS_MAX = 20
 SLOW = "and (select count(*) from range(30000) a, range(30000) b where (a.range * b.range) % 7 = 3) > 0\n"
 """900 million rows: some seconds of a reader."""
 ADDRESSES = ("/ui", "/ui/fleet", "/ui/jobs", "/ui/findings", "/ui/charge")
@@ -45,12 +48,17 @@ def load(server: Server, number: int) -> int:
 
 
 def test_slow_site_rules_and_pages_at_once_leave_the_service_ready(server: Server) -> None:
+    answers: tuple[set[int], set[int]] = (set(), set())
     with Bystander(server) as other, ThreadPoolExecutor(RULES + PAGES) as pool:
-        rules = [pool.submit(back_test, server, number) for number in range(RULES)]
-        pages = [pool.submit(load, server, number) for number in range(PAGES)]
-        answers = {job.result() for job in rules}, {job.result() for job in pages}
+        for _ in range(ROUNDS_MAX):
+            rules = [pool.submit(back_test, server, number) for number in range(RULES)]
+            pages = [pool.submit(load, server, number) for number in range(PAGES)]
+            for known, jobs in zip(answers, (rules, pages), strict=True):
+                known.update(job.result() for job in jobs)
+            if len(other.statuses) > 1 and min(other.statuses.values()) >= SEEN_MIN:
+                break
 
     assert {200} <= answers[0] <= {200, 422, 429}
     assert {200} == answers[1], "a page that finds no turn says so on itself"
     assert {200, 204} == set(other.statuses)
-    assert min(other.statuses.values()) >= 5
+    assert min(other.statuses.values()) >= SEEN_MIN

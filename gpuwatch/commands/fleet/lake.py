@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch.commands.lake_clusters import clusters
+from gpuwatch.commands.fleet.clusters import clusters
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
