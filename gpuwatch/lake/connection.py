@@ -35,7 +35,9 @@ CATALOGUE_SCHEMA = "lake"
 """The schema of the PostgreSQL database that has DuckLake's own tables."""
 ATTACHES_MAX, ATTACH_AGAIN_S = 5, 0.5
 """How often an empty catalogue is attached that other processes make at the same time."""
-_MADE_TWICE = re.compile(r"duplicate key value violates unique constraint \W{1,2}pg_\w+_index")
+_MADE_TWICE = re.compile(
+    r"duplicate key value violates unique constraint \W{1,2}pg_\w+_index|relation \W{1,2}ducklake_\w+\W{1,2} already exists"
+)
 _CONFLICT = ("conflict", "attempting to")
 _SERVER_OPTIONS = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "hostaddr", "passfile", "service")
 
