@@ -100,6 +100,15 @@ def test_data_reach_the_holder_of_their_cluster_through_any_process(fleet: Fleet
         status = each.ask("POST", EVENTS.format("c1"), event("none"))[0]
         assert (503 if each is second else 401) == status, "though it is on this machine"
         each.token = east.token
+
+    def both_know() -> bool:
+        """The places of clusters are read again after two seconds."""
+        answers = [
+            asked(each, EVENTS.format("c1"), event("none"), Gpuwatch_Forwarded="1") for each in (second, replica)
+        ]
+        return all("gpuwatch-holder" in headers for _, headers, _ in answers)
+
+    wait_until(both_know, "the others know where c1 is", poll_s=0.2)
     for each in (second, replica):
         status, headers, body = asked(each, EVENTS.format("c1"), event("none"), Gpuwatch_Forwarded="1")
         assert (503, "not_holder", east.address) == (status, body["error"]["code"], headers["gpuwatch-holder"])
