@@ -11,6 +11,8 @@ import pytest
 
 from gpuwatch.core.model import NODE, Records
 from gpuwatch.detectors.node_out_of_service import NODE_OUT_OF_SERVICE
+from gpuwatch.findings import evaluate
+from gpuwatch.store.database import Store
 from tests.worlds.detectors import World, us
 from tests.worlds.scheduling import found
 
@@ -146,4 +148,34 @@ def test_an_outage_claims_time_only_once_it_is_a_finding(tmp_path: Path) -> None
     assert ([], {}) == short
     assert (2 * 48 * 3600, {"n1": 2 * 48 * 3600}) == long
     assert ([], {}) == ([each for each in found(w, RULE) if each.wasted_s], granted(w))
+    w.store.close()
+
+
+def test_an_outage_that_goes_on_is_not_granted_its_whole_time_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the hours beside the new one are: an outage may last for months."""
+    hours: list[set[int]] = []
+    regrant = evaluate.regrant
+
+    def noting(store: Store, cluster: str) -> None:
+        hours.append({hour for (hour,) in store.sql("select hour_us from claim_hour")})
+        regrant(store, cluster)
+
+    monkeypatch.setattr(evaluate, "regrant", noting)
+    w = World(tmp_path)
+    w.node("busy", END + HOUR, {"": 1})
+    w.claim(
+        scheduler="slurm", kind="sacct", job_id="1", run_key="1@0", node="busy", device_count=1,
+        start_us=us(0), end_us=us(END + HOUR), evidence_us=us(END + HOUR), state="COMPLETED", account="vision",
+    )  # fmt: skip
+    listed(w, "n1", "drain", since=12 * HOUR)
+    w.analyze(END, detectors=[RULE])
+    listed(w, "n1", "drain", at=END + HOUR, since=12 * HOUR)
+    w.analyze(END + HOUR, detectors=[RULE])
+    first, second = hours[0], set().union(*hours[1:])
+
+    assert {us(n * HOUR) for n in range(12, 60)} == first
+    assert us(END) in second and min(second) >= us(END - 4 * HOUR)
+    assert {"n1": 2 * 49 * 3600} == granted(w)
     w.store.close()
