@@ -45,9 +45,10 @@ class FreeNode:
     """The leaf switch or NVLink domain that the request asks for; None unknown."""
     leaf: str | None
     free: tuple[Gpu, ...]
+    """Those with a fault come last: GPUs are taken in this order."""
     size: int
     faulty: frozenset[str] = frozenset()
-    """Of the free GPUs those with a fault: they are used last."""
+    """Of the free GPUs those with a fault."""
     short: bool = False
     """Whether more GPUs are free, but not the CPUs or memory that the request needs with them."""
 
@@ -84,17 +85,16 @@ def by_domain(nodes: Iterable[FreeNode], request: Request) -> dict[str, list[Fre
 
 
 def place_on(node: FreeNode, gpus: int) -> dict[str, Any]:
-    """The GPUs of a node that the request gets: of one NVLink island where one has enough, those without a fault first."""
-    every = sorted(node.free, key=lambda gpu: gpu.name in node.faulty)
+    """The GPUs of a node that the request gets: of one NVLink island where one has enough, with the fewest faulty ones."""
     islands: dict[str, list[Gpu]] = defaultdict(list)
-    for gpu in every:
+    for gpu in node.free:
         islands[gpu.nvlink or ""].append(gpu)
     enough = [some for name, some in islands.items() if len(some) >= gpus and name]
 
     def faulty(some: list[Gpu]) -> int:
         return sum(gpu.name in node.faulty for gpu in some[:gpus])
 
-    chosen = min(enough, key=lambda some: (faulty(some), len(some), some[0].name)) if enough else every
+    chosen = min(enough, key=lambda some: (faulty(some), len(some), some[0].name)) if enough else list(node.free)
     return {"node": node.name, "leaf": node.leaf, "gpus": [gpu.name for gpu in chosen[:gpus]]}
 
 

@@ -67,11 +67,16 @@ class Rooms:
         self.gpus = {host.name: host.free for host in some}
         self.room: dict[str, Amounts] = {host.name: host.room for host in some}
 
+    def copy(self) -> Rooms:
+        """The same, to try something on."""
+        found = Rooms()
+        found.gpus, found.room = dict(self.gpus), dict(self.room)
+        return found
+
     def without(self, name: str) -> Rooms:
         """A copy that lacks a node."""
-        found = Rooms()
-        found.gpus = {other: free for other, free in self.gpus.items() if other != name}
-        found.room = {other: room for other, room in self.room.items() if other != name}
+        found = self.copy()
+        del found.gpus[name], found.room[name]
         return found
 
     def takes(self, name: str, gpus: int, limits: Limits) -> bool:
@@ -115,7 +120,7 @@ def assigned(hosts: Iterable[Host], items: Sequence[Piece], budget: list[int] | 
     for item in items:
         if item.node:
             rooms.add(item.node, item.gpus, item.limits)
-    found = _best_fit(rooms.without(""), items)
+    found = _best_fit(rooms.copy(), items)
     if found is None and len(items) <= SEARCHED_MAX:
         found = _searched(rooms, items, [PACKINGS_MAX] if budget is None else budget)
     return found
