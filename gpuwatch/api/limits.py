@@ -28,8 +28,8 @@ DECOMPRESSED_MAX = 32 * MIB
 """Bytes of a body once decompressed."""
 IN_FLIGHT_MAX = 48 * MIB
 """Bytes of bodies, as sent, that all requests together may hold at a time."""
-IN_FLIGHT_EACH_MAX = 32 * MIB
-"""The same of one token, so that others can send meanwhile."""
+IN_FLIGHT_EACH_MAX = 40 * MIB
+"""The same of one token: one body of the largest size and small ones beside it, so that others can send meanwhile."""
 CALLER = "gpuwatch.caller"
 """Key of a request's scope: the token whose body it is."""
 DROPPED_MAX = 256 * MIB

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.bodies import gunzip, snappy
 from gpuwatch.api.errors import ApiError, install
-from gpuwatch.api.limits import DECOMPRESSED_MAX, MIB, Bounds, Buckets, InFlight, body_max
+from gpuwatch.api.limits import BODY_MAX_BY_PATH, DECOMPRESSED_MAX, MIB, Bounds, Buckets, InFlight, body_max
 from tests.worlds.api import Api, Clock
 
 
@@ -93,6 +93,16 @@ def test_bodies_together_are_bounded() -> None:
     assert (503, "busy", "2") == (
         answer.status_code, answer.json()["error"]["code"], answer.headers["retry-after"]
     )  # fmt: skip
+
+
+def test_the_largest_body_of_a_token_fits_beside_its_small_ones() -> None:
+    """Else whether it is taken, or refused as too large, would depend on what else is being received."""
+    in_flight = InFlight()
+    in_flight.add(300, "token")
+    in_flight.add(BODY_MAX_BY_PATH["/api/v1/write"], "token")
+
+    with pytest.raises(ApiError, match="of one token"):
+        in_flight.add(8 * MIB, "token")
 
 
 def test_a_body_that_drips_is_given_up() -> None:
