@@ -1,7 +1,7 @@
 # Builds the wheel, installs it with the pinned libraries into an environment of its own, and ships only that.
-# To pin the base image by its digest: --build-arg PYTHON_IMAGE=python@sha256:... (docs/operate/deploy.md).
+# The base image is named by digest, so that each build starts from the same bytes. docs/operate/deploy.md says how to move it.
 # With the engine of a lake (docs/operate/lake.md): --build-arg LOCK=requirements-lake.lock
-ARG PYTHON_IMAGE=python:3.13-slim-bookworm
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm@sha256:01f42367a0a94ad4bc17111776fd66e3500c1d87c15bbd6055b7371d39c124fb
 FROM ${PYTHON_IMAGE} AS build
 ARG LOCK=requirements-image.lock
 WORKDIR /src

@@ -26,6 +26,7 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 USER_ID = 10001
 PORT = 8765
 PINNED = re.compile(r"[a-z0-9./-]+:(?!latest$)[\w][\w.-]*")
+BY_DIGEST = re.compile(PINNED.pattern + "@sha256:[0-9a-f]{64}")
 OTHER_TABLES = ("channel", "alerts")
 """Tables of gpuwatch.toml that are not live sources."""
 INSTRUCTIONS = frozenset("FROM RUN CMD LABEL EXPOSE ENV COPY ENTRYPOINT VOLUME USER WORKDIR HEALTHCHECK".split())  # noqa: SIM905
@@ -62,9 +63,9 @@ def last(word: str) -> str:
 
 
 def test_the_dockerfile_is_one() -> None:
-    """Only instructions that there are, from a pinned image each."""
+    """Only instructions that there are. Images are named by digest."""
     assert set() == {word for word, _ in instructions()} - INSTRUCTIONS
-    assert [] == [rest for word, rest in instructions() if word == "FROM" and not PINNED.fullmatch(rest.split()[0])]
+    assert [] == [rest for word, rest in instructions() if word == "FROM" and not BY_DIGEST.fullmatch(rest.split()[0])]
 
 
 def test_the_image_builds_from_what_is_there() -> None:
@@ -150,10 +151,10 @@ def test_the_settings_of_a_fleet_are_those_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_is_pinned_and_bounded(name: str) -> None:
-    """An image with a tag, no more privileges than it needs, nothing published beyond this machine."""
+    """Images of others by digest, no more privileges than it needs, nothing published beyond this machine."""
     service = compose()["services"][name]
 
-    assert PINNED.fullmatch(service["image"])
+    assert (PINNED if service["image"].startswith("gpuwatch") else BY_DIGEST).fullmatch(service["image"])
     assert ["ALL"] == service["cap_drop"]
     assert ("dcgm-exporter" == name and ["SYS_ADMIN"] or []) == service.get("cap_add", [])
     assert not service.get("privileged", False)
