@@ -81,6 +81,12 @@ picked as (
     select slice, min(before) over () as skipped
     from counted
     where $limit is null or (before < $offset + $limit and before + holds > $offset)
+),
+-- keyed is a join itself. Materialized, it is joined by slice; else by team alone, which makes millions of rows.
+charged as materialized (
+    select key, slice, team, held, currency, lacks, gpu_model, mig_profile, cluster, pool
+    from keyed
+    where slice is not null
 )
 select
     s.* exclude (device_amount, money),
@@ -95,7 +101,7 @@ select
 from owned s
 join picked p using (slice)
 join kind n on n.kind_id = s.money
-join keyed k
+join charged k
     on k.slice = s.slice and k.team = s.owner and k.held = (s.run_id is not null)
     and k.currency is not distinct from n.currency and k.lacks = n.lacks
     and (

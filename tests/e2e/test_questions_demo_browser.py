@@ -83,8 +83,8 @@ def test_which_jobs_move_where_and_why_a_large_job_cannot_start(visitor: Visitor
     """From the loss of stranded GPUs to the moves, or to why no move helps."""
     visitor.click(visitor.page.get_by_role("link", name="Show moves").first, "/ui/capacity")
     visitor.reads(
-        "requests? waits? for GPUs|No request waits",
-        r"GPUs? on one node (do not fit|fits?)",
+        r"\d+ requests? waits?\b|No request waits",
+        r"GPUs? on one node (do not fit|would fit) now",
         "Free GPUs on their nodes",
     )
     visitor.reads(r"the largest has \d+|Move |moved|fits now")
