@@ -22,14 +22,9 @@ _PROFILE = re.compile(r"(\d+)g\.(\d+)gb")
 _MODEL = re.compile(r"(\d+)\s*GB", re.IGNORECASE)
 
 
-def colours(slices: list[Slice]) -> dict[str, int]:
-    """A colour for each owner, by held time; the smallest owners share the last."""
-    held: dict[str, float] = {}
-    for part in slices:
-        if part.owner:
-            held[part.owner] = held.get(part.owner, 0.0) + float(part.held_s)
-    ranked = sorted(held, key=lambda name: (-held[name], name))
-    return {name: min(place, COLOURS) for place, name in enumerate(ranked)}
+def colours(owners: Sequence[str]) -> dict[str, int]:
+    """A colour for each owner, in this order; the last of them share one."""
+    return {name: min(place, COLOURS) for place, name in enumerate(owners)}
 
 
 def drawing(slices: list[Slice], ident: str, model: str, owners: Mapping[str, int], rest: Fraction | None) -> Component:

@@ -1,8 +1,8 @@
-"""MIG slices over a window, summed over their holders. Pure; unknown stays unknown."""
+"""MIG slices over a window. Pure; unknown stays unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -111,58 +111,38 @@ class Slice:
         )
 
 
-def slices(rows: Iterable[Row]) -> dict[str, list[Slice]]:
-    """Slices by GPU (by node, where no source gives the GPU), in memory order."""
-    by_slice: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        by_slice.setdefault((place(row), str(row.get("slice"))), []).append(row)
-    found: dict[str, list[Slice]] = {}
-    for (gpu, _), tenancies in by_slice.items():
-        found.setdefault(gpu, []).append(one(tenancies))
-    return {gpu: sorted(list_, key=lambda part: (part.start, part.ident)) for gpu, list_ in found.items()}
-
-
-def place(row: Row) -> str:
-    """What a slice is listed under: its GPU, or its node if the GPU is not known."""
-    return str(row.get("gpu") or row.get("node"))
-
-
-def one(rows: Sequence[Row]) -> Slice:
-    """One slice, summed over its tenancies."""
-    held: list[Row] = []
-    free: list[Row] = []
-    for row in rows:
-        (held if row.get("team") not in NOBODY or row.get("job") else free).append(row)
-    by_owner: dict[str, Decimal] = {}
-    for row in held:
-        name = owner_of(row)
-        by_owner[name] = by_owner.get(name, Decimal(0)) + seconds(row, "device_seconds")
-    owner = max(by_owner, key=lambda name: (by_owner[name], name), default=None)
-    mine = [row for row in held if owner_of(row) == owner]
-    longest: Row = max(mine, key=lambda row: seconds(row, "device_seconds"), default={})
-    last = max(rows, key=lambda row: str(row.get("start") or ""))
-    placement = last.get("placement")
+def summed(gpu: Row, row: Row) -> Slice:
+    """A slice of a GPU, which the API has added up over all who held it."""
+    use: Row = row.get("utilisation") or {}
+    placement, owner = row.get("placement"), row.get("owner")
     return Slice(
-        ident=str(last.get("slice")),
-        gpu=place(last),
-        cluster=text(last, "cluster"),
-        profile=text(last, "profile", formats.MISSING),
-        share=text(last, "share", formats.MISSING),
+        ident=str(row.get("slice")),
+        gpu=str(gpu.get("gpu") or gpu.get("node")),
+        cluster=text(row, "cluster"),
+        profile=text(row, "profile", formats.MISSING),
+        share=text(row, "share", formats.MISSING),
         placement=placement if isinstance(placement, dict) else None,
-        owner=owner,
-        job=str(longest["job"]) if longest.get("job") else None,
-        others=max(0, len(by_owner) - 1),
-        held_s=sum(by_owner.values(), Decimal(0)),
-        free_s=sum((seconds(row, "device_seconds") for row in free), Decimal(0)),
-        idle_s=formats.total(row.get("idle_seconds") for row in held),
-        busy=mean_of(held, "gr_engine_ratio"),
-        memory_used=mean_of(held, "fb_used_ratio"),
-        cost=formats.total(row.get("cost") for row in held),
-        free_cost=formats.total(row.get("cost") for row in free),
-        currency=text(last, "currency"),
-        method=distinct(rows, "share_method"),
-        split=distinct(rows, "split"),
+        owner=str(owner) if owner else None,
+        job=str(row["job"]) if row.get("job") else None,
+        others=max(0, int(row.get("owners") or 0) - 1),
+        held_s=seconds(row, "held_seconds"),
+        free_s=seconds(row, "free_seconds"),
+        idle_s=formats.number(row.get("idle_seconds")),
+        busy=formats.number(use.get("gr_engine_ratio")),
+        memory_used=formats.number(use.get("fb_used_ratio")),
+        cost=formats.number(row.get("cost")),
+        free_cost=formats.number(row.get("free_cost")),
+        currency=text(row, "currency"),
+        method=text(row, "share_method"),
+        split=text(row, "split"),
     )
+
+
+def owner_of(row: Row) -> str | None:
+    """The team of a tenancy, or else its user; None while nobody held the slice."""
+    if row.get("team") in NOBODY and not row.get("job"):
+        return None
+    return str(row.get("team") or row.get("user") or "__unallocated__")
 
 
 def price_words(price: Decimal, currency: str) -> str:
@@ -173,16 +153,6 @@ def price_words(price: Decimal, currency: str) -> str:
 def text(row: Row, name: str, default: str = "") -> str:
     """A column as text."""
     return str(row.get(name) or default)
-
-
-def distinct(rows: Iterable[Row], name: str) -> str:
-    """The different texts of a column, in order of appearance."""
-    return ", ".join(dict.fromkeys(str(row[name]) for row in rows if row.get(name)))
-
-
-def owner_of(row: Row) -> str:
-    """The team of a tenancy, or else its user."""
-    return str(row.get("team") or row.get("user") or "__unallocated__")
 
 
 def mean_of(rows: Iterable[Row], name: str) -> Decimal | None:

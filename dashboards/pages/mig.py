@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 
 from dash import html
@@ -17,67 +15,38 @@ from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
 
 GPUS_A_PAGE = 24
-MAX_PAGES = 10
-"""API pages to read, so that all slices of a GPU are known."""
-
-
 SORTS = {"idle": "Most idle first", "node": "By node"}
 
 
-@dataclass(frozen=True)
-class Data:
-    """All tenancies of slices, and their GPUs. `cut`: there are more than were read."""
-
-    rows: list[Row]
-    gpus: list[Row]
-    cut: bool
-
-
-async def load(api: Api, query: Query) -> Data:
-    """All slices in the window, up to MAX_PAGES pages."""
-    rows: list[Row] = []
-    gpus: dict[str, Row] = {}
-    cursor = ""
-    for _ in range(MAX_PAGES):
-        answer = await api.slices(query.window, cursor, **query.scope)
-        rows += answer.get("items") or []
-        for gpu in answer.get("gpus") or []:
-            gpus.setdefault(str(gpu.get("gpu")), gpu)
-        cursor = str(answer.get("next") or "")
-        if not cursor:
-            break
-    return Data(rows, list(gpus.values()), bool(cursor))
+async def load(api: Api, query: Query) -> Row:
+    """A page of GPUs with their slices, and the sums of all."""
+    wanted = query.get("sort", "idle")
+    sort = wanted if wanted in SORTS else "idle"
+    options = {"limit": GPUS_A_PAGE, "cursor": query.get("cursor"), "sort": sort}
+    return await api.get("mig/gpus", window=query.window, **options, **query.scope)
 
 
 @page("/mig", "MIG", load, icon="mig", order=3, filters=("window", "cluster", "team"))
-def layout(data: Data, query: Query, scheme: str) -> Component:
+def layout(data: Row, query: Query, scheme: str) -> Component:
     """Totals, then one card per GPU."""
-    if not data.rows:
+    gpus: list[Row] = data.get("items") or []
+    if not gpus:
         return html.Div([parts.heading("How MIG GPUs are used"), nothing(query)])
-    held, sort = slice_use.slices(data.rows), query.get("sort", "idle")
-    unseen = unmeasured(data.rows)
-    gpus = sorted([*data.gpus, *unseen], key=lambda gpu: gpu_order(gpu, held, sort))
-    shown, links = parts.numbered(gpus, GPUS_A_PAGE, query)
-    choices = [(word, query.link(sort=name, page=None), sort == name) for name, word in SORTS.items()]
-    count = sum(len(of) for of in held.values())
-    owners = mig_drawing.colours([part for of in held.values() for part in of])
+    total: Row = data.get("total") or {}
+    sort = query.get("sort", "idle")
+    choices = [(word, query.link(sort=name, cursor=None), sort == name) for name, word in SORTS.items()]
+    owners = mig_drawing.colours([str(name) for name in total.get("owners") or []])
+    size = [
+        proposals.counted(int(total.get(f"{noun}s") or 0), word) for noun, word in (("gpu", "GPU"), ("slice", "slice"))
+    ]
     return html.Div(
         [
-            parts.heading(
-                "How MIG GPUs are used",
-                [
-                    f"{proposals.counted(len(data.gpus), 'GPU')}, {proposals.counted(count, 'slice')} {query.window_words}",
-                    *counted(held),
-                ],
-            ),
-            numbers(data, [part for of in held.values() for part in of]),
+            parts.heading("How MIG GPUs are used", [f"{', '.join(size)} {query.window_words}", *counted(total)]),
+            numbers(total),
             mig_drawing.key(owners),
             parts.picks(choices, "Order"),
-            html.Div(
-                [gpu_card(gpu, held.get(str(gpu.get("gpu")), []), owners, query) for gpu in shown], className="gpus"
-            ),
-            links,
-            states.advice("There are more slices than shown here. Filter by cluster or team.") if data.cut else None,
+            html.Div([gpu_card(gpu, owners, query) for gpu in gpus], className="gpus"),
+            parts.pager(data, query),
         ]
     )
 
@@ -91,62 +60,38 @@ def nothing(query: Query) -> Component:
     )
 
 
-def unmeasured(rows: list[Row]) -> list[Row]:
-    """The nodes with slices that only a scheduler reports, each in place of their GPUs, which are not known."""
-    nodes = {slice_use.place(row): row for row in rows if row.get("gpu") is None}
-    return [
-        {name: row.get(name) for name in ("node", "cluster", "gpu_model")} | {"gpu": node, "node_only": True}
-        for node, row in nodes.items()
-    ]
-
-
-def gpu_order(gpu: Row, held: dict[str, list[Slice]], sort: str) -> tuple[Decimal, str]:
-    """Sort key: most idle seconds first, or node and id."""
-    name = f"{gpu.get('node')}/{gpu.get('gpu')}"
-    if sort == "node":
-        return (Decimal(0), name)
-    idle = sum((part.idle_s or Decimal(0) for part in held.get(str(gpu.get("gpu")), [])), Decimal(0))
-    return (-idle, name)
-
-
-def numbers(data: Data, slices: list[Slice]) -> Component:
+def numbers(total: Row) -> Component:
     """Cost of the slices, idle and unallocated time, remainder, and how many were measured."""
-    currency = next((part.currency for part in slices if part.currency), "")
-    held = sum((part.held_s for part in slices), Decimal(0))
-    known = sum((part.held_s for part in slices if part.idle_s is not None), Decimal(0))
-    free = sum((part.free_s for part in slices), Decimal(0))
-    idle = formats.total(part.idle_s for part in slices)
-    taken = [part for part in slices if part.owner]
-    measured = sum(1 for part in taken if part.busy is not None)
-    rest = sum((slice_use.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
+    currency = str(total.get("currency") or "")
+    held, free, known = (slice_use.seconds(total, f"{name}_seconds") for name in ("held", "free", "known"))
+    rest = slice_use.share(total.get("remainder_gpus") or 0) or Fraction(0)
+    measured = f"{total.get('measured_slices') or 0:,} of {total.get('held_slices') or 0:,}"
+    idle = formats.number(total.get("idle_seconds"))
     return parts.headlines(
         [
             parts.Headline(
                 "Cost of held slices",
-                parts.money(formats.total(part.cost for part in slices), currency),
-                note=while_free(slices, currency),
+                parts.money(total.get("cost"), currency),
+                note=while_free(total.get("free_cost"), currency),
             ),
             parts.Headline("Held idle", parts.percent(ledger_math.ratio(idle, known)), note="of the held slice time"),
             parts.Headline(
                 "Unallocated", parts.percent(ledger_math.ratio(free, free + held)), note="of all slice time"
             ),
             parts.Headline("Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="in no slice"),
-            parts.Headline("Measured", parts.num(f"{measured} of {len(taken)}"), note="held slices"),
+            parts.Headline("Measured", parts.num(measured), note="held slices"),
         ]
     )
 
 
-def while_free(slices: list[Slice], currency: str) -> str | None:
+def while_free(cost: object, currency: str) -> str | None:
     """What the slices cost while nobody held them: charges by slice have both."""
-    spare = [part.free_cost for part in slices if part.free_cost is not None]
-    return f"and {formats.money(sum(spare, Decimal(0)), currency)} while free" if spare else None
+    return None if cost is None else f"and {formats.money(cost, currency)} while free"
 
 
-def counted(held: dict[str, list[Slice]]) -> list[Component]:
+def counted(total: Row) -> list[Component]:
     """How shares are measured and how slices are split; nothing if unknown."""
-    slices = [part for of in held.values() for part in of]
-    methods = dict.fromkeys(name for part in slices for name in part.method.split(", ") if name)
-    splits = dict.fromkeys(name for part in slices for name in part.split.split(", ") if name)
+    methods, splits = total.get("share_methods") or [], total.get("splits") or []
     notes = []
     if methods:
         notes.append("Shares are measured by " + ", then ".join(slice_use.METHODS.get(name, name) for name in methods))
@@ -170,14 +115,15 @@ def remainder(rest: Fraction | None) -> Component | None:
     )
 
 
-def gpu_card(gpu: Row, slices: list[Slice], owners: dict[str, int], query: Query) -> Component:
-    """One GPU: the drawing and the list of its slices."""
-    ident, model = str(gpu.get("gpu")), str(gpu.get("gpu_model") or "").removeprefix("NVIDIA ")
-    if gpu.get("node_only"):
-        return node_card(ident, model, slices, owners, query)
-    newest = {str(name) for name in gpu.get("slices") or []}
-    now = [part for part in slices if part.ident in newest] if newest else slices
-    gone = len(slices) - len(now)
+def gpu_card(gpu: Row, owners: dict[str, int], query: Query) -> Component:
+    """One GPU: the drawing and the list of its slices, in the order of its memory."""
+    rows: list[Row] = gpu.get("slices") or []
+    model = str(gpu.get("gpu_model") or "").removeprefix("NVIDIA ")
+    if not gpu.get("gpu"):
+        return node_card(str(gpu.get("node")), model, in_order(gpu, rows), owners, query)
+    ident = str(gpu["gpu"])
+    now = in_order(gpu, [row for row in rows if row.get("current")] or rows)
+    gone = len(rows) - len(now)
     older = html.P(f"and {gone} slice{'s' if gone > 1 else ''} from earlier layouts", className="soft small")
     rest = slice_use.share(gpu.get("remainder_share"))
     over = f"remainder {formats.percent(float(rest))}" if rest is not None else "remainder unknown"
@@ -204,6 +150,11 @@ def gpu_card(gpu: Row, slices: list[Slice], owners: dict[str, int], query: Query
         ],
         className="card gpu",
     )
+
+
+def in_order(gpu: Row, rows: list[Row]) -> list[Slice]:
+    """Slices in the order of their place in memory."""
+    return sorted((slice_use.summed(gpu, row) for row in rows), key=lambda part: (part.start, part.ident))
 
 
 def node_card(node: str, model: str, slices: list[Slice], owners: dict[str, int], query: Query) -> Component:

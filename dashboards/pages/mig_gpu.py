@@ -12,7 +12,6 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.components import figures, formats, mig_drawing, parts, slice_use
 from gpuwatch.dashboards.components.figures import Figure
-from gpuwatch.dashboards.pages import mig
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
@@ -22,11 +21,13 @@ ROWS_SHOWN = 200
 BARS_MAX = 500
 ROW_PX, EDGE_PX = 34, 60
 SLICE = "/GI-"
+MAX_PAGES = 10
+"""API pages to read: a thousand tenancies each."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """The tenancies of the GPU or slice in the path, the newest first. `cut`: there are more slices than were read."""
+    """The tenancies of the GPU or slice in the path, the newest first. `cut`: there are more than were read."""
 
     rows: list[Row]
     cut: bool
@@ -34,10 +35,18 @@ class Data:
 
 async def load(api: Api, query: Query) -> Data:
     """The tenancies of the window."""
-    found, ident = await mig.load(api, query), ident_of(query)
-    name = "slice" if SLICE in ident else "gpu"
-    rows = [row for row in found.rows if row.get(name) == ident]
-    return Data(sorted(rows, key=lambda row: str(row.get("start")), reverse=True), found.cut)
+    ident = ident_of(query)
+    rows: list[Row] = []
+    cursor = ""
+    for _ in range(MAX_PAGES):
+        answer = await api.slices(query.window, cursor, gpu=ident.partition(SLICE)[0], **query.scope)
+        rows += answer.get("items") or []
+        cursor = str(answer.get("next") or "")
+        if not cursor:
+            break
+    if SLICE in ident:
+        rows = [row for row in rows if row.get("slice") == ident]
+    return Data(sorted(rows, key=lambda row: str(row.get("start")), reverse=True), bool(cursor))
 
 
 def ident_of(query: Query) -> str:
@@ -81,14 +90,14 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 ],
                 className="column",
             ),
-            states.advice("There are more slices than were read. Filter by cluster or team.") if data.cut else None,
+            states.advice("Not all who held it are shown. Choose a shorter window.") if data.cut else None,
         ]
     )
 
 
 def numbers(rows: list[Row]) -> Component:
     """Cost, idle time and use of the held time."""
-    held = [row for row in rows if row.get("job") or row.get("team") not in slice_use.NOBODY]
+    held = [row for row in rows if slice_use.owner_of(row)]
     whole = sum((slice_use.seconds(row, "device_seconds") for row in rows), Decimal(0))
     taken = sum((slice_use.seconds(row, "device_seconds") for row in held), Decimal(0))
     currency = next((str(row["currency"]) for row in rows if row.get("currency")), "")
@@ -119,16 +128,16 @@ def hourly(held: list[Row], seconds: Decimal, currency: str) -> Component:
 def timeline(rows: list[Row], scheme: Scheme) -> tuple[Figure, int]:
     """One line per slice, one bar per tenancy in the colour of its owner; and the height in pixels."""
     ink, drawn = INK[scheme], rows[:BARS_MAX]
-    owners = mig_drawing.colours([slice_use.one([row]) for row in drawn])
+    owners = mig_drawing.colours(by_time(drawn))
     palette = (*ink.series, ink.threshold, ink.muted)
     bars: list[dict[str, Any]] = []
     for row in sorted(drawn, key=lambda one: (slice_use.whole(one.get("gi"), 99), str(one.get("start")))):
         start, end = formats.moment(row.get("start")), formats.moment(row.get("end"))
         if start is None or end is None:
             continue
-        one = slice_use.one([row])
-        name = figures.literal(formats.clip(mig_drawing.short_owner(one.owner), 40)) if one.owner else "free"
-        colour = palette[owners[one.owner] % len(palette)] if one.owner else BUCKET["schedulable"].colour(scheme)
+        owner = slice_use.owner_of(row)
+        name = figures.literal(formats.clip(mig_drawing.short_owner(owner), 40)) if owner else "free"
+        colour = palette[owners[owner] % len(palette)] if owner else BUCKET["schedulable"].colour(scheme)
         bars.append(
             {
                 "type": "bar",
@@ -155,6 +164,15 @@ def timeline(rows: list[Row], scheme: Scheme) -> tuple[Figure, int]:
     return {"data": bars, "layout": layout}, EDGE_PX + ROW_PX * max(lines, 2)
 
 
+def by_time(rows: list[Row]) -> list[str]:
+    """Who held slices, those with the most time first."""
+    held: dict[str, Decimal] = {}
+    for row in rows:
+        if owner := slice_use.owner_of(row):
+            held[owner] = held.get(owner, Decimal(0)) + slice_use.seconds(row, "device_seconds")
+    return sorted(held, key=lambda name: (-held[name], name))
+
+
 def tenancies(rows: list[Row], query: Query) -> Component:
     """Who held which slice, when, at what cost and use. On a phone: who, and at what cost; of a single slice also since when."""
     several = len({row.get("slice") for row in rows}) > 1
@@ -173,7 +191,7 @@ def tenancies(rows: list[Row], query: Query) -> Component:
     for row in rows[:ROWS_SHOWN]:
         use: Row = row.get("utilisation") or {}
         job = str(row.get("job") or "")
-        one = slice_use.one([row])
+        owner = slice_use.owner_of(row)
         shown.append(
             [
                 parts.link(
@@ -181,10 +199,10 @@ def tenancies(rows: list[Row], query: Query) -> Component:
                     query.link(f"/mig/{row.get('slice')}"),
                     "mono nowrap",
                 ),
-                parts.team_link(query, row.get("team")) if one.owner else html.Span("free", className="soft"),
+                parts.team_link(query, row.get("team")) if owner else html.Span("free", className="soft"),
                 parts.link(formats.clip(job, 40), job_link(query, row.get("cluster"), job)) if job else "",
                 *(html.Span(formats.clock(row.get(name)), className="num nowrap") for name in ("start", "end")),
-                *(parts.percent(use.get(name)) if one.owner else "" for name in ("gr_engine_ratio", "fb_used_ratio")),
+                *(parts.percent(use.get(name)) if owner else "" for name in ("gr_engine_ratio", "fb_used_ratio")),
                 parts.hours(slice_use.seconds(row, "device_seconds")),
                 parts.money(row.get("cost"), str(row.get("currency") or "")),
             ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -32,6 +33,7 @@ TAKE_GROWTH = 8
 """How many times more are looked at where these were too few, as those of one team may be."""
 
 Row = Mapping[str, Any]
+Epoch = tuple[str, int, int]
 
 
 def slices(
@@ -42,6 +44,7 @@ def slices(
     *,
     cluster: str | None = None,
     pool: str | None = None,
+    gpu: str | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> dict[str, Any]:
@@ -49,37 +52,67 @@ def slices(
     layout of each GPU of these items; `next_offset`, the start of the next page, or None.
 
     `gpu_seconds` and `cost` add up to the chargeback by slice and team; `device_seconds` is the slice's own time,
-    `idle_seconds` its hoarded part. Unallocated time belongs to `__platform__`. `teams` filters rows, and then hides the
+    `idle_seconds` its hoarded part. Unallocated time belongs to `__platform__`. `gpu` picks one GPU; `teams` filters rows, and then hides the
     remainder of each GPU, which is the platform's. Prices and teams are those of the last pricing (price_all).
     A slice that only its scheduler reports has no `gpu`, `gi` and `idle_seconds`, and its GPU is not among `gpus`.
     `share_method` is how the slice counts as a part of its GPU, `split` how it was divided among several owners (None: it
     had one).
     """
+    with worked_out(store, window, teams, cluster, pool, gpu, limit, offset) as there:
+        if not there:
+            return {"items": [], "gpus": [], "next_offset": None}
+        rows = store.rows("billing/slices/row")
+        use = {row["key"]: row for row in store.rows("billing/slices/use")}
+        layouts = layouts_of(store)
+    following = None
+    if limit is not None and len(rows) > limit:
+        rows, following = rows[:limit], offset + limit
+    return {
+        "items": [_item(row, use.get(row["key"]), layouts[epoch(row)]) for row in rows],
+        "gpus": _gpus(rows, layouts, teams),
+        "next_offset": following,
+    }
+
+
+@contextmanager
+def worked_out(
+    store: Store,
+    window: Window,
+    teams: Collection[str] | None,
+    cluster: str | None,
+    pool: str | None,
+    gpu: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> Iterator[bool]:
+    """Whether there are slices. Within, slice_page has the rows of the page and the one after it, and slice_used their use."""
     with working_tables(store):
         if not store.sql("select 1 from device where gi >= 0 or profile is not null limit 1"):
-            return {"items": [], "gpus": [], "next_offset": None}
+            yield False
+            return
         scale = scale_of(store, window)
         asked = question(window, BY, cluster, teams, scale, pool=pool) | {
             "cent": scale.cent,
+            "gpu": gpu,
             "limit": None if limit is None else limit + 1,
             "offset": offset,
         }
         fill_kinds(store, asked)
         store.run("billing/charge", **asked)
         round_rows(store, scale)
-        store.run("billing/slice_life", **asked)
+        store.run("billing/slices/life", **asked)
         _hold(store, asked)
-        rows = store.rows("billing/slice", **asked)
-        use = {row["key"]: row for row in store.rows("billing/slice_use", **asked)}
-        layouts = _layouts(store.rows("billing/slice_layout"))
-    following = None
-    if limit is not None and len(rows) > limit:
-        rows, following = rows[:limit], offset + limit
-    return {
-        "items": [_item(row, use.get(row["key"]), layouts[_epoch(row)]) for row in rows],
-        "gpus": _gpus(rows, layouts, teams),
-        "next_offset": following,
-    }
+        store.run("billing/slices/page", **asked)
+        store.run("billing/slices/used", **asked)
+        yield True
+
+
+def layouts_of(store: Store) -> dict[Epoch, list[Row]]:
+    """The slices of each GPU and epoch of slice_page, in order of their number."""
+    layouts: dict[Epoch, list[Row]] = defaultdict(list)
+    for row in store.rows("billing/slices/layout"):
+        layouts[epoch(row)].append(row)
+    return layouts
 
 
 def _hold(store: Store, asked: Mapping[str, Any]) -> None:
@@ -89,7 +122,7 @@ def _hold(store: Store, asked: Mapping[str, Any]) -> None:
     take = None if wanted is None else max(SPANS_A_HOLD * wanted, 1)
     while True:
         take = None if take is None or take >= spans else take
-        store.run("billing/slice_hold", **asked, take=take)
+        store.run("billing/slices/hold", **asked, take=take)
         if take is None or wanted is None or _reach(store) >= wanted:
             return
         take *= TAKE_GROWTH
@@ -101,7 +134,7 @@ def _reach(store: Store) -> int:
 
 
 def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
-    profile = _profile(row["gpu_model"], row["profile"])
+    profile = profile_of(row["gpu_model"], row["profile"])
     return {
         **{name: row[name] for name in NAMES},
         "start": rfc3339(row["start_us"]),
@@ -109,13 +142,13 @@ def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
         "share": str(Fraction(row["share_num"], row["share_den"])),
         "share_method": row["method"],
         "split": row["split"],
-        "gpu_seconds": _seconds(row["micros"]),
-        "device_seconds": _seconds(row["device_us"]),
+        "gpu_seconds": seconds(row["micros"]),
+        "device_seconds": seconds(row["device_us"]),
         "cost": None if row["cents"] is None else f"{units_to_decimal(int(row['cents']), CENT_PLACES):f}",
         "currency": row["currency"],
-        "idle_seconds": _seconds(0 if use is None else use["hoarded_us"]) if row["measured"] else None,
+        "idle_seconds": seconds(0 if use is None else use["hoarded_us"]) if row["measured"] else None,
         "utilisation": _utilisation(use, profile),
-        "placement": _placement(row, profile, layout),
+        "placement": placement(row, profile, layout),
     }
 
 
@@ -133,7 +166,7 @@ def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | 
     return ratios
 
 
-def _placement(row: Row, profile: Profile | None, layout: Sequence[Row]) -> dict[str, Any] | None:
+def placement(row: Row, profile: Profile | None, layout: Sequence[Row]) -> dict[str, Any] | None:
     """Where the slice lies on its GPU. No source prints it: derived from what fits, None where more than one place does."""
     if profile is None or not row["measured"]:
         return None
@@ -159,7 +192,7 @@ def packing(model: str | None, profiles: tuple[str | None, ...]) -> tuple[int | 
 
     Instances of one profile are taken to lie in the order given: drivers number them so, and they are alike.
     """
-    known = [_profile(model, profile) for profile in profiles]
+    known = [profile_of(model, profile) for profile in profiles]
     order = sorted(range(len(profiles)), key=lambda n: (profiles[n] or "", n))
     found: list[tuple[int, ...]] = []
 
@@ -184,23 +217,16 @@ def packing(model: str | None, profiles: tuple[str | None, ...]) -> tuple[int | 
     return tuple(starts)
 
 
-def _profile(model: str | None, name: str | None) -> Profile | None:
+def profile_of(model: str | None, name: str | None) -> Profile | None:
     """The profile of a name on a model, None where either is not known exactly."""
     key = hardware_shares.model_key(model) if model else None
     plain = hardware_shares.profile_name(name) if name else None
     return None if key is None or plain is None else GEOMETRIES[key].profiles.get(plain)
 
 
-def _epoch(row: Row) -> tuple[str, int, int]:
+def epoch(row: Row) -> Epoch:
+    """The key of a row's layout: its cluster, GPU and start."""
     return row["cluster"], row["parent_id"], row["layout_us"]
-
-
-def _layouts(rows: Iterable[Row]) -> dict[tuple[str, int, int], list[Row]]:
-    """The slices of each GPU and epoch, in order of their number."""
-    layouts: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        layouts[_epoch(row)].append(row)
-    return layouts
 
 
 def _gpus(
@@ -233,5 +259,6 @@ def _gpus(
     return gpus
 
 
-def _seconds(micros: object) -> str:
+def seconds(micros: object) -> str:
+    """Microseconds as published seconds."""
     return f"{units_to_decimal(int(str(micros)), SECOND_PLACES):f}"

@@ -176,7 +176,7 @@ def bodies(path: str, method: str, ids: dict[str, list[str]]) -> list[Any]:
 USEFUL = [
     f"GET /api/v1/{name}"
     for name in (
-        "chargeback", "ledger", "slices", "jobs", "jobs/{job_id}", "findings", "findings/{key}", "reclaim", "queues",
+        "chargeback", "ledger", "slices", "mig/gpus", "jobs", "jobs/{job_id}", "findings", "findings/{key}", "reclaim", "queues",
         "workloads", "fleet", "budgets", "periods", "periods/{name}", "reports/weekly", "charges/{charge}/explain",
         "inbox", "decisions/spot", "decisions/right-sizing", "detectors", "policies", "rates", "teams",
         "topology/map", "topology/job", "topology/node", "capacity/pending",

@@ -93,6 +93,7 @@ def test_the_answers_are_not_empty(filled: Api, text: str) -> None:
             f"ledger?window={WINDOW}&by=team",
             f"slices?window={WINDOW}",
             f"jobs?window={WINDOW}",
+            f"mig/gpus?window={WINDOW}",
             "findings",
             "teams",
         )

@@ -339,6 +339,47 @@ def slices() -> Json:
     return {"items": items, "gpus": gpus, "next": None}
 
 
+def mig_gpus() -> Json:
+    """The slices of `slices`, each held by one owner or by nobody, under their GPUs."""
+    answer = slices()
+    items = [
+        gpu | {"slices": [summed(row) for row in answer["items"] if row["gpu"] == gpu["gpu"]]} for gpu in answer["gpus"]
+    ]
+    total = {
+        "gpus": len(items),
+        "slices": len(answer["items"]),
+        "held_slices": 20,
+        "measured_slices": 10,
+        "held_seconds": "3600",
+        "known_seconds": "3600",
+        "idle_seconds": "360",
+        "free_seconds": "3600",
+        "cost": "1234.56",
+        "free_cost": "0.82",
+        "currency": "USD",
+        "remainder_gpus": "15/7",
+        "owners": TEAMS,
+        "share_methods": ["dominant"],
+        "splits": ["replica"],
+    }
+    return {"items": items[:24], "total": total, "next": "c2"}
+
+
+def summed(row: Json) -> Json:
+    """A tenancy as the sum of its slice."""
+    held = row["job"] is not None
+    return row | {
+        "current": True,
+        "owner": row["team"] if held else None,
+        "owners": 1 if held else 0,
+        "held_seconds": row["device_seconds"] if held else "0",
+        "free_seconds": "0" if held else row["device_seconds"],
+        "free_cost": None,
+        "share_method": "dominant",
+        "split": None,
+    }
+
+
 QUALITY: Json = {
     "items": [
         {
@@ -481,9 +522,16 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         found = chargeback(window, by)
         return {**found, "items": []} if app.state.mode == "empty" else found
 
+    @app.get("/api/v1/mig/gpus")
+    def get_mig_gpus() -> Json:
+        return {"items": [], "total": {}, "next": None} if app.state.mode == "empty" else mig_gpus()
+
     @app.get("/api/v1/slices")
-    def get_slices() -> Json:
-        return {"items": [], "gpus": [], "next": None} if app.state.mode == "empty" else slices()
+    def get_slices(gpu: str | None = None) -> Json:
+        if app.state.mode == "empty":
+            return {"items": [], "gpus": [], "next": None}
+        found = slices()
+        return found | {"items": [row for row in found["items"] if gpu in (None, row["gpu"])]}
 
     @app.get("/api/v1/findings")
     def get_findings(state: str = "open", limit: int = 100) -> Json:

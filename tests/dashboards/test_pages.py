@@ -510,8 +510,8 @@ def test_what_was_avoidable_of_a_job(buckets: dict[str, str], lost: Decimal | No
 def bars_of(gpu: int, rest: Fraction) -> list[list[tuple[str, str]]]:
     """(width, class) of the blocks of the compute and the memory bar of a MIG GPU."""
     data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = slice_use.slices(data.rows)[data.gpus[gpu]["gpu"]]
-    drawn = mig_drawing.drawing(held, "GPU", "A100-SXM4-80GB", mig_drawing.colours(held), rest)
+    held = mig.in_order(data["items"][gpu], data["items"][gpu]["slices"])
+    drawn = mig_drawing.drawing(held, "GPU", "A100-SXM4-80GB", mig_drawing.colours(data["total"]["owners"]), rest)
     return [[(block.style["width"], block.className) for block in row.children[1].children] for row in drawn.children]
 
 
@@ -541,29 +541,25 @@ def test_seven_small_slices_fill_the_compute_and_leave_memory_that_nothing_can_u
     ],
 )
 def test_the_size_of_a_slice_without_a_position(profile: str, model: str, expected: tuple[Fraction, Fraction]) -> None:
-    part = slice_use.one([{"slice": "s", "gpu": "g", "profile": profile, "share": "1/4"}])
+    part = slice_use.summed({"gpu": "g"}, {"slice": "s", "profile": profile, "share": "1/4"})
 
     assert expected == (mig_drawing.compute_share(part), mig_drawing.memory_share(part, model))
 
 
 def test_a_slice_has_its_number_its_price_of_an_hour_and_what_it_cost_while_free() -> None:
     """Six hours held for $2.46, two free for $0.82."""
-    row = {"slice": "GPU-1/GI-3", "gpu": "GPU-1", "gi": 3, "profile": "1g.10gb", "currency": "USD"}
-    rows = [
-        row | {"team": "nlp", "job": "7", "device_seconds": 6 * 3600, "cost": "2.46"},
-        row | {"team": "vision", "job": "8", "device_seconds": 0, "cost": "0"},
-        row | {"team": "__platform__", "job": None, "device_seconds": 2 * 3600, "cost": "0.82"},
-    ]
-    part = slice_use.one(rows)
-    line = mig.line(part, mig_drawing.colours([part]), Query("/mig"))
+    row = {"slice": "GPU-1/GI-3", "profile": "1g.10gb", "currency": "USD", "owner": "nlp", "owners": 2, "job": "7"}
+    gpu, sums = {"gpu": "GPU-1"}, {"held_seconds": 6 * 3600, "cost": "2.46", "free_cost": "0.82"}
+    part = slice_use.summed(gpu, row | sums)
+    line = mig.line(part, mig_drawing.colours(["nlp"]), Query("/mig"))
 
     assert ("GI-3 1g.10gb", Decimal("0.41"), Decimal("0.82")) == (part.instance, part.price, part.free_cost)
     assert "$0.41" == slice_use.price_words(Decimal("0.41"), "USD")
-    assert "and $0.82 while free" == mig.while_free([part], "USD")
+    assert "and $0.82 while free" == mig.while_free("0.82", "USD")
     assert ["/ui/mig/GPU-1/GI-3"] * 2 == links(line), "several holders: all of them, not the job of one"
     assert "nlp + 1 more" in text(line)
-    assert "1g.10gb" == slice_use.one([row | {"slice": "MIG-5"}]).instance
-    assert (None, None) == (slice_use.one([row]).price, mig.while_free([], "USD"))
+    assert "1g.10gb" == slice_use.summed(gpu, row | {"slice": "MIG-5"}).instance
+    assert (None, None) == (slice_use.summed(gpu, row).price, mig.while_free(None, "USD"))
 
 
 def test_charges_by_slice_lead_to_the_slice() -> None:
@@ -586,8 +582,8 @@ def test_the_period_before_has_its_amount(before: Any, words: str) -> None:
 
 
 def test_many_owners_share_the_last_colour() -> None:
-    rows = [{"slice": str(n), "gpu": "g", "team": f"t{n}", "job": "j", "device_seconds": 100 - n} for n in range(9)]
-    found = mig_drawing.colours([slice_use.one([row]) for row in rows])
+    rows = [{"team": f"t{n}", "job": "j", "device_seconds": 100 - n} for n in range(9)]
+    found = mig_drawing.colours(mig_gpu.by_time(rows[::-1]))
 
     assert [0, 1, 2, 3, 4, 5, 6, 7, 7] == [found[f"t{n}"] for n in range(9)]
 
@@ -725,10 +721,11 @@ def test_a_page_in_the_navigation_has_an_icon_and_a_parent_that_exist(page: regi
 def test_slices_that_no_exporter_reports_stand_under_their_node() -> None:
     """Their GPU is not known: they are no GPU, and are neither idle nor drawn on one."""
     shape = next(item for item in fake_api.slices()["items"] if item["profile"] == "1g.10gb")
-    unknown = {"gpu": None, "gi": None, "node": "dark", "team": "vision", "idle_seconds": None, "placement": None}
-    use = {"utilisation": dict.fromkeys(shape["utilisation"])}
-    items = [shape | unknown | use | {"slice": f"dark/1g.10gb/{n}"} for n in range(2)]
-    page_text = text(shown("/mig", source=answering({"slices": {"items": items, "gpus": [], "next": None}})))
+    unknown = {"gi": None, "idle_seconds": None, "placement": None, "utilisation": dict.fromkeys(shape["utilisation"])}
+    rows = [fake_api.summed(shape | unknown | {"slice": f"dark/1g.10gb/{n}"}) for n in range(2)]
+    node = {"gpu": None, "node": "dark", "cluster": "sim", "gpu_model": None, "remainder_share": None, "slices": rows}
+    total = {"gpus": 0, "slices": 2, "held_slices": 2, "measured_slices": 0}
+    page_text = text(shown("/mig", source=answering({"mig/gpus": {"items": [node], "total": total, "next": None}})))
 
     assert "0 GPUs, 2 slices" in page_text
     assert "2 slices, not measured" in page_text

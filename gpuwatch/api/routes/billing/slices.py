@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, window_of, words
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.billing.slices import Slices
+from gpuwatch.api.schema.billing.slices import MigGpus, Slices
+from gpuwatch.billing.slice_sums import mig_gpus as add_up
 from gpuwatch.billing.slices import slices as look
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def slices(
     team: Names = None,
     cluster: Name = None,
     pool: Name = None,
+    gpu: Name = None,
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
@@ -36,17 +38,54 @@ def slices(
     null was not measured.
     """
     teams = seen(access.teams, split(team))
-    asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool})
+    asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool, "gpu": gpu})
     place = decode(cursor, asked)
     span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
     offset = 0 if place is None else place.position
 
     def shown(store: Store) -> dict[str, Any]:
-        found = look(store, service.state, span, teams, cluster=cluster, pool=pool, limit=limit, offset=offset)
+        found = look(store, service.state, span, teams, cluster=cluster, pool=pool, gpu=gpu, limit=limit, offset=offset)
         following = found["next_offset"]
         return {
             "items": found["items"],
             "gpus": found["gpus"],
+            "window": words(span),
+            "next": None if following is None else encode(Cursor("", following, span), asked),
+        }
+
+    return kept(request, access, service, shown, span)
+
+
+@router.get("/mig/gpus", response_model=MigGpus, responses=errors(), summary="MIG GPUs with their slices")
+def mig_gpus(
+    request: Request,
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    team: Names = None,
+    cluster: Name = None,
+    pool: Name = None,
+    sort: Annotated[Literal["idle", "node"], Query(description="`idle`: the most idle time first.")] = "node",
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """A page of GPUs; `slices` has each of its slices added up over all who held it, `total` all slices of the window.
+    Slices that only a scheduler reports are listed under their node, with `gpu` null.
+    """
+    teams = seen(access.teams, split(team))
+    asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool, "sort": sort})
+    place = decode(cursor, asked)
+    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
+    offset = 0 if place is None else place.position
+
+    def shown(store: Store) -> dict[str, Any]:
+        idle_first = sort == "idle"
+        found = add_up(
+            store, span, teams, cluster=cluster, pool=pool, idle_first=idle_first, limit=limit, offset=offset
+        )
+        following = found.pop("next_offset")
+        return {
+            **found,
             "window": words(span),
             "next": None if following is None else encode(Cursor("", following, span), asked),
         }

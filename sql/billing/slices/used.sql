@@ -1,5 +1,6 @@
--- A row is a held slice of the page: microseconds it was hoarded, and means of its readings weighted by the time that they
+-- A row of slice_used is a held slice of the page: microseconds it was hoarded, and means of its readings weighted by the time that they
 -- cover. Ratios are of the slice itself: 1.0 means that all of its own SMs work.
+create or replace temp table slice_used as
 with held as (
     select
         p.key,
@@ -84,7 +85,7 @@ reading as (
 )
 select
     h.key,
-    (coalesce(o.hoarded_us, 0) + coalesce(c.hoarded_us, 0))::varchar as hoarded_us,
+    coalesce(o.hoarded_us, 0) + coalesce(c.hoarded_us, 0) as hoarded_us,
     r.gr_engine_ratio,
     r.sm_active_ratio,
     r.tensor_active_ratio,
@@ -93,5 +94,4 @@ select
 from held h
 left join whole_hour o using (key)
 left join cut_minute c using (key)
-left join reading r using (key)
-order by h.key;
+left join reading r using (key);

@@ -16,6 +16,7 @@ with slice_span as (
     where (d.gi >= 0 or d.profile is not null) and s.start_us < $end_us and s.end_us > $start_us
         and ($cluster is null or s.cluster = $cluster)
         and ($pool is null or d.pool = $pool)
+        and ($gpu is null or (d.measured and d.gpu = $gpu))
 ),
 -- A slice of one share whose spans fill its time has had no break: only the others are looked at one by one.
 whole as materialized (
