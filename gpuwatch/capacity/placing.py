@@ -129,10 +129,8 @@ class Places:
         if asked == (None, None):
             return free
         room = self._fit.room(node)
-        return min(
-            free,
-            *(has * request.gpus // need for has, need in zip(room, asked, strict=True) if has is not None and need),
-        )
+        known = [(has, need) for has, need in zip(room, asked, strict=True) if has is not None and need]
+        return min([free, *(has * request.gpus // need for has, need in known)])
 
     def _plan(self, pool: Pool, nodes: Sequence[FreeNode], request: Request) -> Row | None:
         """The cheapest moves after which it fits; None if none were found."""

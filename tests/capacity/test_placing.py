@@ -282,6 +282,21 @@ def test_free_gpus_are_a_place_for_a_request_with_the_cpus_that_it_needs(cpus: i
         )
 
 
+@pytest.mark.parametrize(
+    "needs",
+    [
+        pytest.param({"cpus": 16, "memory_gib": 10}, id="nobody recorded what the node has"),
+        pytest.param({"cpus": 0, "memory_gib": 0}, id="it needs none"),
+    ],
+)
+def test_cpus_and_memory_that_are_not_known_or_not_needed_keep_no_gpu_from_a_shape(needs: dict[str, float]) -> None:
+    made = world(machine("n1", 4)).book()
+    with made.store:
+        (found,) = place(made.store, us(END), "4", **needs)["items"]  # type: ignore[arg-type]
+
+    assert found["fits"]
+
+
 def test_a_shape_with_cpus_fits_only_beside_these() -> None:
     """n1 has four free GPUs and 28 of 64 CPUs; n2 three free GPUs and 64 CPUs, 8 of them of the job `n2-0`."""
     has = {"scheduler": "slurm", "at": DAY, "cpu_milli": 64_000, "memory_bytes": 2**40, "memory_bytes_used": 0}
