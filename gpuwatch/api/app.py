@@ -26,7 +26,7 @@ from gpuwatch.api.bodies import body_models
 from gpuwatch.api.codes import CODES, TEAM_SCOPE
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.etags import Tagged
-from gpuwatch.api.examples import JSON, add_examples
+from gpuwatch.api.examples import add_examples
 from gpuwatch.api.forward import Forwarder
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 from gpuwatch.api.shares import backtest_turns, decoding_turns, question_turns
@@ -148,7 +148,7 @@ def _complete(path: str, operation: dict[str, Any], reads: bool) -> None:
             answer["description"] += (
                 f"; code `{TEAM_SCOPE}`: the answer would depend on teams that the token does not cover"
             )
-    if JSON in responses.get("200", {}).get("content", {}) and reads:
+    if responses.get("200", {}).get("content") and reads:
         responses["304"] = {"description": "not modified: `If-None-Match` has the current ETag"}
     if path not in OPEN:
         operation["security"] = [{"token": []}, {}]

@@ -1,16 +1,17 @@
-"""An ETag for every JSON and CSV answer of the API, and 304 for who has it already; If-Match for lists that are replaced whole."""
+"""An ETag for every answer to a GET of the API, and 304 for who has it already; If-Match for lists that are replaced whole."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Annotated
+from typing import IO, Annotated
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TAGGED = (b"application/json", b"text/csv")
-"""The media types of answers that have a tag. Workbooks and Parquet files are not compared: they are asked for once."""
+ROOT = "/api/"
+"""How the paths begin whose answers have a tag."""
+PIECE_BYTES = 1 << 20
 _DROPPED = (b"content-length", b"content-type")
 
 
@@ -36,13 +37,13 @@ Expected = Annotated[frozenset[str] | None, Depends(_expected)]
 
 
 class Tagged:
-    """ASGI. The tag is a digest of the body; answers that are sent in several parts, such as files, get none."""
+    """ASGI. The tag is a digest of the body. An answer in several parts has one only where its route gives it: see `of_file`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"].startswith("/ui/"):
+        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(ROOT):
             await self._app(scope, receive, send)
             return
         known = Headers(scope=scope).get("if-none-match", "")
@@ -50,7 +51,7 @@ class Tagged:
 
         async def tagged(message: Message) -> None:
             nonlocal begun
-            if message["type"] == "http.response.start" and _taggable(message):
+            if message["type"] == "http.response.start" and message["status"] == 200:
                 begun = message
                 return
             if begun is not None and message["type"] == "http.response.body":
@@ -63,11 +64,6 @@ class Tagged:
         await self._app(scope, receive, tagged)
 
 
-def _taggable(start: Message) -> bool:
-    names = {name.lower(): value for name, value in start["headers"]}
-    return bool(start["status"] == 200) and names.get(b"content-type", b"").startswith(TAGGED)
-
-
 def _answered(start: Message, body: Message, known: str) -> tuple[Message, Message]:
     """The answer with its tag, or 304 without a body if the client has it."""
     own = next((value.decode() for name, value in start["headers"] if name.lower() == b"etag"), None)
@@ -77,6 +73,20 @@ def _answered(start: Message, body: Message, known: str) -> tuple[Message, Messa
         return {**start, "headers": headers}, body
     left = [pair for pair in headers if pair[0].lower() not in _DROPPED]
     return {**start, "status": 304, "headers": left}, {**body, "body": b""}
+
+
+def of_file(file: IO[bytes]) -> str:
+    """The tag of a file's content; the file is at its beginning before and afterwards."""
+    digest = blake2b(digest_size=16)
+    while piece := file.read(PIECE_BYTES):
+        digest.update(piece)
+    file.seek(0)
+    return f'"{digest.hexdigest()}"'
+
+
+def has(request: Request, tag: str) -> bool:
+    """Whether the client has the answer with this tag."""
+    return _matches(request.headers.get("if-none-match", ""), tag)
 
 
 def _digest(body: bytes) -> str:

@@ -243,12 +243,34 @@ def test_a_csv_file_that_the_client_has_is_not_sent_again(filled: Api, path: str
     assert (200, True) == (red.status_code, red.headers["etag"] != tag)
 
 
-def test_other_files_have_no_tag(filled: Api) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "chargeback?window=2026-W45&format=focus",
+        "chargeback?window=2026-W45&format=focus&focus_format=parquet",
+        "reports/weekly?week=2026-W45",
+        "reports/weekly?week=2026-W45&format=pdf",
+        "reports/weekly?week=2026-W45&format=xlsx",
+    ],
+)
+def test_a_file_that_the_client_has_is_not_sent_again(filled: Api, path: str) -> None:
     text = filled.token("admin")
+    first = filled.get(f"/api/v1/{path}", token=text)
+    assert 200 == first.status_code, first.text
+    tag = first.headers["etag"]
+    again = filled.get(f"/api/v1/{path}", token=text, headers={"If-None-Match": tag})
+    other = filled.get(f"/api/v1/{path}", token=text, headers={"If-None-Match": '"other"'})
 
-    for form in ("parquet", "xlsx", "focus"):
-        answer = filled.get(f"/api/v1/chargeback?window=2026-W45&format={form}", token=text)
-        assert (200, False) == (answer.status_code, "etag" in answer.headers)
+    assert (304, b"", tag) == (again.status_code, again.content, again.headers["etag"])
+    assert (200, first.content) == (other.status_code, other.content)
+
+
+@pytest.mark.parametrize("form", ["xlsx", "parquet"])
+def test_workbooks_and_tables_have_a_tag(filled: Api, form: str) -> None:
+    """A workbook names the second in which it was made."""
+    answer = filled.get(f"/api/v1/chargeback?window=2026-W45&format={form}", token=filled.token("admin"))
+
+    assert (200, True) == (answer.status_code, "etag" in answer.headers)
 
 
 def test_every_table_is_one_that_a_statement_can_name() -> None:

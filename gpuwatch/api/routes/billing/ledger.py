@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, window_of
+from gpuwatch.api.etags import has, of_file
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema.billing.ledger import Chargeback, Ledger
 from gpuwatch.billing import chargeback as billing_chargeback
@@ -117,7 +118,7 @@ def chargeback(
     asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool})
     span, offset = _place(cursor, asked, window, service.now_us())
     if format == "focus":
-        return _focus(service, span, focus_version, focus_format, cluster, pool, teams)
+        return _focus(request, service, span, focus_version, focus_format, cluster, pool, teams)
 
     def look(store: Store, **paged: Any) -> Charges:
         return billing_chargeback.chargeback(store, service.state, span, dimensions, cluster, teams, pool=pool, **paged)
@@ -143,6 +144,7 @@ def _ends(span: Window) -> str:
 
 
 def _focus(
+    request: Request,
     service: Service,
     span: Window,
     version: str,
@@ -167,6 +169,10 @@ def _focus(
         if done.warnings:
             headers["X-Gpuwatch-Warnings"] = json.dumps(done.warnings)
         file.seek(0)
+        headers["ETag"] = of_file(file)
+        if has(request, headers["ETag"]):
+            file.close()
+            return Response(status_code=304, headers={"ETag": headers["ETag"]})
         return StreamingResponse(_pieces(file), headers=headers, media_type=MEDIA[form])
     except BaseException:
         file.close()
