@@ -131,7 +131,9 @@ def priced_now(prices: Iterable[Mapping[str, Any]], scale: Scale) -> PricedTime:
 def pools_at_end(store: Store, window: Window, scale: Scale, cluster: str | None = None) -> list[dict[str, Any]]:
     """The GPUs at the end of a window, by pool and model, with their prices."""
     more = {"scale": scale.shares, "places": scale.places}
-    return store.rows("advisor/pool", **query_parameters(window, None, cluster), **more)
+    words = query_parameters(window, None, cluster)
+    store.run("advisor/at_end", **words)
+    return store.rows("advisor/pool", **words, **more)
 
 
 def converted(fx: Fx, amount: Fraction, base: str, quote: str, at_us: int) -> Fraction | None:

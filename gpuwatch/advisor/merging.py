@@ -127,7 +127,7 @@ def _rows_of(store: Store, window: Window, scale: Scale, cluster: str, pools: Se
 def _held_at_once(
     store: Store, window: Window, scale: Scale, cluster: str, pools: Sequence[str], model: str | None
 ) -> Held:
-    """The GPUs of a model that these pools held at one time."""
+    """The GPUs of a model that these pools held at one time. After `pools_at_end`, which finds those of the window's end."""
     parameters = query_parameters(window, None, cluster) | {"pools": list(pools), "gpu_model": model}
     held = store.rows("advisor/held_at_once", **parameters, scale=scale.shares)[0]
     length = held["whole_us"]

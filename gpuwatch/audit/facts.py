@@ -104,6 +104,7 @@ def _buckets(ledger: records.Ledger) -> dict[str, Row]:
 def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapping[str, Any]) -> list[Row]:
     """Findings that touch the window, with what they claimed of it: GPU-hours by bucket and exact money."""
     claims: dict[str, list[Row]] = defaultdict(list)
+    store.run("views/finding_claim")
     for row in store.rows("audit/claimed", **scope):
         claims[row["key"]].append(row)
     rows = []

@@ -188,6 +188,7 @@ def _reprice_findings(store: Store, cluster: str) -> None:
 
 def price_findings(store: Store, cluster: str) -> None:
     """Recomputes what the wasted hours of findings cost: of the findings in the temporary table `regranted_finding`."""
+    store.run("views/finding_claim")
     store.run("billing/finding_amounts", cluster=cluster)
 
 

@@ -51,5 +51,6 @@ def dry_run(
     store.run("findings/grant", rank=list(RANK))
     found = findings_of(store, rule, rule_scope, "new_result")
     with store.view("found", found):
+        store.run("views/finding_claim")
         amounts = store.rows("findings/dry_amount", cluster=cluster, detector=rule.id)
     return DryRun(found.to_pylist(), amounts)

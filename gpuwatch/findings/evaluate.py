@@ -220,6 +220,7 @@ def _replace(store: Store, rule: Rule, rule_scope: EvaluationScope, version: str
     store.run("findings/keep", detector=rule.id)
     with store.view("found", findings_of(store, rule, rule_scope, "verdict")):
         if rule.least_us:
+            store.run("views/finding_claim")
             store.run("findings/claim_hours_changed", cluster=rule_scope.cluster, detector=rule.id)
         store.run("findings/replace_findings", **words)
 

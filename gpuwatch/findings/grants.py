@@ -20,6 +20,7 @@ _WASTED = pa.schema([("key", pa.string()), ("units", pa.string()), ("den", pa.in
 def regrant(store: Store, cluster: str) -> None:
     """Grants the ledger time of the hours in claim_hour again, then updates what the findings concerned waste and cost."""
     lasting = [rule.id for rule in rules().values() if rule.least_us]
+    store.run("views/finding_claim")
     store.run("findings/wanted", cluster=cluster, lasting=lasting)
     store.run("findings/grant", rank=list(RANK))
     store.run("findings/regrant", cluster=cluster)

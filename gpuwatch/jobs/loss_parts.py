@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings.priority import HOUR_S, Rate
@@ -22,8 +23,25 @@ NAMED_MIN = Fraction(1, 10)
 """Kinds of work with a smaller part of a loss are not named."""
 LISTED_MAX = 10
 
+_NETWORK = (
+    "keep a job of several nodes on fewer nodes or one switch",
+    "on one node, choose GPUs that NVLink connects, and overlap communication with computing",
+)
+REMEDIES = {
+    STRANDED: "Look at the causes on the capacity page: another model or MIG mode is requested, or free GPUs do not lie together.",
+    "gap": "Training: load data ahead of the GPU and save checkpoints in the background. Servers: fewer replicas, a smaller slice, or scale with "
+    "the load. Notebooks: end them when idle.",
+    "communication": " ".join(f"{one[0].upper()}{one[1:]}." for one in _NETWORK),
+    "stalled": "Enlarge batches or fuse kernels; a MIG slice is enough for work this small.",
+    "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
+    "below_roof": "Follow the findings: placement and slow members are the usual causes.",
+    "unobserved": "Export SM activity from these GPUs: until then, the waste on them is unknown.",
+}
+"""What to do about time of a bucket that no finding explains, where the kinds of work are not known (`remedy`): in reports, scans, the API
+and on pages.
+"""
 _SHRINK = "a smaller GPU, a MIG slice or a shared GPU"
-_REMEDIES = {
+_REMEDIES_BY_KIND = {
     ("gap", SERVICE): f"run fewer replicas, scale them with the load, or give them {_SHRINK}",
     ("gap", SESSION): "end what idles (an idle culler), and give them a MIG slice or a shared GPU",
     ("gap", BATCH): "load data ahead of the GPU, and save checkpoints in the background",
@@ -37,10 +55,6 @@ _REMEDIES = {
     ("stalled", BATCH): "enlarge batches, or fuse kernels; a MIG slice is enough for work this small",
     ("stalled", OTHER): "enlarge batches, or use a MIG slice",
 }
-_TOGETHER = (
-    "keep a job of several nodes on fewer nodes or one switch; on one node, choose GPUs that NVLink connects, and overlap "
-    "communication with computing"
-)
 
 
 @dataclass(frozen=True)
@@ -124,5 +138,5 @@ def remedy(bucket: str, parts: Sequence[LossPart], words: Callable[[Rate], str])
     for kind in sorted(amounts, key=lambda name: (-amounts[name], name)):
         if amounts[kind] >= whole * NAMED_MIN:
             size = words(sizes[kind] if priced else Rate(None, sizes[kind].hours))
-            sentences.append(f"{WORK[kind]} ({size}): {_REMEDIES.get((bucket, kind), _TOGETHER)}.")
+            sentences.append(f"{WORK[kind]} ({size}): {_REMEDIES_BY_KIND.get((bucket, kind)) or '; '.join(_NETWORK)}.")
     return " ".join(sentences)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.findings.read import Finding
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
+from gpuwatch.jobs.loss_parts import REMEDIES
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
@@ -38,18 +39,6 @@ UNKNOWN_USER = "unknown user"
 """Nobody to ask, and a part of what was held."""
 NAMES_SHOWN = 3
 """Jobs and nodes that an action names."""
-REMEDIES = {
-    STRANDED: "Look at the causes on the capacity page: another model or MIG mode is requested, or free GPUs do not lie together.",
-    "gap": "Training: load data ahead of the GPU and save checkpoints in the background. Servers: fewer replicas, a smaller slice, or scale with "
-    "the load. Notebooks: end them when idle.",
-    "communication": "Keep a job of several nodes on fewer nodes or one switch. On one node, choose GPUs that NVLink connects, and overlap "
-    "communication with computing.",
-    "stalled": "Enlarge batches or fuse kernels; a MIG slice is enough for work this small.",
-    "hoarded": "Release GPUs that idle, or let the scheduler reclaim them.",
-    "below_roof": "Follow the findings: placement and slow members are the usual causes.",
-    "unobserved": "Export SM activity from these GPUs: until then, the waste on them is unknown.",
-}
-"""What to do about time of a bucket that no finding explains: in reports, scans, the API and on pages."""
 LOST_NOTE = (
     "Lost work is the cost of runs that failed, since each finding began. Without a known checkpoint, all of a run counts as lost. It is not added to waste, which "
     "may have the same time. " + certainty.SMALL_LOSSES

@@ -14,13 +14,12 @@ from gpuwatch.findings.ranking import NO_MONEY, Order, Part, order, order_of, pa
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.so_far import amounts_so_far, so_far
 from gpuwatch.findings.texts import SEVERITY_ORDER, severity_of
-from gpuwatch.jobs.loss_parts import LISTED_MAX, LossPart
+from gpuwatch.jobs.loss_parts import LISTED_MAX, REMEDIES, LossPart
 from gpuwatch.jobs.loss_parts import remedy as remedy_of
 from gpuwatch.ledger.measures import NOT_MEASURED
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.report import text as report_text
-from gpuwatch.report.actions import REMEDIES
 
 ACTIONS_MAX, KEYS_MAX, OWNERS_MAX, NODES_MAX = 20, 50, 5, 5
 LOSS = "loss:"

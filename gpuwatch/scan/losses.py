@@ -14,11 +14,10 @@ from gpuwatch.advisor.stranded import STRANDED
 from gpuwatch.audit.losses import Loss
 from gpuwatch.billing.records import BucketRow
 from gpuwatch.findings.priority import Rate
-from gpuwatch.jobs.loss_parts import divided, remedy
+from gpuwatch.jobs.loss_parts import REMEDIES, divided, remedy
 from gpuwatch.ledger.measures import AVOIDABLE
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.report import text as report_text
-from gpuwatch.report.actions import REMEDIES
 from gpuwatch.report.data_quality import MEANINGS
 from gpuwatch.rules.layers import OTHER
 

@@ -1,21 +1,20 @@
 -- The one row is how many GPUs of some pools were held at once, in 1 / $scale GPUs: the most, what was enough for 99 % and for
 -- 95 % of the time, and the mean. Only time counts in which at least nine tenths of the GPUs of the window's end were there
--- (`whole_us`): jobs cannot hold what is not there yet, so earlier time does not show how many they need.
+-- (`whole_us`; advisor/at_end.sql has these GPUs): jobs cannot hold what is not there yet, so earlier time does not show how many they need.
 with span as (
     select
         greatest(c.start_us, $start_us) as start_us,
         least(c.end_us, $end_us) as end_us,
-        c.share_num * ($scale // c.share_den) as units,
-        d.gpu,
-        c.end_us >= least($end_us, (select max(end_us) from capacity where cluster = $cluster)) - 3600000000 as at_end
+        c.share_num * ($scale // c.share_den) as units
     from capacity c
     join device d on d.device_id = c.device_id and d.cluster = c.cluster
     where c.start_us < $end_us and c.end_us > $start_us
         and c.cluster = $cluster and list_contains($pools, d.pool) and d.model is not distinct from $gpu_model
 ),
 at_end as (
-    select sum(units) as units
-    from (select gpu, units from span where at_end qualify end_us = max(end_us) over (partition by gpu))
+    select sum(share_num * ($scale // share_den)) as units
+    from span_at_end
+    where cluster = $cluster and list_contains($pools, pool) and model is not distinct from $gpu_model
 ),
 part as (
     select

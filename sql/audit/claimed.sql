@@ -6,8 +6,8 @@ with claimed as (
     join granted_claim c
         on c.detector = f.detector and c.cluster = f.cluster and c.subject_kind = f.subject_kind
         and c.subject_id = f.subject_id
-        and (c.cause_us = f.cause_us or (c.cause_us is null and c.verdict_us >= f.started_us and c.verdict_us <= f.last_seen_us))
-        and coalesce(f.resolved_reason not in ('rule_changed', 'records changed'), true)
+        and is_claim_of(c.cause_us, c.verdict_us, f.cause_us, f.started_us, f.last_seen_us)
+        and not is_withdrawn(f.resolved_reason)
     where c.hour_us >= $since_us and c.hour_us < $until_us
 )
 select

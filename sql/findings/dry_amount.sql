@@ -12,7 +12,7 @@ select
 from found f
 join granted c
     on c.detector = f.detector and c.subject_kind = f.subject_kind and c.subject_id = f.subject_id
-    and (c.cause_us = f.cause_us or (c.cause_us is null and c.verdict_us >= f.started_us and c.verdict_us <= f.last_seen_us))
+    and is_claim_of(c.cause_us, c.verdict_us, f.cause_us, f.started_us, f.last_seen_us)
 join device d on d.device_id = c.device_id and d.cluster = c.cluster
 join device_price p
     on p.device_id = c.device_id and p.cluster = c.cluster and p.profile is not distinct from c.profile

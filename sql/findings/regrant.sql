@@ -14,7 +14,7 @@ join (
     )
 ) c
     on c.detector = f.detector and c.subject_kind = f.subject_kind and c.subject_id = f.subject_id
-    and (c.cause_us = f.cause_us or (c.cause_us is null and c.verdict_us >= f.started_us and c.verdict_us <= f.last_seen_us))
+    and is_claim_of(c.cause_us, c.verdict_us, f.cause_us, f.started_us, f.last_seen_us)
 where f.cluster = $cluster;
 
 delete from granted_claim where cluster = $cluster and hour_us in (select hour_us from claim_hour);

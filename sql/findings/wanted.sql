@@ -11,7 +11,7 @@ where c.cluster = $cluster and c.hour_us in (select hour_us from claim_hour)
             from finding f
             where f.detector = c.detector and f.cluster = c.cluster
                 and f.subject_kind = c.subject_kind and f.subject_id = c.subject_id
-                and c.verdict_us >= f.started_us and c.verdict_us <= f.last_seen_us
-                and coalesce(f.resolved_reason not in ('rule_changed', 'records changed'), true)
+                and is_claim_of(c.cause_us, c.verdict_us, f.cause_us, f.started_us, f.last_seen_us)
+                and not is_withdrawn(f.resolved_reason)
         )
     );

@@ -11,8 +11,16 @@ set variable narrow = (
     from keyed
 );
 
--- A row of divided is a row of keyed and what is left of it. Its place is the size of what is left, in 1024 steps: only the rows of
--- one place have to be sorted.
+create or replace temp macro truncated(value, size) as
+case
+    when getvariable('narrow') then (value::bigint // try_cast(size as bigint))::hugeint
+    else value // size
+end;
+
+-- The size of a remainder in 1024 steps: only the rows of one place have to be sorted.
+create or replace temp macro place_of(remainder, size) as floor(abs(remainder)::double / size * 1024)::integer;
+
+-- A row of divided is a row of keyed in whole units, truncated, and the remainders.
 create or replace temp table divided as
 with whole as (
     select
@@ -24,14 +32,8 @@ with whole as (
         external,
         units,
         amount,
-        case
-            when getvariable('narrow') then (units::bigint // try_cast($scale as bigint))::hugeint
-            else units // $scale
-        end as micros,
-        case
-            when getvariable('narrow') then (amount::bigint // try_cast($cent as bigint))::hugeint
-            else amount // $cent
-        end as cents
+        truncated(units, $scale) as micros,
+        truncated(amount, $cent) as cents
     from keyed
 )
 select
@@ -43,10 +45,10 @@ select
     external,
     micros,
     units - micros * $scale as units_left,
-    floor(abs(units_left)::double / $scale * 1024)::integer as units_place,
+    place_of(units_left, $scale) as units_place,
     cents,
     amount - cents * $cent as amount_left,
-    floor(abs(amount_left)::double / $cent * 1024)::integer as amount_place
+    place_of(amount_left, $cent) as amount_place
 from whole;
 
 -- A row of step_place is a unit, rows that are rounded together, and a place: how many of its rows (sign: of the positive or the
@@ -55,32 +57,32 @@ from whole;
 create or replace temp table step_place as
 with counted as (
     select
-        'cents' as unit,
+        unit,
         shown,
         currency,
         external,
-        $cent::hugeint as size,
-        sign(amount_left) as sign,
-        amount_place as place,
+        size,
+        sign(remainder) as sign,
+        place,
         count(*) as rows,
-        sum(amount_left) as left_sum,
-        sum(cents) as whole_sum
-    from divided
-    group by all
-    union all
-    select
-        'micros',
-        shown,
-        null,
-        false,
-        $scale::hugeint,
-        sign(units_left),
-        units_place,
-        count(*),
-        sum(units_left),
-        sum(micros)
-    from divided
-    where $scale > 1
+        sum(remainder) as left_sum,
+        sum(whole) as whole_sum
+    from (
+        select
+            'cents' as unit,
+            shown,
+            currency,
+            external,
+            $cent::hugeint as size,
+            amount_left as remainder,
+            amount_place as place,
+            cents as whole
+        from divided
+        union all
+        select 'micros', shown, null, false, $scale::hugeint, units_left, units_place, micros
+        from divided
+        where $scale > 1
+    )
     group by all
 ),
 total as (
