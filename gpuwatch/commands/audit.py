@@ -13,17 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
-from gpuwatch.commands.backfill import (
-    CaFileOption,
-    InsecureOption,
-    MatchOption,
-    PasswordFileOption,
-    TenantOption,
-    TokenFileOption,
-    UsernameOption,
-    server_options,
-)
-from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.queries import NO
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
@@ -36,6 +25,17 @@ from gpuwatch.commands.shared import (
     print_stderr,
     show,
 )
+from gpuwatch.commands.store.backfill import (
+    CaFileOption,
+    InsecureOption,
+    MatchOption,
+    PasswordFileOption,
+    TenantOption,
+    TokenFileOption,
+    UsernameOption,
+    server_options,
+)
+from gpuwatch.commands.store.data import analyze_new, print_report
 from gpuwatch.commands.windows import window_of
 from gpuwatch.core.clock import WINDOW_HELP
 from gpuwatch.core.errors import UnreadableInput, UsageError
@@ -187,7 +187,7 @@ def _of_prometheus(
     config: Path | None,
 ) -> dict[str, Any]:
     """Imports a Prometheus server's history into a temporary directory and audits it."""
-    from gpuwatch.commands.backfill import DEFAULT_CLUSTER, moment
+    from gpuwatch.commands.store.backfill import DEFAULT_CLUSTER, moment
     from gpuwatch.imports.backfill import backfill, plan_backfill
     from gpuwatch.imports.history import open_history
 

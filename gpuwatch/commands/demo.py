@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands.data import print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import now_us, opened, program, settings_of, write
+from gpuwatch.commands.store.data import print_report
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.output.progress import progress
 from gpuwatch.output.terminal import terminal_width

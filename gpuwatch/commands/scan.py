@@ -11,18 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands.audit import require_bundle, writable
-from gpuwatch.commands.backfill import (
-    DEFAULT_CLUSTER,
-    CaFileOption,
-    InsecureOption,
-    MatchOption,
-    PasswordFileOption,
-    TenantOption,
-    TokenFileOption,
-    UsernameOption,
-    server_options,
-)
-from gpuwatch.commands.data import analyze_new, print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.scan_source import described, one_of, scan_part
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
@@ -38,6 +26,18 @@ from gpuwatch.commands.shared import (
     show,
     write,
 )
+from gpuwatch.commands.store.backfill import (
+    DEFAULT_CLUSTER,
+    CaFileOption,
+    InsecureOption,
+    MatchOption,
+    PasswordFileOption,
+    TenantOption,
+    TokenFileOption,
+    UsernameOption,
+    server_options,
+)
+from gpuwatch.commands.store.data import analyze_new, print_report
 from gpuwatch.core.clock import day_floor, zone
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose

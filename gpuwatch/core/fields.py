@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuwatch.core.field_data import TABLE, Field
+from gpuwatch.core.field import Field
+from gpuwatch.core.field_data import TABLE
 
 __all__ = ["FIELDS", "REASONS", "Field", "by_name", "code_of", "columns", "normalise", "normalise_codes"]
 

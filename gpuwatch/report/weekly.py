@@ -20,10 +20,10 @@ from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.html.index import write_index
 from gpuwatch.report.period_records import Budget
-from gpuwatch.report.report_facts import report_facts
 from gpuwatch.report.report_window import overlap, week_window
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.week_facts import Week, gather
+from gpuwatch.report.week.report_facts import report_facts
+from gpuwatch.report.week.week_facts import Week, gather
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

@@ -11,6 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gpuwatch.quality.status import SourceStatus
+from gpuwatch.service.analyzer import AnalysisStatus
 from gpuwatch.service.fleet_metrics import FleetMetrics
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -59,6 +60,14 @@ class Telemetry:
         self.commit.observe(seconds)
         self.rows.inc(rows)
         self.requests.inc(requests)
+
+    def analysed(self, status: AnalysisStatus) -> None:
+        """Records one analysis pass."""
+        self.analysis.set(status.seconds)
+        self.analysis_failed.set(status.last_error is not None)
+        self.analyses.labels("failed" if status.last_error else "ok").inc()
+        if status.ledger_until_us is not None:
+            self.ledger_until.set(status.ledger_until_us / 1e6)
 
     def clock_stepped(self, outcomes: Iterable[str]) -> None:
         """Records steps of the server's clock by their outcomes."""

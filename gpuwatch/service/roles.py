@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.alerts.repository import Channels
-from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.core.errors import Misdirected, StoreError, UsageError
 from gpuwatch.service.config import Plan
 from gpuwatch.state import State
 from gpuwatch.store import lockfile
@@ -78,6 +78,19 @@ def check_work(role: Role, state: State, plan: Plan) -> None:
     """Raises UsageError for configured work that nobody would do."""
     if not _shares_lead(state, plan) and (undone := left_undone(role, state, plan, False)):
         raise UsageError("; ".join(undone))
+
+
+def check_receives(role: Role, is_replica: bool) -> None:
+    """Raises for data that a process of this role does not store."""
+    if is_replica:
+        raise Misdirected(
+            f"this process stores no data, because its role is {role.name} and its data come from a lake: send it to the cell "
+            "that has the cluster; gpuwatch lake clusters lists their addresses"
+        )
+    if not role.analyses:
+        raise StoreError(
+            f"this process stores no data, because its role is {role.name}: send it to one with role all or cell"
+        )
 
 
 def left_undone(role: Role, state: State, plan: Plan, led: bool) -> list[str]:

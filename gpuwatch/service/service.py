@@ -8,26 +8,23 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.billing import chargeback
-from gpuwatch.core.errors import GpuwatchError, Misdirected, StoreBusy, StoreError
+from gpuwatch.core.errors import GpuwatchError, StoreError
 from gpuwatch.core.model import Rejects
 from gpuwatch.findings import custom_rules
 from gpuwatch.imports.uploads import ARRIVING, Bills
 from gpuwatch.policy.repository import set_ownership_default
-from gpuwatch.quality.clocks import Clocks, WrongClock
-from gpuwatch.quality.status import Sources, SourceStatus
+from gpuwatch.quality.clocks import Clocks
+from gpuwatch.quality.status import Sources
 from gpuwatch.service import leading
 from gpuwatch.service.after_pass import Alerting
-from gpuwatch.service.analyzer import AfterPass, AnalysisStatus, Analyzer
-from gpuwatch.service.backup import Backup, backup
+from gpuwatch.service.analyzer import AfterPass, Analyzer
 from gpuwatch.service.collect import Collectors, unchanged
 from gpuwatch.service.config import Plan, made
 from gpuwatch.service.group_commit import Batches, GroupCommit, Proof
@@ -40,23 +37,22 @@ from gpuwatch.service.opening import opened
 from gpuwatch.service.publishing import Publishing
 from gpuwatch.service.pushed import Pushed, Received
 from gpuwatch.service.read_pool import Probe, Readers
-from gpuwatch.service.roles import ALL, API, Role, check_work, is_replica, left_undone, part_of
+from gpuwatch.service.roles import ALL, Role, check_receives, check_work, is_replica, part_of
 from gpuwatch.service.routing import keep_settled, routing_of
+from gpuwatch.service.service_state import StateOfService
 from gpuwatch.service.timekeeping import Timekeeping
 from gpuwatch.service.uptime import Uptime
 from gpuwatch.settings import Settings, taken_over
 from gpuwatch.state import State
-from gpuwatch.state.lease import LEAD, is_held
 from gpuwatch.store.database import Store
 
-OPEN_ROWS_MAX = 1_000_000
 REPRICE_WAIT_S = 5.0
 CONFIGURATION = "gpuwatch.toml"
 """Name under which a configuration that could not be reloaded is listed among the sources."""
 log = logging.getLogger(__name__)
 
 
-class Service:
+class Service(StateOfService):
     """Everything behind the API. `start` runs it; `stop` ends it without losing acknowledged data."""
 
     def __init__(
@@ -82,7 +78,6 @@ class Service:
         self.version = installed_version("gpuwatch")
         self.local_secret = secrets.token_urlsafe(32)
         self.own_url = ""
-        """The address it listens on, for links if public_url is not set; "" if others cannot use it."""
         self.times = Timekeeping(store, now_us, uptime, settings.raw_retention_days)
         self._now_us = now_us = self.times.clock.now_us
         self._live = live
@@ -108,7 +103,7 @@ class Service:
         self.times.on_steps = self._telemetry.clock_stepped
         after: AfterPass = lambda store: leading.after_pass(self, self._alerting, store, self._analyzer.passes)
         corrects: Callable[[], bool] = lambda: leading.leads(self) or holding is ALWAYS
-        parts = (self.times, after, self._analysed, lambda: self._commits, role.analyses, corrects)
+        parts = (self.times, after, self._telemetry.analysed, lambda: self._commits, role.analyses, corrects)
         self._analyzer = Analyzer(store.cursor(), state, settings, *parts)
         self.mirror = Mirroring(store.cursor(), plan.lake, now_us) if plan.lake and is_replica(role, plan) else None
         self._readers = Readers(store)
@@ -118,16 +113,8 @@ class Service:
         self.routing = routing_of(role, plan, holding)
         # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
-        self._collectors = Collectors(
-            plan.live,
-            patient,
-            self._sources,
-            now_us,
-            self._open_claims,
-            self._clocks,
-            self._open_rows,
-            self.times.clock,
-        )
+        looked_up = (now_us, self._open_claims, self._clocks, self._open_rows, self.times.clock)
+        self._collectors = Collectors(plan.live, patient, self._sources, *looked_up)
         self._pushed = Pushed(self.submit, self.times, self._sources, self._clocks, self._telemetry.refused)
         self._receivers = self._pushed.receivers
         self._copying = threading.Lock()
@@ -243,62 +230,7 @@ class Service:
                 log.warning("these settings need a restart", extra={"settings": later})
             return True
 
-    # Used by the API ------------------------------------------------------------------------------------------------
-
-    @property
-    def base_url(self) -> str:
-        """The public URL of the pages, for links; "" if unknown."""
-        return self.settings.public_url or self.own_url
-
-    @property
-    def channel_guard(self) -> Guard:
-        """The addresses messages may be sent to."""
-        return self._alerting.guard
-
-    def now_us(self) -> int:
-        """The clock of the service: that of the machine, except after a step that no source confirms."""
-        return self._now_us()
-
-    def reader(self, *, unhurried: bool = False) -> AbstractContextManager[Store]:
-        """A connection for one request. Raises StoreBusy if there are too many at once, this one takes too long, or a replica
-        has nothing to answer from yet.
-        """
-        if self.mirror is not None:
-            self.mirror.check()
-        state = None if self.mirror is None else self.mirror.snapshot
-        return self._readers.lend(question_s=None) if unhurried else self._readers.lend(snapshot=state)
-
-    def sources(self) -> list[SourceStatus]:
-        """All live sources and senders."""
-        return self._sources.all()
-
-    def wrong_clocks(self) -> list[WrongClock]:
-        """Nodes and sources with a wrong clock."""
-        return self._clocks.wrong(self.now_us())
-
-    def analysis(self) -> AnalysisStatus:
-        """State of the analysis."""
-        return self._analyzer.status
-
-    def problems(self) -> list[str]:
-        """Why the service cannot work; empty if it can."""
-        found = []
-        if self._live and self.role.analyses and not self._writer.alive:
-            found.append("the writer has stopped; restart the service")
-        if self._live and self.role != API and not self._analyzer.alive:
-            found.append("the analyzer has stopped; restart the service")
-        copied = self.mirror.problems() if self._live and self.mirror is not None else []
-        return found + self.holding.problems() + copied + self._probe.problems() + self.state.problems()
-
-    def concerns(self) -> list[str]:
-        """Why the service works, but its results are not to be relied on; empty if they are."""
-        failed, doubt = self.analysis().last_error, self.times.clock.doubt()
-        found = [] if failed is None else [f"the last analysis failed: {failed}"]
-        found += self.publishing.concerns() if self.mirror is None else self.mirror.concerns()
-        found += self.routing.concerns() if self.routing is not None else []
-        with suppress(StoreError):  # a state that is away is one of the problems
-            found += left_undone(self.role, self.state, self.plan, is_held(self.state, LEAD))
-        return found if doubt is None else [*found, doubt]
+    # Used by the API, with what StateOfService answers --------------------------------------------------------------
 
     def submit(
         self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
@@ -342,16 +274,6 @@ class Service:
         """Runs one analysis pass in the caller's thread, for tests and before the first page is served."""
         self._analyzer.run_once()
 
-    def backup(self, target: Path) -> Backup:
-        """Copies telemetry and state into an empty directory. Raises StoreBusy during another backup."""
-        if not self._copying.acquire(blocking=False):
-            raise StoreBusy("another backup is running; retry when it is done")
-        try:
-            with self._readers.lend(question_s=None) as store:
-                return backup(store, self.state, target)
-        finally:
-            self._copying.release()
-
     def send_test(self, channel: str) -> None:
         """Sends a test message through a channel now. Raises UsageError or SourceUnreachable."""
         self._alerting.send_test(channel)
@@ -365,15 +287,7 @@ class Service:
 
     def _check_receives(self) -> None:
         self.holding.check()
-        if self.mirror is not None:
-            raise Misdirected(
-                f"this process stores no data, because its role is {self.role.name} and its data come from a lake: send it to the cell "
-                "that has the cluster; gpuwatch lake clusters lists their addresses"
-            )
-        if not self.role.analyses:
-            raise StoreError(
-                f"this process stores no data, because its role is {self.role.name}: send it to one with role all or cell"
-            )
+        check_receives(self.role, self.mirror is not None)
 
     def _committed(self, seconds: float, rows: int, requests: int) -> None:
         self._commits += 1
@@ -382,18 +296,3 @@ class Service:
     def _fatal(self, why: str) -> None:
         log.critical("the store must be reopened", extra={"error": why})
         self.on_fatal(why)
-
-    def _analysed(self, status: AnalysisStatus) -> None:
-        self._telemetry.analysis.set(status.seconds)
-        self._telemetry.analysis_failed.set(status.last_error is not None)
-        self._telemetry.analyses.labels("failed" if status.last_error else "ok").inc()
-        if status.ledger_until_us is not None:
-            self._telemetry.ledger_until.set(status.ledger_until_us / 1e6)
-
-    def _open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
-        with self.reader() as store:
-            return store.rows("service/open_claim", cluster=cluster, scheduler=scheduler)
-
-    def _open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
-        with self.reader() as store:
-            return store.rows(f"service/open_{table}", cluster=cluster, limit=OPEN_ROWS_MAX)

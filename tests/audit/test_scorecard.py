@@ -23,7 +23,8 @@ from gpuwatch.audit.scheduling import scheduling
 from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade, scorecard, worst
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
-from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
+from gpuwatch.core.model import LINK, NODE, Records
+from gpuwatch.core.queue_model import QUEUE, WORKLOAD
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.ledger.month import MONTH_DAYS, Basis

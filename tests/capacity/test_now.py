@@ -16,8 +16,9 @@ from gpuwatch.capacity import demand as capacity_demand
 from gpuwatch.capacity.demand import named_models, shape
 from gpuwatch.capacity.fleet import fleet
 from gpuwatch.capacity.now import shapes
-from gpuwatch.commands import capacity as command
-from gpuwatch.core.model import LINK, PENDING, WORKLOAD, Records
+from gpuwatch.commands.advice import capacity as command
+from gpuwatch.core.model import LINK, PENDING, Records
+from gpuwatch.core.queue_model import WORKLOAD
 from gpuwatch.hardware.fgd import Task
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates

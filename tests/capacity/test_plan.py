@@ -20,7 +20,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.capacity.history import by_job, history
 from gpuwatch.capacity.plan import parsed, plans
 from gpuwatch.cli import app
-from gpuwatch.commands import capacity as command
+from gpuwatch.commands.advice import capacity as command
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import PENDING, Records

@@ -12,7 +12,8 @@ import pytest
 from gpuwatch.capacity.queues import queues
 from gpuwatch.capacity.waits import WHY
 from gpuwatch.capacity.workloads import workloads
-from gpuwatch.core.model import QUEUE, RESERVATION, WORKLOAD, Records
+from gpuwatch.core.model import Records
+from gpuwatch.core.queue_model import QUEUE, RESERVATION, WORKLOAD
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.state import State

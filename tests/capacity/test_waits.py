@@ -11,7 +11,8 @@ import pytest
 
 from gpuwatch.capacity.waits import for_room, in_words, parse_failed_scheduling
 from gpuwatch.capacity.workloads import workloads
-from gpuwatch.core.model import EVENT, PENDING, WORKLOAD, Records
+from gpuwatch.core.model import EVENT, PENDING, Records
+from gpuwatch.core.queue_model import WORKLOAD
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.worlds.world import CLUSTER, HOUR, us

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app
-from gpuwatch.commands import backtest, hints, queries
+from gpuwatch.commands import hints, queries
 from gpuwatch.commands import reclaim as reclaim_command
+from gpuwatch.commands.advice import backtest
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.findings import read as findings_read
 from gpuwatch.reclaim import state as reclaim_state

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from gpuwatch.core.model import WORKLOAD, Records
+from gpuwatch.core.model import Records
+from gpuwatch.core.queue_model import WORKLOAD
 from gpuwatch.detectors.mig_training import MIG_TRAINING
 from tests.worlds.detectors import PAGE_HEADINGS, World, level, page_headings, page_rows, printed_thresholds, us
 from tests.worlds.subjects import findings_of, granted_s

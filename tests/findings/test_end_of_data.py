@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.analysis.pipeline import analyze
-from gpuwatch.core.model import PENDING, WORKLOAD, Records
+from gpuwatch.core.model import PENDING, Records
+from gpuwatch.core.queue_model import WORKLOAD
 from gpuwatch.findings.scope import known_until
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

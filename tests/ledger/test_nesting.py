@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.model import WORKLOAD, Records
+from gpuwatch.core.model import Records
+from gpuwatch.core.queue_model import WORKLOAD
 from gpuwatch.ledger.device_slots import Slot
 from gpuwatch.ledger.placement_estimate import Node, Wanted, place
 from tests.worlds.town import case

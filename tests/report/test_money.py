@@ -19,13 +19,14 @@ from gpuwatch.core.clock import HOUR_US
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.report import bucket_costs, corrections, tables
+from gpuwatch.report import corrections, tables
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
 from gpuwatch.report.facts import Amount, Charge, Correction, Facts, Payer, added
 from gpuwatch.report.headlines import bucket_money
 from gpuwatch.report.report_window import week_window
-from gpuwatch.report.week_facts import Rows
+from gpuwatch.report.week import bucket_costs
+from gpuwatch.report.week.week_facts import Rows
 from gpuwatch.report.weekly import facts_of, weekly
 from gpuwatch.report.xlsx import workbook
 from tests.report.test_formats import pages, sheets

@@ -15,7 +15,7 @@ from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.report.idle_while_waiting import idle_while_waiting, rounded
+from gpuwatch.report.week.idle_while_waiting import idle_while_waiting, rounded
 from gpuwatch.state import State
 from tests.worlds.templates import computed_once
 from tests.worlds.world import CLUSTER, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples, us

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.core.model import CLAIM, EVENT, NODE, PENDING, RESERVATION, Records
+from gpuwatch.core.model import CLAIM, EVENT, NODE, PENDING, Records
+from gpuwatch.core.queue_model import RESERVATION
 from gpuwatch.store.time_bounds import happened
 from tests.service.feed import NOW_US
 from tests.service.test_timekeeping import Machine, machine  # noqa: F401 - a fixture

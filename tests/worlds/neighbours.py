@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from gpuwatch.billing import budgets
 from gpuwatch.billing.periods import close as periods_close
-from gpuwatch.core.model import CLAIM, NODE, PENDING, QUEUE, WORKLOAD, Records
+from gpuwatch.core.model import CLAIM, NODE, PENDING, Records
+from gpuwatch.core.queue_model import QUEUE, WORKLOAD
 from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.core.clock import SECOND_US
-from gpuwatch.core.model import EVENT, NODE, PENDING, QUEUE, RESERVATION, WORKLOAD, Records
+from gpuwatch.core.model import EVENT, NODE, PENDING, Records
+from gpuwatch.core.queue_model import QUEUE, RESERVATION, WORKLOAD
 from tests.worlds.detectors import H100, Level, World, minutes, us
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED") or Path(__file__).parents[3] / "shared")

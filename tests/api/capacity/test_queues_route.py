@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch.api.routes.capacity.queues import Queue, Workload
-from gpuwatch.core.model import QUEUE, WORKLOAD, Records
+from gpuwatch.core.model import Records
+from gpuwatch.core.queue_model import QUEUE, WORKLOAD
 from tests.worlds.api import BLUE, BLUE_WORDS, NOW_US, RED, Api
 
 

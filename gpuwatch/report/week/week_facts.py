@@ -22,16 +22,16 @@ from gpuwatch.ledger.measures import Measures
 from gpuwatch.ledger.month import Basis, basis_of
 from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.quality.dumps import only_dumps
-from gpuwatch.report.bucket_costs import Buckets, bucket_amounts, user_buckets
-from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
-from gpuwatch.report.history import Pasts, pasts
-from gpuwatch.report.idle_while_waiting import idle_while_waiting
-from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.report_window import earlier_window, name_of, overlap, week_window, whole_hours
 from gpuwatch.report.sections.unmeasured import Nodes, unmeasured_nodes
-from gpuwatch.report.slice_listing import slice_holds
-from gpuwatch.report.week_charges import WeekCharges
+from gpuwatch.report.week.bucket_costs import Buckets, bucket_amounts, user_buckets
+from gpuwatch.report.week.closed_periods import Frozen, frozen
+from gpuwatch.report.week.history import Pasts, pasts
+from gpuwatch.report.week.idle_while_waiting import idle_while_waiting
+from gpuwatch.report.week.job_use import Job, Uses, job_uses
+from gpuwatch.report.week.slice_listing import slice_holds
+from gpuwatch.report.week.week_charges import WeekCharges
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

@@ -9,12 +9,12 @@ from decimal import Decimal
 
 from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import Measures
-from gpuwatch.report.bucket_costs import Buckets
 from gpuwatch.report.facts import UNOWNED, Amount, Charge, Facts, Payer, Quality, Waited, added
-from gpuwatch.report.idle_while_waiting import rounded
-from gpuwatch.report.job_use import Job, Use
 from gpuwatch.report.period_records import Budget
-from gpuwatch.report.week_facts import OWN, Week
+from gpuwatch.report.week.bucket_costs import Buckets
+from gpuwatch.report.week.idle_while_waiting import rounded
+from gpuwatch.report.week.job_use import Job, Use
+from gpuwatch.report.week.week_facts import OWN, Week
 
 ORDER = ("allocated", "shared", "correction", "platform")
 """Kinds of charges in the order in which they are listed."""

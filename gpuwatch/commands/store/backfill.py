@@ -73,7 +73,7 @@ def backfill(
     form: FormatOption = None,
 ) -> None:
     """Import history from Prometheus. Works with Thanos, Mimir and VictoriaMetrics too; resumes if interrupted."""
-    from gpuwatch.commands.data import print_report
+    from gpuwatch.commands.store.data import print_report
     from gpuwatch.imports.backfill import backfill as run
     from gpuwatch.imports.backfill import plan_backfill
     from gpuwatch.imports.history import open_history

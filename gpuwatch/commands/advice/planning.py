@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
-from gpuwatch.commands.decide import decide
+from gpuwatch.commands.advice.decide import decide
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,

@@ -1,0 +1,1 @@
+"""Commands that fill, copy and repair a data directory and its state."""
