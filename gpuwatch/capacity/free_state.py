@@ -163,7 +163,7 @@ def _price(text: str) -> Fraction:
 
 
 def _room(model: str | None, slices: Iterable[Row]) -> SliceCapacity | None:
-    """A slice that is out of service is no room."""
+    """What the slices of a GPU leave free. A slice that is out of service is not free."""
     return slice_capacity(
         model, tuple((str(one["profile"]), not one["held"] and not one["out_of_service"]) for one in slices)
     )

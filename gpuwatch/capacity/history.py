@@ -65,8 +65,8 @@ def by_job(
     """Jobs that held a part of nodes whose rest was stranded, with the GPU-hours of it, their cost, and `next_offset`; job
     None: no part of the node was held.
 
-    Only what requests lost because free GPUs did not lie together, so it is less than the ledger's `stranded`, which is also
-    for the sake of other models and MIG modes. `cost` None: no price. Those that stranded most first; at most JOBS_MAX. Who
+    Only what requests lost because free GPUs did not lie together, so it is less than the ledger's `stranded`, which also has
+    free GPUs of a model or MIG mode that no request wants. `cost` None: no price. Those that stranded most first; at most JOBS_MAX. Who
     stranded less than the reported precision, in hours and in money, is left out.
     """
     rows = store.rows(

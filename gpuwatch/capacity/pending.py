@@ -95,7 +95,7 @@ def pending(
 
 
 def recorded_us(rows: Iterable[Row], at_us: int) -> int:
-    """Before the oldest record of requests that wait, at most FRESH_US ago: a wait ends, for now, with its last record."""
+    """An instant before the oldest record of the waiting requests, at most FRESH_US ago. So far, a wait reaches only to its last record."""
     oldest = min((parse_rfc3339(row["observed_at"]) for row in rows if row["observed_at"]), default=at_us)
     return max(min(oldest, at_us) - 1, at_us - FRESH_US)
 

@@ -215,7 +215,7 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
 
 
 def _away(here_us: int | None, away_us: int | None) -> tuple[tuple[int, int], ...]:
-    """The spans in which a slot that a GPU was moved into or out of had none."""
+    """The spans in which a slot, which a GPU was moved into or out of, was empty."""
     before = () if here_us is None else ((0, here_us),)
     return before if away_us is None else (*before, (away_us, EVER_US))
 
@@ -268,7 +268,7 @@ def _wanted(store: Store) -> list[Wanted]:
 
 @cache
 def _derivation() -> str:
-    """Other for other statements: what was computed by old ones is computed again."""
+    """A digest of the statements that derive the ledger. When it changes, everything is computed again."""
     text = "".join(statement.text for name in _DERIVING for statement in sqlfile.load(f"ledger/{name}"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 

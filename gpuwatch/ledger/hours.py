@@ -133,7 +133,7 @@ def _recompute_slice(
 
 
 def _parts(store: Store, parameters: Mapping[str, Any]) -> int:
-    """In how many parts the devices of a slice are computed, one after the other: memory is for so many samples only."""
+    """Into how many parts the devices of a slice are divided. Parts are computed one after the other, because memory is limited."""
     rows = store.sql(
         "select count(*) from sample where observed_us >= $a and observed_us < $b",
         a=parameters["read_from_us"],

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 MONTH_DAYS = Fraction(487, 16)
 """30.4375: a twelfth of 365.25 days."""
 MONTH_FROM_US = DAY_US - HOUR_US // 2
-"""Less measured time says nothing of a month: a day, without what is missing before its first and after its last reading."""
+"""From less measured time than this, no amount a month is computed: a day, less what may lack before its first and after its last reading."""
 NAMED_BELOW_US = 7 * DAY_US
-"""A rate of less measured time than this says of how much."""
+"""A rate over less measured time than this is shown with that time."""
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _seats(holds: Iterable[OuterHold]) -> list[list[OuterHold]]:
 
 
 def _follows(hold: OuterHold, seat: Sequence[OuterHold]) -> bool:
-    """Whether a device is there only while none of these is."""
+    """Whether a device shares node and profile with all of these, and no instant with any of them."""
     return all(
         h.node == hold.node and h.profile == hold.profile and (h.end_us <= hold.start_us or h.start_us >= hold.end_us)
         for h in seat

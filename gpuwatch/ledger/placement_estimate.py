@@ -150,9 +150,9 @@ class Node:
         return placed
 
     def _cut(self, wanted: Wanted, slots: list[Slot], own: dict[int, Spans]) -> Iterator[Placed]:
-        """One device after the other, each while it is free: none is free for all of the time.
+        """Divides a request over time, because no device is free for all of it: one device after the other, each while it is free.
 
-        Where none is free, the one that is held for the least of what is left. `own` are the pieces of the same request.
+        While none is free, the device that others hold for the shortest part of the rest. `own` are the pieces of the same request.
         """
         pieces: list[tuple[Slot, int, int]] = []
         start_us = wanted.start_us
@@ -255,7 +255,7 @@ class Node:
 def place(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Placed]:
     """Places every request on its node, in order of start (then run), so that the answer does not depend on input order.
 
-    What names its GPUs goes before what takes any, and so does what names them by their indexes.
+    Requests that name their GPUs, by UUID or by index, come before those that take any.
     """
 
     def turn(w: Wanted) -> tuple[bool, bool, int, int, str, str, str]:

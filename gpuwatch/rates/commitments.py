@@ -40,7 +40,6 @@ class Usage:
     idle_us: Fraction
     committed_cost: Fraction
     used_cost: Fraction
-    idle_cost: Fraction
 
     @property
     def absent_us(self) -> Fraction:
@@ -51,11 +50,6 @@ class Usage:
     def unused_us(self) -> Fraction:
         """Committed time that no run held."""
         return self.committed_us - self.used_us
-
-    @property
-    def unused_cost(self) -> Fraction:
-        """The cost of the unused time."""
-        return self.committed_cost - self.used_cost
 
     @property
     def utilisation(self) -> float | None:
@@ -69,7 +63,7 @@ Price = tuple[str, str, str]
 
 def counted(store: Store, window: Window) -> Window | None:
     """The part of a window that the ledger covers: outside it, time is neither used nor unused. None where
-    they know nothing of it.
+    the ledger covers none of it.
     """
     start_us, end_us = store.sql("select min(start_us), max(end_us) from capacity")[0]
     if start_us is None or max(start_us, window.start_us) >= min(end_us, window.end_us):
@@ -184,5 +178,4 @@ def _usage(
         total(idle, False),
         total(promised, True),
         total(held, True),
-        total(idle, True),
     )

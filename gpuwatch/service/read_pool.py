@@ -33,7 +33,7 @@ class _Loan:
 
 
 class Probe:
-    """A connection for readiness alone. Queries may use all others, which is no reason to send no more data."""
+    """A connection for readiness alone. The service stays ready for data while queries use all others."""
 
     def __init__(self, cursor: Store) -> None:
         self._cursor = cursor

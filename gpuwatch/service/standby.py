@@ -166,7 +166,7 @@ class Standby:
 
 
 def fence(holding: Holding, lake: Lake, now_us: int) -> None:
-    """Refuses what every holder before has not published by now. Raises LakeError, StoreError if the lease is lost."""
+    """Makes the lake refuse whatever earlier holders of the lease have not published by now. Raises LakeError, StoreError if the lease is lost."""
     from gpuwatch.lake import guard
 
     assert holding.holder is not None

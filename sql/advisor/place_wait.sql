@@ -27,7 +27,6 @@ select
     model as gpu_model,
     count(*) as runs,
     avg(wait_us) / 1e6 as mean_seconds,
-    quantile_cont(wait_us, 0.5) / 1e6 as median_seconds,
     quantile_cont(wait_us, 0.9) / 1e6 as p90_seconds
 from waited
 group by cluster, pool, model

@@ -1,6 +1,6 @@
 -- A row is a request for NVIDIA GPUs and the time in which it waited within the window: a run that started later than it was
--- submitted, or a request that had not started when its scheduler last spoke of it. Who gave a reason that a free device
--- would not have ended is not there. It needs device_count / nodes devices on each of `nodes` nodes (on Kubernetes: for as many pods,
+-- submitted, or a request that had not started when its scheduler last spoke of it. Requests whose
+-- reason a free device would not have ended are left out. It needs device_count / nodes devices on each of `nodes` nodes (on Kubernetes: for as many pods,
 -- which may share one); where the number is not known, all on one node.
 create or replace temp table report_request as
 with asked as (

@@ -1,6 +1,6 @@
 -- A row is a job (NULL: none) and one price: GPU time that was free and stranded on nodes while it held GPUs of the same model
 -- there, divided among who held some by for how long and how many. Only what requests lost because free GPUs did not lie
--- together: not what is for the sake of another model or MIG mode.
+-- together: not free GPUs of a model or MIG mode that no request wants.
 -- Places and states are numbered: what follows joins and groups millions of rows, and numbers cost a tenth of names.
 with place as materialized (
     select

@@ -1,4 +1,4 @@
--- Adds the hours of earlier claims of the touched subjects that have become part of a finding, or are part of one no more. $detector
+-- Adds the hours of earlier claims of the touched subjects that have become part of a finding, or no longer are part of one. $detector
 -- is a rule whose conditions are findings only after a time. Run before the findings in `found` take the place of the stored ones.
 insert into claim_hour
 select distinct c.hour_us

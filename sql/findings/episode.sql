@@ -106,8 +106,7 @@ found as (
         max(confidence) as confidence,
         arg_max(severity, end_us) as severity,
         arg_max(words, end_us) as words,
-        arg_max(rule_version, end_us) as rule_version,
-        count(*) as row_count
+        arg_max(rule_version, end_us) as rule_version
     from episode_row
     group by subject_kind, subject_id, cause_us
 )

@@ -124,7 +124,7 @@ def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | No
 def published(
     store: Store, state: State, asked: Asked, teams: Collection[str] | None, rules: Policies
 ) -> tuple[Scale, dict[str, object], bool]:
-    """Fills keyed and rounded (sql/ledger/totals/round.sql) with the charges among which the charge is, as cost.chargeback does;
+    """Fills keyed and rounded (sql/ledger/totals/round.sql) with the charges that the explained one was rounded with, as the chargeback does;
     returns their scale and question, and whether no policy changes anything in the window.
     """
     by = [name for name, _ in asked.group]
