@@ -49,12 +49,17 @@ class Demand:
 
 
 def read(store: Store, ends: Any, days: int) -> dict[str, list[dict[str, Any]]]:
-    """Rows of shapes/demand by cluster, for `of_cluster`. `ends` is that of shapes_state.instants."""
+    """Rows of capacity/demand by cluster, for `of_cluster`. `ends` is that of free_state.instants."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    with store.view("cluster_end", ends):
-        for row in store.rows("capacity/demand", lookback_us=days * DAY_US, by_day=False, limit=ROWS_MAX):
-            rows[row["cluster"]].append(row)
+    for row in read_shapes(store, ends, days * DAY_US, by_day=False):
+        rows[row["cluster"]].append(row)
     return rows
+
+
+def read_shapes(store: Store, ends: Any, lookback_us: int, *, by_day: bool) -> list[dict[str, Any]]:
+    """Rows of capacity/demand: the shapes that were requested in the time before the ends of the clusters."""
+    with store.view("cluster_end", ends):
+        return store.rows("capacity/demand", lookback_us=lookback_us, by_day=by_day, limit=ROWS_MAX)
 
 
 def of_cluster(rows: Iterable[Row], cluster: Cluster) -> Demand:

@@ -239,8 +239,13 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
 def _messages(store: Store, cluster: str, rows: list[dict[str, Any]], scope: Mapping[str, Any]) -> dict[str, str]:
     """The scheduler's message about the pods of each waiting job that has no reason of its own."""
     known = {(cluster, row["job_id"]) for row in rows if (row["reason"] or "") in POD_REASONS}
+    return messages_about(store, cluster, known, scope) if known else {}
+
+
+def messages_about(store: Store, cluster: str, known: set[tuple[str, str]], scope: Mapping[str, Any]) -> dict[str, str]:
+    """The scheduler's newest message about any pod of each of the jobs (cluster, job) in `known`, by job."""
     found: dict[str, str] = {}
-    for row in store.rows("capacity/refused", **scope) if known else ():
+    for row in store.rows("capacity/refused", **scope):
         job = job_of(cluster, row["namespace"], row["name"], known)
         if job is not None:
             found.setdefault(job[1], row["message"])

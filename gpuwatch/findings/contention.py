@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.capacity.requests import models_of_requests, prepare_requests, request_owners
-from gpuwatch.capacity.waits import FRESH_US, NOT_FOR_GPUS, POD_REASONS, ROWS_MAX, for_room, job_of
+from gpuwatch.capacity.waiting_requests import messages_about
+from gpuwatch.capacity.waits import FRESH_US, NOT_FOR_GPUS, POD_REASONS, ROWS_MAX, for_room
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.policy.inferred import resolve_many
@@ -129,15 +130,12 @@ def _drop_refused(store: Store, start_us: int, end_us: int) -> None:
         words=sorted(POD_REASONS),
     )
     known = {(cluster, job_id) for cluster, job_id in pending}
-    refused: dict[tuple[str, str], bool] = {}
+    rows = []
     for cluster in sorted({cluster for cluster, _ in known}):
-        span = {"from_us": start_us, "until_us": end_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
-        for row in store.rows("capacity/refused", cluster=cluster, **span):
-            job = job_of(cluster, row["namespace"], row["name"], known)
-            if job is not None:
-                # The newest scheduler message of any of its pods.
-                refused.setdefault(job, for_room(None, row["message"]) is False)
-    rows = [{"cluster": job[0], "job_id": job[1]} for job, never in refused.items() if never]
+        scope = {"cluster": cluster, "from_us": start_us, "until_us": end_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
+        for job_id, message in messages_about(store, cluster, known, scope).items():
+            if for_room(None, message) is False:
+                rows.append({"cluster": cluster, "job_id": job_id})
     with store.view("contended_refused", pa.Table.from_pylist(rows, schema=_REFUSED)):
         store.sql(
             "delete from report_request where (cluster, job_id) in (select (cluster, job_id) from contended_refused)"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.capacity.demand import DAYS, ROWS_MAX, TASKS_MAX, shape, task_of, weighed
+from gpuwatch.capacity.demand import DAYS, TASKS_MAX, read_shapes, shape, task_of, weighed
 from gpuwatch.core.clock import DAY_US, HOUR_US, day_floor
 from gpuwatch.hardware.fgd import NODE, Node, Task, expected, takes
 from gpuwatch.hardware.mig_packing import idle_lost, slice_capacity
@@ -81,9 +81,7 @@ def asked(store: Store, cluster: str, days: Iterable[int]) -> dict[int, Asked]:
     models, largest = _fleet(store, cluster)
     ends = pa.Table.from_pylist([{"cluster": cluster, "as_of_us": until_us, "at_us": until_us}], schema=_END)
     by_day: dict[int, Counter[Task]] = {}
-    with store.view("cluster_end", ends):
-        rows = store.rows("capacity/demand", lookback_us=until_us - since_us, by_day=True, limit=ROWS_MAX)
-    for row in rows:
+    for row in read_shapes(store, ends, until_us - since_us, by_day=True):
         if row["gpus"] is not None:
             task = replace(task_of(row, models, largest, {}), members=1, level=NODE)
             by_day.setdefault(row["day_us"], Counter())[task] += row["requests"]

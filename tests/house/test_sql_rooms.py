@@ -12,11 +12,6 @@ from tests.house.source_tree import ROOT, SOURCES, facts
 
 SHARED = {"views"}
 """Folders of sql/ that any package may run."""
-EXCEPTIONS = {
-    ("gpuwatch/findings/contention.py", "capacity/refused"),
-    ("gpuwatch/ledger/stranding.py", "capacity/demand"),
-}
-"""Files that still run the SQL of another package. This list may only shrink."""
 
 
 @cache
@@ -46,7 +41,7 @@ def test_each_package_runs_its_own_sql() -> None:
     foreign = {(module, name) for module, name in found if name.split("/")[0] not in {package_of(module), *SHARED}}
 
     assert len(found) > 100
-    assert EXCEPTIONS == foreign
+    assert set() == foreign
 
 
 ONLY_DUCKDB_2 = re.compile(
