@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from bench import fleet
+from bench import fleet, fleet_plan
 from gpuwatch.analysis.pipeline import analyze, parameters
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.model import LINK, NODE, PENDING, Records
@@ -39,20 +39,20 @@ RUNS = 3
 
 def surroundings(store: Store, gpus: int, end_us: int) -> None:
     """What schedulers and nodes say beside the samples: NVLink within nodes, leaf switches, node records, a queue."""
-    nodes = [fleet.node_name(n) for n in range(-(-gpus // fleet.GPUS_A_NODE))]
+    nodes = [fleet.node_name(n) for n in range(-(-gpus // fleet_plan.GPUS_A_NODE))]
     links = [
-        {"cluster": fleet.CLUSTER, "observed_us": fleet.START_US, "node": node, "a": f"GPU{a}", "b": f"GPU{b}", "level": "NV18"}
+        {"cluster": fleet.CLUSTER, "observed_us": fleet_plan.START_US, "node": node, "a": f"GPU{a}", "b": f"GPU{b}", "level": "NV18"}
         for node in nodes
-        for a in range(fleet.GPUS_A_NODE)
-        for b in range(a + 1, fleet.GPUS_A_NODE)
+        for a in range(fleet_plan.GPUS_A_NODE)
+        for b in range(a + 1, fleet_plan.GPUS_A_NODE)
     ]  # fmt: skip
     links += [
-        {"cluster": fleet.CLUSTER, "observed_us": fleet.START_US, "node": None, "a": node, "b": f"leaf{n // LEAF_NODES}", "level": "SWITCH"}
+        {"cluster": fleet.CLUSTER, "observed_us": fleet_plan.START_US, "node": None, "a": node, "b": f"leaf{n // LEAF_NODES}", "level": "SWITCH"}
         for n, node in enumerate(nodes)
     ]  # fmt: skip
     told = [
-        {"cluster": fleet.CLUSTER, "scheduler": "slurm", "node": node, "observed_us": fleet.START_US, "state": "up",
-         "gpu_model": "h100", "devices": json.dumps({"": fleet.GPUS_A_NODE}), "pool": "gpu"}
+        {"cluster": fleet.CLUSTER, "scheduler": "slurm", "node": node, "observed_us": fleet_plan.START_US, "state": "up",
+         "gpu_model": "h100", "devices": json.dumps({"": fleet_plan.GPUS_A_NODE}), "pool": "gpu"}
         for node in nodes
     ]  # fmt: skip
     waits = [
@@ -69,7 +69,7 @@ def surroundings(store: Store, gpus: int, end_us: int) -> None:
 
 def made(directory: Path, gpus: int) -> None:
     """Writes a day of a fleet, its surroundings and its price."""
-    end_us = fleet.START_US + DAY_US
+    end_us = fleet_plan.START_US + DAY_US
     with Store.open(directory) as store, State.open(directory) as state:
         fleet.write(store, gpus=gpus, days=1, step_s=STEP_S)
         surroundings(store, gpus, end_us)
@@ -107,7 +107,7 @@ def judged(store: Store, state: State, since_us: int, until_us: int, now_us: int
 def hour(directory: Path, gpus: int) -> Facts:
     """A day of a fleet is analysed; then its last hour is judged by every rule as a new hour is: medians of RUNS."""
     gpus = gpus or 10_000
-    end_us = fleet.START_US + DAY_US
+    end_us = fleet_plan.START_US + DAY_US
     if not (directory / "data").exists():
         # Elsewhere: the memory that making it takes is not the analyzer's.
         maker = get_context("spawn").Process(target=made, args=(directory / "data", gpus))
@@ -146,7 +146,7 @@ def small(directory: Path, _: int) -> Facts:
         return execute(self, text, parameters)
 
     facts: Facts = {}
-    end_us = fleet.START_US + DAY_US
+    end_us = fleet_plan.START_US + DAY_US
     with Store.open(directory / "data") as store, State.open(directory / "data") as state:
         fleet.write(store, gpus=1, days=1)
         with patch.object(Connection, "_execute", counting):
@@ -162,7 +162,7 @@ def curve(directory: Path, _: int) -> Facts:
     """Seconds of judging the last 3, 6, 12 and 24 hours of fleets of several sizes."""
     told: Facts = {}
     for gpus in (1_250, 2_500, 5_000):
-        end_us = fleet.START_US + DAY_US
+        end_us = fleet_plan.START_US + DAY_US
         where = directory / str(gpus)
         if not where.exists():
             made(where, gpus)
@@ -178,7 +178,7 @@ def backtest(directory: Path, gpus: int) -> Facts:
     """Each rule tried over the month that `bench.stages month` made in DIRECTORY/data: seconds, and findings."""
     from bench.stages import MONTH_DAYS
 
-    end_us = fleet.START_US + MONTH_DAYS * DAY_US
+    end_us = fleet_plan.START_US + MONTH_DAYS * DAY_US
     told: Facts = {"gpus": gpus}
     with Store.open(directory / "data") as store, State.open(directory / "data") as state:
         analyze(store, state, Settings(), now_us=end_us)
@@ -186,7 +186,9 @@ def backtest(directory: Path, gpus: int) -> Facts:
             settings = Settings()
             start = time.perf_counter()
             thresholds = sets(store, fleet.CLUSTER, state, rule, parameters(rule, settings))
-            found = dry_run(store, state, fleet.CLUSTER, settings, rule, thresholds, (fleet.START_US, end_us), end_us)
+            found = dry_run(
+                store, state, fleet.CLUSTER, settings, rule, thresholds, (fleet_plan.START_US, end_us), end_us
+            )
             told[rule.id] = {"s": round(time.perf_counter() - start, 2), "findings": len(found.findings)}
     told["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return told

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench import fleet
+from bench import fleet, fleet_plan
 from bench.analyzer import surroundings
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core import sqlfile
@@ -79,7 +79,7 @@ def measure(directory: Path, days: int) -> Facts:
                 with store.transaction():
                     for batch in batches:
                         store.append(batch)
-                now_us = fleet.START_US + days * DAY_US + number * HOUR_US
+                now_us = fleet_plan.START_US + days * DAY_US + number * HOUR_US
                 with observed(costs if number == len(hours) else Costs()):
                     began = time.process_time()
                     analyze(store, state, SETTINGS, now_us=now_us)
@@ -99,7 +99,7 @@ def measure(directory: Path, days: int) -> Facts:
 
 
 def _build(base: Path, hours: Path, days: int) -> Facts:
-    end_us = fleet.START_US + days * DAY_US
+    end_us = fleet_plan.START_US + days * DAY_US
     with Store.open(base) as store, State.open(base) as state:
         replace_rates(state, [Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", end_us)
         start = time.process_time()
@@ -115,12 +115,12 @@ def _history(store: Store, days: int) -> list[list[Records]]:
     """Appends the history; returns what each hour after it brings."""
     dice = np.random.default_rng(1)
     steps = (days + 1) * DAY_US // (STEP_S * SECOND_US)
-    plan = fleet.planned(dice, GPUS, steps, STEP_S)
+    plan = fleet_plan.planned(dice, GPUS, steps, STEP_S)
     contexts = pa.Table.from_pylist(fleet.contexts_of(plan, GPUS), schema=CONTEXT)
     claims = fleet.claims_of(plan)
     devices = np.array([device_key(fleet.CLUSTER, fleet.uuid(gpu)) for gpu in range(GPUS)])
     context_of = np.array(contexts["context_id"].to_pylist())
-    end_us = fleet.START_US + days * DAY_US
+    end_us = fleet_plan.START_US + days * DAY_US
     surroundings(store, GPUS, end_us)
     with store.transaction():
         store.append(Records("context", contexts))

@@ -13,7 +13,7 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
-from bench import fleet
+from bench import fleet, fleet_plan
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.api.app import create_app
 from gpuwatch.core.clock import DAY_US, rfc3339
@@ -30,7 +30,7 @@ from gpuwatch.store.database import Store
 from tests.worlds.api import Api, Clock
 
 GPUS, DAYS, STEP_S = 20, 30, 3600
-END_US = fleet.START_US + DAYS * DAY_US
+END_US = fleet_plan.START_US + DAYS * DAY_US
 RULES = ("failed-work", "idle-hoarding")
 RUNS = 9
 QUESTIONS = {
@@ -107,7 +107,7 @@ def ask(directory: Path) -> Facts:
 
 
 def _day(number: int) -> str:
-    return rfc3339(fleet.START_US + number * DAY_US)[:10]
+    return rfc3339(fleet_plan.START_US + number * DAY_US)[:10]
 
 
 def main(place: str, copies: str) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import fleet, money_fleet, money_peers, programs
+from bench import fleet, fleet_plan, money_fleet, money_peers, programs
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import ANSWERED, chargeback, price_all
 from gpuwatch.billing.records import Chargeback
@@ -26,8 +26,8 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 DAYS, STEP_S = 30, 120
-END_US = fleet.START_US + DAYS * DAY_US
-MONTH = Window(fleet.START_US, END_US)
+END_US = fleet_plan.START_US + DAYS * DAY_US
+MONTH = Window(fleet_plan.START_US, END_US)
 WEEK = "2026-W40"
 """A whole week of the month."""
 RUNS = 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from bench import fleet
+from bench import fleet, fleet_plan
 from gpuwatch.core.clock import DAY_US, SECOND_US
 from gpuwatch.core.model import CLAIM, CONTEXT, Records, context_key, device_key
 from gpuwatch.imports.files import seal_all
@@ -36,7 +36,7 @@ class Slice:
     @property
     def node(self) -> str:
         """Its node."""
-        return fleet.node_name(NODES_FROM + self.gpu // fleet.GPUS_A_NODE)
+        return fleet.node_name(NODES_FROM + self.gpu // fleet_plan.GPUS_A_NODE)
 
 
 def write(store: Store, *, gpus: int, days: int, step_s: int) -> fleet.Written:
@@ -50,9 +50,9 @@ def write(store: Store, *, gpus: int, days: int, step_s: int) -> fleet.Written:
     ]
     dice = np.random.default_rng(2)
     steps = days * DAY_US // (step_s * SECOND_US)
-    plan = fleet.Plan(step_s)
+    plan = fleet_plan.Plan(step_s)
     for number, one in enumerate(slices):
-        fleet.fill(dice, plan, {one.gpu // fleet.GPUS_A_NODE: [number]}, steps, 1.0)
+        fleet_plan.fill(dice, plan, {one.gpu // fleet_plan.GPUS_A_NODE: [number]}, steps, 1.0)
     contexts = _contexts(plan, slices)
     with store.transaction():
         store.append(Records("context", pa.Table.from_pylist(contexts, schema=CONTEXT)))
@@ -69,7 +69,7 @@ def write(store: Store, *, gpus: int, days: int, step_s: int) -> fleet.Written:
     return fleet.Written(gpus, days, whole.jobs + len(plan.jobs), whole.rows + rows, whole.fields, whole.seal_s)
 
 
-def _contexts(plan: fleet.Plan, slices: list[Slice]) -> list[dict[str, object]]:
+def _contexts(plan: fleet_plan.Plan, slices: list[Slice]) -> list[dict[str, object]]:
     """First one context a free slice, then one a hold, in the order of plan.holds."""
     rows: list[dict[str, object]] = []
     for number, job in [(n, None) for n in range(len(slices))] + [(h.gpu, h.job) for h in plan.holds]:
@@ -82,7 +82,7 @@ def _contexts(plan: fleet.Plan, slices: list[Slice]) -> list[dict[str, object]]:
             "gi": one.gi,
             "profile": one.profile,
             "node": one.node,
-            "gpu_index": one.gpu % fleet.GPUS_A_NODE,
+            "gpu_index": one.gpu % fleet_plan.GPUS_A_NODE,
             "model": fleet.MODEL,
             "job": None if job is None else str(JOBS_FROM + job),
         }
@@ -90,7 +90,7 @@ def _contexts(plan: fleet.Plan, slices: list[Slice]) -> list[dict[str, object]]:
     return rows
 
 
-def _claims(plan: fleet.Plan, slices: list[Slice]) -> pa.Table:
+def _claims(plan: fleet_plan.Plan, slices: list[Slice]) -> pa.Table:
     rows = []
     for number, (start_us, end_us, held) in enumerate(plan.jobs):
         team = fleet.TEAMS[number % len(fleet.TEAMS)]

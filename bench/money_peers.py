@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import fleet, programs
+from bench import fleet_plan, programs
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.store.database import Store
 
@@ -74,7 +74,7 @@ def prepare(store: Store, step_s: int) -> None:
 
 def _load_day(directory: Path, store: Store, day: int, blocks: Path) -> None:
     """One day to both: OpenMetrics (seconds) to blocks, text (milliseconds) over HTTP."""
-    from_us = fleet.START_US + day * DAY_US
+    from_us = fleet_plan.START_US + day * DAY_US
     for seconds, file in ((True, directory / "day.om"), (False, directory / "day.prom")):
         _write(store, file, from_us, seconds)
     with (directory / "day.om").open("a") as out:
@@ -113,7 +113,7 @@ def _asked(port: int, pid: int, days: int, step_s: int, latency: Latency) -> Fac
 
 
 def _ask(port: int, query: str, days: int) -> dict[str, float]:
-    at = (fleet.START_US + days * DAY_US) // 1_000_000
+    at = (fleet_plan.START_US + days * DAY_US) // 1_000_000
     asked = urllib.parse.urlencode({"query": query, "time": at, "timeout": "10m"})
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{asked}", timeout=600) as answer:
         found = json.load(answer)["data"]["result"]

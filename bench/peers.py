@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import fleet
+from bench import fleet, fleet_plan
 from bench.stages import DAYS, NOW_US, WEEK, latency
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import chargeback
@@ -116,7 +116,7 @@ def _prometheus(directory: Path, series: list[Series]) -> Iterator[float]:
     start = time.perf_counter()
     for day in range(DAYS):
         file = directory / "day.om"
-        _write_openmetrics(file, series, (fleet.START_US + day * DAY_US) // 1000, DAY_US // 1000)
+        _write_openmetrics(file, series, (fleet_plan.START_US + day * DAY_US) // 1000, DAY_US // 1000)
         subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", "-q", file, tsdb], check=True)
     load_s = time.perf_counter() - start
     (directory / "prometheus.yml").write_text("global: {scrape_interval: 1m}\n")

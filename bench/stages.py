@@ -11,7 +11,20 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from bench import analyzer, backfill, fleet, growth, kubernetes, live, money, protocols, push, remote_write, scrape
+from bench import (
+    analyzer,
+    backfill,
+    fleet,
+    fleet_plan,
+    growth,
+    kubernetes,
+    live,
+    money,
+    protocols,
+    push,
+    remote_write,
+    scrape,
+)
 from bench import serve as served
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.billing.chargeback import chargeback
@@ -30,13 +43,13 @@ from gpuwatch.store.database import FILE_NAME, Store
 Facts = dict[str, object]
 
 DAYS = 7
-NOW_US = fleet.START_US + DAYS * DAY_US
+NOW_US = fleet_plan.START_US + DAYS * DAY_US
 LATER_US = 1_830_297_600_000_000
 """In 2028: after every simulated sample, which import would refuse otherwise."""
-WEEK = Window(fleet.START_US, NOW_US)
+WEEK = Window(fleet_plan.START_US, NOW_US)
 TEXT_GPUS, TEXT_DAYS = 64, 2
 MONTH_DAYS, MONTH_STEP_S = 30, 120
-MONTH_END_US = fleet.START_US + MONTH_DAYS * DAY_US
+MONTH_END_US = fleet_plan.START_US + MONTH_DAYS * DAY_US
 QUERY_RUNS = 20
 QUERIES = {"team": ("team",), "job": ("job",), "team, model": ("team", "gpu_model")}
 
