@@ -42,7 +42,7 @@ def plans(
 ) -> Row:
     """The answer of GET /capacity/plan. Without a `shape` (`8`, `2x8`): those asked for that find no place now.
 
-    Raises UsageError for a shape that is none.
+    Raises UsageError for text that is not a shape.
     """
     wanted = None if shape is None else parsed(shape)
     ends, unknown = instants(store, at_us, cluster, exact)

@@ -1,4 +1,4 @@
-"""Contention: how much of the idle time that findings tell of others waited for, and what that costs."""
+"""Contention: how much of the idle time of findings others waited for, and what that part costs."""
 
 from __future__ import annotations
 

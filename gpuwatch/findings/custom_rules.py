@@ -81,7 +81,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a directory holds: rules by id, and the files that are none."""
+    """The rules of a directory by id, and the files that are not rules."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
     refused: tuple[Refusal, ...] = ()
@@ -97,7 +97,7 @@ _lock = threading.Lock()
 def load(directory: str | Path | None, store: Store) -> Mapping[str, Rule]:
     """The rules of a directory by id; refused files are in `refused`. Files are read again only when they changed.
 
-    None: there are none. A directory that cannot be read is refused as a whole.
+    Without a directory there are none. A directory that cannot be read is refused as a whole.
     """
     global _loaded, _seen
     with _lock:
@@ -281,7 +281,7 @@ def _columns(given: Mapping[str, str], line: int) -> None:
 
 
 def _look(directory: str | Path | None) -> tuple[object, ...]:
-    """What would tell that files changed."""
+    """Names, sizes and times of the files: they differ after a file has changed."""
     if directory is None:
         return (None,)
     try:

@@ -15,7 +15,7 @@ EARLIER_MAX = 10
 
 
 def earlier(store: Store, finding: Finding, teams: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """The ones of the 30 days before it began, the latest first; with `teams` only theirs. Withdrawn ones were no findings."""
+    """The findings of the 30 days before this one began, the latest first; with `teams` only theirs. Withdrawn ones are left out."""
     rows = store.sql(
         "select key, started_us, coalesce(ended_us, last_seen_us) from finding"
         " where cluster = $cluster and detector = $detector and subject_kind = $kind and subject_id = $id"

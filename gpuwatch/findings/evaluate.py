@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def ordered(rules: Iterable[Rule]) -> list[Rule]:
-    """Rules in the order in which they are evaluated: that of their claims, after those that other rules read."""
+    """Rules in the order in which they are evaluated: first those whose results other rules read, then by rank of their claims."""
     places = {name: place for place, name in enumerate(READ_BY_OTHERS + RANK)}
     return sorted(rules, key=lambda rule: (places.get(rule.id, len(places)), rule.id))
 
@@ -90,7 +90,7 @@ class _Evaluation:
         self.failed: list[str] = []
 
     def since(self, rule: Rule, version: str) -> int:
-        """From when on a rule is evaluated: the window, its backlog, and more where its thresholds changed."""
+        """From when a rule is evaluated: the start of the window or of its backlog, and earlier where its thresholds changed."""
         known, owed_us, _ = self._states.get(rule.id, (None, None, None))
         since_us, until_us = self._scope.since_us, self._scope.until_us
         if owed_us is not None:
@@ -206,7 +206,7 @@ def failures(store: Store) -> list[dict[str, str]]:
 
 
 def _replace(store: Store, rule: Rule, rule_scope: EvaluationScope, version: str) -> None:
-    """Puts the rule's results of now in the place of its earlier ones, and its findings likewise."""
+    """Replaces the rule's earlier results and findings by the new ones."""
     words = {
         "cluster": rule_scope.cluster,
         "detector": rule.id,

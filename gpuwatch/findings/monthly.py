@@ -20,7 +20,7 @@ class Claimed:
 
     @property
     def lasts(self) -> bool:
-        """Whether it costs on, and has lasted long enough to say how much a month."""
+        """Whether it still costs, and has lasted long enough for an amount a month."""
         return self.is_open and self.facts.last_seen_us - self.facts.started_us >= MONTH_FROM_US
 
     def a_month(self, basis: Basis) -> Fraction | None:

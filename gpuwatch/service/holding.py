@@ -49,7 +49,7 @@ class Always:
         return state
 
     def higher(self, least: int) -> bool:
-        """Has the epoch `least` from now on, if that is higher; False without a lease."""
+        """Raises the epoch to `least` if that is higher; False without a lease."""
         return False
 
 
@@ -99,7 +99,7 @@ class Holding(Always):
         self._thread.start()
 
     def higher(self, least: int) -> bool:
-        """Has the epoch `least` from now on, if that is higher; False if the lease was lost."""
+        """Raises the epoch to `least` if that is higher; False if the lease was lost."""
         if least <= self.epoch:
             return True
         if not self.leases.higher(self.epoch, least):

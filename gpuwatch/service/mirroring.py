@@ -1,4 +1,4 @@
-"""Keeps the store of a replica like its lake, in a thread of its own: questions go on meanwhile."""
+"""Keeps the store of a replica up to date with its lake, in a thread of its own, while questions are answered."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Publishing:
             self._thread.join(0.2)
 
     def wake(self) -> None:
-        """There is something new."""
+        """Requests a publish, because there is something new."""
         self._wake.set()
 
     def concerns(self) -> list[str]:
@@ -137,7 +137,7 @@ class Publishing:
             lake.close()
 
     def _published(self, publisher: Publisher, lake: Lake) -> Published:
-        """Publishes; one without a lease that was published meanwhile is overtaken, if this process has the lease."""
+        """Publishes. Where a process without a lease has published meanwhile, publishes again with a higher epoch, if this process has the lease."""
         from gpuwatch.lake.guard import Fenced
 
         try:
