@@ -43,7 +43,7 @@ def place(
     """The answer of GET /capacity/place: the shape on each pool and model, where it fits first.
 
     `gpu_model` is a model or a word for several (`h100`); `cpus` and `memory_gib` are of each node. `findings`: those of idle GPUs, which could be reclaimed, and of GPUs with a
-    fault (FAULTS), which are chosen last. Raises UsageError for a shape that is none.
+    fault (FAULTS), which are chosen last. Raises UsageError for a text that is not a shape.
     """
     members, gpus = parsed(shape)
     ends, unknown = instants(store, at_us, cluster, exact)

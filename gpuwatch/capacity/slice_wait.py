@@ -13,7 +13,7 @@ from gpuwatch.hardware.shares import model_key, profile_name
 from gpuwatch.rules.rule import count
 
 NOT_STARTED = "Its scheduler has not started it: CPU, memory or a rule that is not recorded may keep it away."
-"""About a request for which there are free devices: its scheduler knows more than the records that gpuwatch has."""
+"""About a request for which devices seem to be free: its scheduler knows something that the records of gpuwatch lack."""
 NODES_MAX = 3
 """Nodes in a sentence."""
 

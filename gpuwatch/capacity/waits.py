@@ -17,7 +17,7 @@ FRESH_US = 2 * HOUR_US
 """Waiting requests are recorded again every hour."""
 EVENTS_US = DAY_US
 TURN = "Pending"
-"""A queue's word for a wait without a reason."""
+"""The reason shown for a wait for which a queue gives none."""
 NOT_FOR_GPUS = (
     "Dependency",
     "DependencyNeverSatisfied",
@@ -65,7 +65,7 @@ WHY = {
     "New": "was just received",
     GATED: "is held back by a scheduling gate",
 }
-"""The schedulers' words for waiting, for those who do not know them by heart."""
+"""What the schedulers' reasons for waiting mean."""
 _reason_patterns = tuple(
     (word, re.compile(pattern, re.IGNORECASE | re.DOTALL))
     for word, pattern in (
@@ -108,9 +108,9 @@ Job = tuple[str, str]
 
 
 def requests(store: Store, cluster: str | None) -> list[Row]:
-    """Jobs that wait by their own word, one row a job with columns of `workload`: what several profiles ask is added.
+    """Jobs that wait by their own records, one row a job with the columns of `workload`. Devices of several profiles are added up.
 
-    The newest words on each count, where they are not older than FRESH_US. Needs heard_at.
+    The newest record of each counts, if it is not older than FRESH_US. Needs heard_at.
     """
     jobs: dict[tuple[str, str, str], Row] = {}
     for row in store.rows("capacity/request", cluster=cluster, fresh_us=FRESH_US, limit=ROWS_MAX):

@@ -109,7 +109,7 @@ def load_workloads(
 
 
 def _owner(row: Row, name: str) -> str | None:
-    """A word on the owner of a workload. Slurm's account is in the scheduler's details."""
+    """The value of a field that names the owner of a workload. Slurm's account is in the scheduler's details."""
     found = row["detail"].get(name) if name == "account" else row[name]
     return found if isinstance(found, str) else None
 

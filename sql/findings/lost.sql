@@ -1,4 +1,4 @@
--- A row of lost_subject is a job, or a run, that results or findings are about, and that is none any more.
+-- A row of lost_subject is a job or a run that results or findings are about and that no longer exists.
 create or replace temp table lost_subject as
 with subject as (
     select distinct subject_id, run_id from verdict where cluster = $cluster

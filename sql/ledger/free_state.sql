@@ -19,9 +19,9 @@ from segment s
 join device d on d.device_id = s.device_id and d.cluster = s.cluster
 join strand_hour h on s.start_us < h.hour_us + 3600000000 and s.end_us > h.hour_us
 where s.cluster = $cluster and s.start_us < $until_us and s.end_us > $from_us
-    -- Which GPU a slice is on that only its scheduler reports is not known, and so not what fits beside it.
+    -- A slice that only its scheduler reports is on an unknown GPU, so what fits beside it is unknown too.
     and (d.gi >= 0 or (d.profile is null and d.kind is null and s.run_id is null and s.free_bucket = 'schedulable'))
-    -- The GPUs of a node that only jobs name, as the stand-ins of a trace: nothing shows how many are there and free.
+    -- GPUs of a node that only jobs name, such as the stand-ins of a trace: nothing shows how many there are, or are free.
     and (
         d.node is null
         or d.node in (select node from node where cluster = $cluster)

@@ -1,5 +1,5 @@
 -- A row is a finding about a GPU or slice and the run that held it when the condition began, or until five minutes before: what a
--- failure met. Of several the one that began last.
+-- failure met. If several did, the one that began last.
 with wanted as (
     select key, cluster, started_us, unnest(device_ids) as device_id
     from finding

@@ -1,5 +1,5 @@
--- A row is a published row of the requested page. Those of the most expensive pages are chosen by their cents first, among which
--- dimensions decide: words are read for few rows.
+-- A row is a published row of the requested page. With $largest_first, rows are first
+-- chosen by their cents, and dimensions only decide among equal ones: so words are read for few rows.
 with last_row as (
     select held, cents
     from rounded

@@ -3,7 +3,7 @@
 -- external rows to their own. Hidden rows are rounded by themselves: what a caller sees does not depend on what is hidden. $cent is one
 -- cent in units of amount. Amounts are truncated towards zero because adjustments may be negative.
 
--- Numbers of 64 bits are divided in a tenth of the time; most sums are.
+-- Numbers of 64 bits are divided in a tenth of the time that those of 128 bits take. Most sums fit into 64.
 set variable narrow = (
     select
         $scale < 4611686018427387904 and $cent < 4611686018427387904
@@ -108,5 +108,5 @@ select unit, shown, currency, external, sign, place, rows, least(rows, abs(steps
 from ranked
 where larger < abs(steps);
 
--- A row is a place of which not all rows are changed (ledger/totals/step_row.sql).
+-- A row is a place in which some rows are changed and others are not (ledger/totals/step_row.sql).
 select 1 from step_place where steps < rows limit 1;

@@ -1,4 +1,4 @@
--- A row of step_row is a row that is changed by one unit, in a place of which not all are: dimensions decide between equal remainders.
+-- A row of step_row is a row that is changed by one unit, in a place in which not all rows are. Dimensions decide between equal remainders.
 create or replace temp table step_row as
 with part as (
     select d.key, p.unit, p.sign, p.steps, p.shown, p.currency, p.external, abs(d.amount_left) as rest
