@@ -11,12 +11,13 @@ import pytest
 
 from gpuwatch.ledger.measures import Measure, Measures
 from gpuwatch.report.actions import actions
-from gpuwatch.report.compose import _gpus, lead
+from gpuwatch.report.compose import lead
 from gpuwatch.report.data_quality import quality
 from gpuwatch.report.document import Card, Table, Text
 from gpuwatch.report.facts import Amount, Facts, Payer
 from gpuwatch.report.headlines import avoidable_part
 from gpuwatch.report.sections.job_steps import job_steps
+from gpuwatch.report.sections.where_it_went import average_gpus
 from tests.report.test_actions import facts, finding
 
 
@@ -79,11 +80,11 @@ def test_the_avoidable_share_is_of_the_cost_as_on_the_pages() -> None:
 
 def test_hours_are_given_as_gpus_too() -> None:
     """Two in a week of 168 hours are less than a GPU."""
-    few = _gpus(facts(compute="1", gap="1")).replace("\u00a0", " ")
+    few = average_gpus(facts(compute="1", gap="1")).replace("\u00a0", " ")
     assert " On average, 2 GPU-h in 168 hours are < 0.1 GPUs at a time." == few
     many = replace(facts(), buckets={"compute": Amount(Decimal(168 * 3600 * 40))})
-    assert " On average, 6,720 GPU-h in 168 hours are 40 GPUs at a time." == _gpus(many).replace("\u00a0", " ")
-    assert "" == _gpus(replace(facts(), buckets={}))
+    assert " On average, 6,720 GPU-h in 168 hours are 40 GPUs at a time." == average_gpus(many).replace("\u00a0", " ")
+    assert "" == average_gpus(replace(facts(), buckets={}))
 
 
 def test_nodes_without_readings_are_named() -> None:
