@@ -32,6 +32,7 @@ LONGEST = (
     "e2e/test_accessible.py",
     "real/test_backfill.py",
     "ledger/test_ledger_properties.py",
+    "billing/test_forecast.py",
     "billing/test_cost_days.py",
     "billing/test_chargeback.py",
     "store/test_day_sums.py",

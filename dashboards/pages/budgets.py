@@ -191,7 +191,10 @@ def changed(change: Row | None, currency: str) -> Component | None:
     if not change:
         return None
     before, after = (formats.money(change.get(name), currency) for name in ("before", "after"))
-    return html.Div(f"{after} a day since {change.get('since')}, {before} before", className="soft small")
+    words = f"{after} a day since {change.get('since')}, {before} before"
+    if not formats.number(change.get("after")):
+        words = f"nothing spent since {change.get('since')}, {before} a day before; a restart is not in the forecast"
+    return html.Div(words, className="soft small")
 
 
 def runs_out(item: Row) -> parts.Node:
@@ -201,7 +204,9 @@ def runs_out(item: Row) -> parts.Node:
         return parts.num(formats.MISSING, "No forecast yet")
     if not day:
         return "not in this period"
-    return html.Div([parts.num(formats.day(day)), html.Span("at the earliest", className="soft small")])
+    spent, amount = formats.number(item.get("spent")), formats.number(item.get("amount"))
+    word = "exceeded" if spent is not None and amount is not None and spent > amount else "expected"
+    return html.Div([parts.num(formats.day(day)), html.Span(word, className="soft small")])
 
 
 def drawn(item: Row, scheme: Scheme) -> list[Component]:

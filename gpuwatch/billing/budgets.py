@@ -239,9 +239,10 @@ def _status(
     if spent is not None:
         left = 1 - (at_us % DAY_US) / DAY_US
         forecast = forecast_cost(spent, known, rest, left) if at_us < window.end_us else None
-        runs_out = run_out(spent, budget.amount, known, rest)
         if spent > budget.amount:
-            runs_out = passed_on(budget.amount, inside) or runs_out
+            runs_out = passed_on(budget.amount, inside) or next(iter(rest), None)
+        elif forecast is not None:
+            runs_out = run_out(spent, budget.amount, forecast.days)
     hours = spending.seconds.get(budget.team, Decimal(0)) / 3600
     missing = missing or _unknown_team(budget.team, known_teams)
     return Status(budget, name, window, at_us, spent, hours, forecast, runs_out, inside, missing)

@@ -1,13 +1,12 @@
-"""Changes of daily costs: of their level, and their trend."""
+"""Changes of the level of daily costs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import log
 
 import numpy as np
 
-from gpuwatch.billing.cost_errors import span_error
 from gpuwatch.billing.cost_series import WEEK, Series, independent_days, level_of, line_of
 
 BEFORE_MIN, AFTER_MIN = 7, 5
@@ -23,12 +22,8 @@ OUTLIER = 3.0
 CHANGES_MAX = 6
 FACTOR_MIN = 1.25
 """A smaller change of level is part of the ordinary variation."""
-TREND_DAYS_MIN, TREND_DAYS = 21, (42, 112)
-"""Fewest days for a trend, and the lengths of the line that are tried."""
-ODDS_AGAINST = 4.0
-"""How much rarer trends are than none, before the days are looked at."""
-SURE = 100.0
-"""Squared standard errors from 0 above which a trend is certain."""
+PAUSES = 2
+"""Days without cost at the end are a stop if they are this many times as many as in any pause before."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +35,33 @@ class Shift:
     after: float
 
 
-def levelled(costs: Series, weights: Series) -> tuple[Shift | None, Series, int]:
-    """The last change of level, the history scaled to the level since then, and where that level begins."""
-    scaled, start, last = costs.copy(), 0, None
-    for _ in range(CHANGES_MAX):
-        found = _split(_capped(scaled[start:], weights[start:]), weights[start:])
-        if found is None:
+def changes(costs: Series, weights: Series) -> tuple[list[Shift], Series]:
+    """The changes of level, oldest first, and the level of each day in parts of the last one; NaN before a level of 0."""
+    start, found, levels = 0, list[Shift](), np.ones(len(costs))
+    while len(found) < CHANGES_MAX:
+        scaled = costs / levels
+        place = _split(_capped(scaled[start:], weights[start:]), weights[start:])
+        if place is None:
             break
-        at = start + found
+        at = start + place
         at += int(np.isfinite(costs[at:]).argmax())
         before, after = level_of(scaled[start:at], weights[start:at]), level_of(scaled[at:], weights[at:])
-        last = Shift(at, before, after)
-        scaled[:at] = scaled[:at] * (after / before) if before > 0 else np.nan
+        found.append(Shift(at, before, after))
+        levels[:at] = levels[:at] * (before / after) if before > 0 else np.nan
         start = at
-    return last, scaled, start
+    return found, levels
 
 
-def trend_of(costs: Series, weights: Series) -> tuple[int, float]:
-    """The newest days that a straight line fits best, and the probability of a trend, by what a straight line explains."""
-    known = int(np.isfinite(costs).sum())
-    if known < TREND_DAYS_MIN:
-        return 0, 0.0
-    end, slope = line_of(costs, weights)
-    errors = costs - (end + slope * (np.arange(len(costs)) - len(costs) + 1)) * weights
-    variance = max(float(np.nanmean(errors**2)), 1e-9 * float(np.nanmean(costs**2)))
-    many = independent_days(known, errors)
-    square = slope**2 * many * len(costs) ** 2 / 12 / variance if variance else 0.0
-    odds = 1.0 if square > SURE else 1 / (1 + ODDS_AGAINST * sqrt(many) * exp(-square / 2))
-    choices = sorted({min(days, len(costs)) for days in TREND_DAYS}, reverse=True)
-    return min(choices, key=lambda days: span_error(costs, weights, days, True)), odds
+def stopped(costs: Series) -> int | None:
+    """The first of the days without cost at the end, if they are a stop and no pause as before."""
+    known = np.flatnonzero(np.isfinite(costs))
+    paid = np.flatnonzero(costs[known] > 0)
+    if not len(paid):
+        return None
+    pauses, last = np.diff(paid) - 1, len(known) - 1 - int(paid[-1])
+    if len(paid) < BEFORE_MIN or last < max(AFTER_MIN, PAUSES * int(pauses.max(initial=0))):
+        return None
+    return int(known[int(paid[-1]) + 1])
 
 
 def _capped(costs: Series, weights: Series) -> Series:
@@ -101,7 +94,7 @@ def _split(costs: Series, weights: Series) -> int | None:
     best = int(both.argmin())
     at, two = int(places[best]) + 1, float(both[best])
     before, after = level_of(costs[:at], weights[:at]), level_of(costs[at:], weights[at:])
-    if max(before, after) < FACTOR_MIN * min(before, after):
+    if after <= 0 or max(before, after) < FACTOR_MIN * min(before, after):
         return None
     levels = np.where(np.arange(total) < at, before, after)
     errors = np.where(known, costs - levels * weights, np.nan)

@@ -29,6 +29,11 @@ class LevelChange:
 
     def sentence(self, currency: str) -> str:
         """`Since 2026-11-03 an average day costs 240.00 USD, before that 120.00 USD.`"""
+        if not self.after:
+            return (
+                f"Nothing has been spent since {self.since.isoformat()}, before that {self.before:f} {currency} on an "
+                "average day. The forecast does not include that spending starts again."
+            )
         return (
             f"Since {self.since.isoformat()} an average day costs {self.after:f} {currency}, "
             f"before that {self.before:f} {currency}."
@@ -39,13 +44,14 @@ class LevelChange:
 class Forecast:
     """The expected amount at the end of a period, and the interval that contains it in four of five cases (LEVEL).
 
-    `change` is the last change of level in the history; None without one.
+    `change` is the last change of level in the history; None without one. `days`: what each remaining day is expected to cost.
     """
 
     amount: Decimal
     low: Decimal
     high: Decimal
     change: LevelChange | None = None
+    days: tuple[tuple[date, float], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON; `level_change` is None without a change."""
@@ -70,10 +76,14 @@ def forecast_cost(
     pattern = _pattern(days)
     if pattern is None:
         return None
+    if not rest:
+        return Forecast(spent, spent, spent, _change(pattern, 1.0))
     shares = [(day, part if place == 0 else 1.0) for place, day in enumerate(rest)]
-    middle = spent + _money(sum(share * pattern.cost(day) for day, share in shares))
-    reach = _money(pattern.reach(shares)) if shares else Decimal(0)
-    return Forecast(middle, max(spent, middle - reach), middle + reach, _change(pattern))
+    coming = pattern.outlook(shares)
+    expected = [share * float(cost) for (_, share), cost in zip(shares, coming.days, strict=True)]
+    middle, low, high = (spent + max(_money(amount), Decimal(0)) for amount in (sum(expected), coming.low, coming.high))
+    change, by_day = _change(pattern, coming.shifted), tuple(zip(rest, expected, strict=True))
+    return Forecast(middle, min(low, middle), max(high, middle), change, by_day)
 
 
 def passed_on(limit: Decimal, days: Sequence[tuple[date, Decimal]]) -> date | None:
@@ -86,16 +96,11 @@ def passed_on(limit: Decimal, days: Sequence[tuple[date, Decimal]]) -> date | No
     return None
 
 
-def run_out(spent: Decimal, limit: Decimal, days: Sequence[tuple[date, Decimal]], rest: Sequence[date]) -> date | None:
-    """The remaining day on which `limit` is exceeded: today if it already is; None if not within `rest` or without enough history."""
-    if spent > limit:
-        return rest[0] if rest else None
-    pattern = _pattern(days)
-    if pattern is None:
-        return None
+def run_out(spent: Decimal, limit: Decimal, coming: Sequence[tuple[date, float]]) -> date | None:
+    """The first of the coming days at whose end more than `limit` is spent; None if none of them is."""
     total = float(spent)
-    for day in rest:
-        total += pattern.cost(day)
+    for day, cost in coming:
+        total += cost
         if total > float(limit):
             return day
     return None
@@ -114,11 +119,12 @@ def _pattern(days: Sequence[tuple[date, Decimal]]) -> Pattern | None:
     return Pattern.of([(day, float(cost)) for day, cost in known]) if len(known) >= DAYS_MIN else None
 
 
-def _change(pattern: Pattern) -> LevelChange | None:
-    shift, since = pattern.shift, pattern.shift_date()
-    if shift is None or since is None:
+def _change(pattern: Pattern, probability: float) -> LevelChange | None:
+    """The last change of level, if it is more likely than a level that wanders."""
+    shift = pattern.shift
+    if shift is None or probability < 0.5:
         return None
-    return LevelChange(since, _money(shift.before), _money(shift.after))
+    return LevelChange(pattern.date_of(shift), _money(shift.before), _money(shift.after))
 
 
 def _money(amount: float) -> Decimal:

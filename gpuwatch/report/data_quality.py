@@ -155,8 +155,8 @@ def terms(facts: Facts) -> dict[str, str]:
 
 
 FORECAST = (
-    "What was spent, and for each day that is left what such a day costs: by the days of the week, and by the level of the last weeks, of up to "
-    "112 days. The last week times the days that are left may give another number. The range holds the end in four of five cases."
+    "What was spent, and for each day that is left what such a day costs: by the days of the week, and by the level and trend of the last "
+    "112 days at most. The last week times the days that are left may give another number. The range holds the end in four of five cases."
 )
 
 

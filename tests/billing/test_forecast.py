@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.forecasts import KINDS, score
+from bench.forecasts import HELD_OUT, KINDS, cases, score
 from gpuwatch.billing.forecast import Forecast, LevelChange, dates, forecast_cost, run_out
 
 MONDAY = date(2026, 11, 2)
@@ -48,9 +48,17 @@ def test_noise_makes_the_interval_wider_and_never_less_than_what_is_spent() -> N
 
 def test_the_day_on_which_money_runs_out() -> None:
     rest = dates(MONDAY + timedelta(14), MONDAY + timedelta(28))
-    assert MONDAY + timedelta(16) == run_out(Decimal(80), Decimal(100), week([10] * 7), rest)
-    assert run_out(Decimal(80), Decimal(1000), week([10] * 7), rest) is None
-    assert rest[0] == run_out(Decimal(101), Decimal(100), [], rest)
+    coming = [(day, 10.0) for day in rest]
+    assert run_out(Decimal(80), Decimal(1000), coming) is None
+    assert run_out(Decimal(80), Decimal(100), []) is None
+    assert MONDAY + timedelta(16) == run_out(Decimal(80), Decimal(100), coming)
+
+
+def test_of_today_only_the_part_that_is_left_is_spent() -> None:
+    """100 of 112 are spent at noon: half of today's 10 leaves 7 for tomorrow, which takes 10."""
+    found = forecast_cost(Decimal(100), week([10] * 7), dates(MONDAY + timedelta(14), MONDAY + timedelta(17)), 0.5)
+    assert found is not None
+    assert MONDAY + timedelta(15) == run_out(Decimal(100), Decimal(112), found.days)
 
 
 @pytest.mark.parametrize("known", [7, 10, 14, 28])
@@ -58,7 +66,8 @@ def test_the_day_on_which_money_runs_out() -> None:
 def test_four_of_five_lie_in_the_interval(known: int, ahead: int) -> None:
     """Where days err independently and alike: 300 periods drawn from a seed, of few and of many known days.
 
-    Four weeks cannot exclude that errors last, or a trend: for the 20 days after them the interval is wider than it need be.
+    Two to four weeks cannot exclude a level that wanders, or a trend: for the 20 days after them the interval is wider than
+    it need be.
     """
     rng = random.Random(known * 100 + ahead)
     inside = 0
@@ -71,7 +80,7 @@ def test_four_of_five_lie_in_the_interval(known: int, ahead: int) -> None:
         assert found is not None
         inside += found.low <= Decimal(f"{sum(drawn[known:]):.2f}") <= found.high
 
-    assert 0.70 < inside / 300 < (0.97 if (known, ahead) == (28, 20) else 0.90)
+    assert 0.70 < inside / 300 < (0.97 if known >= 14 and ahead == 20 else 0.90)
 
 
 def test_a_spike_widens_what_may_come() -> None:
@@ -171,8 +180,8 @@ def test_days_without_data_are_not_days_without_cost() -> None:
 
 
 def test_money_runs_out_at_the_present_level() -> None:
-    assert run_out(Decimal(0), Decimal(10), costs(100, 0, 10), NEXT_WEEK) is None
-    assert NEXT_WEEK[2] == run_out(Decimal(0), Decimal(500), costs(100, 200, 10), NEXT_WEEK)
+    assert run_out(Decimal(0), Decimal(10), next_week(costs(100, 0, 10)).days) is None
+    assert NEXT_WEEK[2] == run_out(Decimal(0), Decimal(500), next_week(costs(100, 200, 10)).days)
 
 
 def test_a_change_of_level_is_a_sentence_with_its_date() -> None:
@@ -180,13 +189,61 @@ def test_a_change_of_level_is_a_sentence_with_its_date() -> None:
     assert "Since 2026-11-03 an average day costs 240.00 USD, before that 120.00 USD." == change.sentence("USD")
 
 
-HARD = {"wandering level": (0.6, 0.8), "stopped 10 days ago": (0.95, 1.0)}
-"""A random walk is harder than the history shows; a team that stopped for good is no matter of chance."""
+def test_a_stop_is_a_sentence_that_says_what_the_forecast_leaves_out() -> None:
+    change = LevelChange(date(2026, 11, 3), Decimal("120.00"), Decimal("0.00"))
+    assert change.sentence("USD") == (
+        "Nothing has been spent since 2026-11-03, before that 120.00 USD on an average day. "
+        "The forecast does not include that spending starts again."
+    )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def test_a_pause_like_earlier_ones_is_no_stop() -> None:
+    """Six days without cost after pauses of five: the team comes back, as it did each time."""
+    days = [(day, Decimal(0 if n % 12 >= 7 else 100)) for n, day in enumerate(dates(MONDAY, MONDAY + timedelta(49)))]
+    paused = [(day, Decimal(0)) for day in dates(MONDAY + timedelta(43), MONDAY + timedelta(49))]
+    found = forecast_cost(Decimal(0), days[:43] + paused, NEXT_WEEK, 1.0)
+    assert found is not None
+    assert found.change is None or found.change.after > 0
+    assert found.high > 100
+
+
+def test_a_level_that_wanders_has_no_change_that_is_reported() -> None:
+    """27 random walks, whose level is another one every week."""
+    reported = 0
+    for history, rest, _ in cases(KINDS["wandering level, days that vary little"], 3):
+        found = forecast_cost(Decimal(0), history, rest, 1.0)
+        assert found is not None
+        reported += found.change is not None
+
+    assert reported <= 4
+
+
+GIVE = 0.05
+"""The standard error of a coverage of 90 series is .04."""
+UNSEEN = "short history, growth of 1 % of the first day"
+"""A week or two do not show growth of 1 % a day among days that vary by 20 %."""
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if not name.startswith("stopped")])
 def test_the_interval_holds_what_comes_in_seven_to_nine_of_ten_cases(kind: str) -> None:
-    """90 series from fixed seeds: independent, with memory, growing, and with a change of level."""
-    low, high = HARD.get(kind, (0.7, 0.9))
+    """90 series from fixed seeds: independent, with memory, growing, with pauses, and with a change of level."""
+    low = 0.6 if kind == UNSEEN else 0.7 - GIVE
 
-    assert low <= score(KINDS[kind], series=10).coverage <= high
+    assert low <= score(KINDS[kind], series=10, first=2000).coverage <= 0.9 + GIVE
+
+
+def test_a_team_that_stopped_is_forecast_exactly() -> None:
+    """A team that stopped for good is no matter of chance: its interval holds 0 and nothing else."""
+    found = score(KINDS["stopped 10 days ago"], series=10)
+
+    assert (1.0, 0.0, 0.0) == (found.coverage, found.error, found.width)
+
+
+def test_the_interval_holds_for_series_that_nothing_was_chosen_by() -> None:
+    """16 series of each kind, at other lengths: too few to judge a kind by, enough for all together."""
+    scores = {kind: score(HELD_OUT[kind], series=1, first=1000) for kind in HELD_OUT}
+    moving = [one.coverage for kind, one in scores.items() if not kind.startswith("stopped")]
+    stopped = [one for kind, one in scores.items() if kind.startswith("stopped")]
+
+    assert 0.7 <= sum(moving) / len(moving) <= 0.9
+    assert [(1.0, 0.0, 0.0)] * 2 == [(one.coverage, one.error, one.width) for one in stopped]

@@ -226,6 +226,20 @@ def test_an_unknown_budget_says_what_is_missing_and_foretells_nothing() -> None:
     assert "not in this period" not in page_text
 
 
+def test_a_day_on_which_money_runs_out_is_expected_or_past() -> None:
+    expected, past = (fake_money.budget("nlp", spent, "1100.00") for spent in ("600.00", "1050.00"))
+    assert "27 Nov expected" in text(budgets.card(expected, Query("/budgets"), "light"))
+    assert "27 Nov exceeded" in text(budgets.card(past, Query("/budgets"), "light"))
+
+
+def test_a_team_that_stopped_is_forecast_without_a_restart() -> None:
+    item = fake_money.budget("nlp", "600.00", "600.00")
+    item["forecast"]["level_change"] = {"since": "2026-11-10", "before": "30.00", "after": "0.00"}
+    page_text = text(budgets.card(item, Query("/budgets"), "light"))
+
+    assert "nothing spent since 2026-11-10, $30.00 a day before; a restart is not in the forecast" in page_text
+
+
 def test_no_budget_says_how_to_set_one() -> None:
     page_text = text(shown("/budgets", "empty"))
 
