@@ -239,7 +239,7 @@ def test_a_team_that_stopped_is_forecast_exactly() -> None:
     assert (1.0, 0.0, 0.0) == (found.coverage, found.error, found.width)
 
 
-def test_the_interval_holds_for_series_that_nothing_was_chosen_by() -> None:
+def test_the_interval_holds_for_series_with_other_parameters() -> None:
     """16 series of each kind, at other lengths: too few to judge a kind by, enough for all together."""
     scores = {kind: score(HELD_OUT[kind], series=1, first=1000) for kind in HELD_OUT}
     moving = [one.coverage for kind, one in scores.items() if not kind.startswith("stopped")]
