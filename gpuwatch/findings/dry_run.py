@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuwatch.findings.grants import RANK
+from gpuwatch.findings.grants import RANK, note_short_conditions
 from gpuwatch.findings.records import findings_of
 from gpuwatch.findings.results import ParameterSet, collect
 from gpuwatch.findings.scope import ClusterScope, known_until
@@ -46,11 +46,12 @@ def dry_run(
     rule_scope = scope.for_rule(store, rule)
     if not collect(store, rule, sets, rule_scope):
         return DryRun()
-    store.run("findings/new_claim")
-    store.run("findings/dry_claim", cluster=cluster, detector=rule.id)
-    store.run("findings/grant", rank=list(RANK))
+    store.run("findings/dry_subject")
     found = findings_of(store, rule, rule_scope, "new_result")
+    store.run("findings/new_claim")
+    note_short_conditions(store, cluster)
     with store.view("found", found):
-        store.run("views/finding_claim")
+        store.run("findings/dry_claim", cluster=cluster, detector=rule.id)
+        store.run("findings/grant", rank=list(RANK))
         amounts = store.rows("findings/dry_amount", cluster=cluster, detector=rule.id)
     return DryRun(found.to_pylist(), amounts)

@@ -19,12 +19,18 @@ _WASTED = pa.schema([("key", pa.string()), ("units", pa.string()), ("den", pa.in
 
 def regrant(store: Store, cluster: str) -> None:
     """Grants the ledger time of the hours in claim_hour again, then updates what the findings concerned waste and cost."""
-    lasting = [rule.id for rule in rules().values() if rule.least_us]
-    store.run("views/finding_claim")
-    store.run("findings/wanted", cluster=cluster, lasting=lasting)
+    note_short_conditions(store, cluster)
+    store.run("findings/wanted", cluster=cluster)
     store.run("findings/grant", rank=list(RANK))
     store.run("findings/regrant", cluster=cluster)
     sum_waste(store, cluster)
+
+
+def note_short_conditions(store: Store, cluster: str) -> None:
+    """Notes in short_condition which stored conditions are too short to be findings: they claim nothing."""
+    lasting = [rule.id for rule in rules().values() if rule.least_us]
+    store.run("views/finding_claim")
+    store.run("findings/short_condition", cluster=cluster, lasting=lasting)
 
 
 def sum_waste(store: Store, cluster: str) -> None:

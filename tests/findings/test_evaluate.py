@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.findings import custom_rules, evaluate
-from gpuwatch.findings.dry_run import dry_run
+from gpuwatch.findings.dry_run import DryRun, dry_run
 from gpuwatch.findings.effective_thresholds import ParameterSet
 from gpuwatch.rules.rule import Rule, Threshold
 from gpuwatch.store.database import Store
@@ -432,21 +432,44 @@ def test_a_rule_that_speaks_of_too_many_is_not_heard(analysed: World) -> None:
     assert [] == finding_rows(analysed)
 
 
+def tried(world: World, one: Rule) -> DryRun:
+    """A dry run of a rule over the six hours."""
+    window = (T0, T0 + 6 * HOUR_US)
+    return dry_run(world.store, world.state, CLUSTER, world.settings, one, general()(one), window, us(360))
+
+
+def wasted(found: DryRun) -> list[int]:
+    """Hours of each amount of a dry run."""
+    return [int(row["units"]) // int(row["den"]) // HOUR_US for row in found.amounts]
+
+
 def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(analysed: World) -> None:
     tables = ("verdict", "verdict_claim", "granted_claim", "finding", "finding_amount", "rule_state")
     before = {name: analysed.rows(name) for name in tables}
 
-    found = dry_run(
-        analysed.store,
-        analysed.state,
-        CLUSTER,
-        analysed.settings,
-        rule(),
-        general()(rule()),
-        (T0, T0 + 6 * HOUR_US),
-        us(360),
-    )
+    found = tried(analysed, rule())
 
     assert [("node", "n1")] == [(row["subject_kind"], row["subject_id"]) for row in found.findings]
-    assert [4 * HOUR_US] == [int(row["units"]) // int(row["den"]) for row in found.amounts]
+    assert [4] == wasted(found)
     assert before == {name: analysed.rows(name) for name in tables}
+
+
+def test_a_dry_run_leaves_out_conditions_of_other_rules_that_are_too_short(analysed: World) -> None:
+    run(analysed, rule("driver-drift", least_us=8 * HOUR_US))
+    short = wasted(tried(analysed, rule()))
+    run(analysed, rule("driver-drift", least_us=0, thresholds=(Threshold("least_idle", 1, "a test"),)))
+
+    assert [4] == short
+    assert [] == wasted(tried(analysed, rule())), "as a finding it has its time"
+
+
+def test_a_dry_run_leaves_out_conditions_of_the_rule_that_are_too_short(analysed: World) -> None:
+    """A condition of one hour claims what a lasting one of the same rule claims too."""
+    brief = IDLE_HOURS.replace("'n1'", "'brief'").replace(
+        "> $least_idle", f"> $least_idle and l.hour_us = {T0 + 3 * HOUR_US}"
+    )
+
+    found = tried(analysed, rule(sql=f"{brief} union all {IDLE_HOURS}", least_us=2 * HOUR_US))
+
+    assert ["n1"] == [row["subject_id"] for row in found.findings]
+    assert [4] == wasted(found)
