@@ -10,6 +10,7 @@ from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import count_of, job_number, moment_us, states_of, texts
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.room import node_numbers, room_columns
+from gpuwatch.collectors.slurm.run_times import check_span
 from gpuwatch.collectors.slurm.sacct import (
     RUNNING_STATES,
     allocation_rows,
@@ -23,7 +24,6 @@ from gpuwatch.collectors.slurm.text import (
     MAX_DEVICES,
     Gpus,
     array_size,
-    check_span,
     comment_labels,
     expand_hostlist,
     gres_gpus,

@@ -13,12 +13,13 @@ from gpuwatch.core.clock import to_us
 
 def as_printed(text: str | None, tz: ZoneInfo) -> dict[str, Any]:
     """The columns `naive_us` and `naive_zone` of a local time; none for a time with an offset."""
-    naive = _naive_us(known(text) or "")
+    naive = naive_us(known(text) or "")
     return {} if naive is None else {"naive_us": naive, "naive_zone": tz.key}
 
 
 @lru_cache(CACHED_TIMES)
-def _naive_us(printed: str) -> int | None:
+def naive_us(printed: str) -> int | None:
+    """A local time as if it were UTC, None for one with an offset."""
     try:
         moment = None if printed.isdigit() else datetime.fromisoformat(printed)
     except ValueError:

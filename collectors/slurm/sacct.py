@@ -10,8 +10,11 @@ from zoneinfo import ZoneInfo
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
+from gpuwatch.collectors.slurm.cluster_column import ClusterColumn
 from gpuwatch.collectors.slurm.printed_times import as_printed
+from gpuwatch.collectors.slurm.repeated_hour import RepeatedHour, elapsed_us
 from gpuwatch.collectors.slurm.room import room_columns
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, TIME_LABEL, run_times
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
@@ -21,13 +24,12 @@ from gpuwatch.collectors.slurm.text import (
     instant,
     known,
     least_count,
-    run_span,
     spread,
     task_ids,
     tres_gpus,
 )
 from gpuwatch.collectors.slurm.waiting import Waiting
-from gpuwatch.core.clock import SECOND_US, zone
+from gpuwatch.core.clock import zone
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Source
 
@@ -63,10 +65,19 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
     tz = zone(source.timezone)
     numbered = iter(lines)
     header, delimiter, names = _header(numbered, source.path)
-    clusters, waiting = _Clusters(source), Waiting()
+    clusters, waiting, repeated = ClusterColumn(source), Waiting(), RepeatedHour(tz)
+
+    def finish() -> Iterator[Row]:
+        for at, text, cluster, fields in repeated.finish():
+            try:
+                yield from _passed_on(fitting(job_rows(fields, cluster, tz)), cluster, fields, waiting)
+            except ValueError as error:
+                rejects.add(str(error), source.path, at, text)
+        yield from waiting.finish()
+
     for number, line in numbered:
         if line == header:
-            yield from waiting.finish()
+            yield from finish()
         if not line.strip() or line == header:
             continue
         values = line.split(delimiter)
@@ -78,39 +89,23 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
             cluster = clusters.of(fields)
             rows = fitting(job_rows(fields, cluster, tz))
             rejects.naive_times |= any("naive_zone" in row for _, row in rows)
-            yield from waiting.superseded(cluster, fields.get("jobid") or fields.get("jobidraw"))
-            for table, row in rows:
-                if table == "pending":
-                    yield from waiting.take(row)
-                else:
-                    waiting.seen(row)
-                    yield table, row
+            repeated.note(cluster, fields)
+            if not repeated.holds(number, line, cluster, fields, rows):
+                yield from _passed_on(rows, cluster, fields, waiting)
         except ValueError as error:
             rejects.add(str(error), source.path, number, line)
-    yield from waiting.finish()
+    yield from finish()
 
 
-class _Clusters:
-    """Decides the cluster of each row: the one that the user named, or else the row's column Cluster (`sacct -M`)."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._first: str | None = None
-
-    def of(self, fields: Fields) -> str:
-        """Raises ValueError if the file holds several clusters and the user named one: their job numbers would collide."""
-        stated = known(fields.get("cluster"))
-        if stated is None:
-            return self._source.cluster
-        if not self._source.cluster_given:
-            return stated
-        self._first = self._first or stated
-        if stated != self._first:
-            raise ValueError(
-                "Cluster differs from the file's first, and --cluster names one for all: import without --cluster, "
-                "or one file for each cluster"
-            )
-        return self._source.cluster
+def _passed_on(rows: list[Row], cluster: str, fields: Fields, waiting: Waiting) -> Iterator[Row]:
+    """The rows of a record, except requests, which wait for the text's newest time."""
+    yield from waiting.superseded(cluster, fields.get("jobid") or fields.get("jobidraw"))
+    for table, row in rows:
+        if table == "pending":
+            yield from waiting.take(row)
+        else:
+            waiting.seen(row)
+            yield table, row
 
 
 def job_rows(fields: Fields, cluster: str, tz: ZoneInfo) -> list[Row]:
@@ -162,8 +157,8 @@ def located_allocation_rows(run: dict[str, Any], located: list[tuple[str, Gpus]]
 
 def _claim(run: dict[str, Any], node: str, gpus: Gpus, labels: dict[str, Any]) -> Row:
     """A `claim` row; the label SHARES_LABEL has the shares that are held of devices that others hold too."""
-    # A comment of the user cannot make shares of whole devices.
-    kept = {name: value for name, value in labels.items() if name != SHARES_LABEL}
+    # A comment of the user cannot make shares of whole devices, or exact times doubtful.
+    kept = {name: value for name, value in labels.items() if name not in (SHARES_LABEL, TIME_LABEL)}
     shared = {} if gpus.shares is None else {SHARES_LABEL: gpus.shares}
     return "claim", run | {
         "node": node,
@@ -171,19 +166,17 @@ def _claim(run: dict[str, Any], node: str, gpus: Gpus, labels: dict[str, Any]) -
         "profile": gpus.profile,
         "device_count": gpus.number,
         "device_indexes": gpus.indexes,
-        "labels": compact_json(kept | shared),
+        "labels": compact_json(kept | shared | run.get("labels", {})),
     }
 
 
 def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:
     """Columns shared by all allocations of a run."""
-    elapsed_us, suspended_us = _elapsed_us(fields), duration_us(fields.get("suspended"))
-    # Slurm's elapsed time excludes suspended time.
-    length_us = None if elapsed_us is None else elapsed_us + (suspended_us or 0)
-    start_us, end_us = run_span(fields["start"], fields["end"], length_us, tz)
+    length_us, suspended_us = elapsed_us(fields), duration_us(fields.get("suspended"))
+    times = run_times(fields.get("submit"), fields["start"], fields["end"], length_us, tz)
+    submit_us, start_us, end_us = times[:3]
     assert start_us is not None
     evidence_us = end_us if end_us is not None else start_us + (length_us or 0)
-    submit_us = instant(fields.get("submit"), tz)
     # A job that released some of its nodes has two records with the same start. The second one's "submit" time is the
     # time of the resize, and its allocation starts then.
     start_us = min(max(start_us, submit_us or start_us), evidence_us)
@@ -204,6 +197,7 @@ def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -
         "qos": known(fields.get("qos")),
         "name": fields.get("jobname") or None,
         "suspended_us": suspended_us,
+        "labels": ESTIMATED if times.guessed else {},
         **rule_column(fields.get("constraints")),
         **room_columns(fields["alloctres"], len(expand_hostlist(known(fields["nodelist"]) or ""))),
         **as_printed(fields["start"], tz),
@@ -259,15 +253,6 @@ def pending_rows(request: dict[str, Any], jobs: list[str], gpus: tuple[Gpus, ...
         for job in jobs
         for group in gpus
     ]
-
-
-def _elapsed_us(fields: Fields) -> int | None:
-    raw = fields.get("elapsedraw", "")
-    return (
-        int(raw) * SECOND_US
-        if raw.isascii() and raw.isdigit() and len(raw) < 12
-        else duration_us(fields.get("elapsed"))
-    )
 
 
 def _header(lines: Iterator[tuple[int, str]], path: str) -> tuple[str, str, list[str]]:

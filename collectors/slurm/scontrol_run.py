@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.room import room_columns
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, run_times
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, rule_column
 from gpuwatch.collectors.slurm.scontrol_records import first_word
 from gpuwatch.collectors.slurm.text import (
@@ -16,7 +17,6 @@ from gpuwatch.collectors.slurm.text import (
     known,
     least_count,
     possible_times,
-    run_span,
     task_ids,
 )
 from gpuwatch.core.clock import SECOND_US
@@ -34,7 +34,8 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
     # Of the two instants that a start can mean when clocks are set back, the limit shows which.
     until = None if running and len(possible_times(printed, tz)) < 2 else first_word(fields, "EndTime")
     length_us = duration_us(first_word(fields, "TimeLimit")) if running else run_time_us
-    start_us, end_us = run_span(printed, until, length_us, tz)
+    times = run_times(first_word(fields, "SubmitTime"), printed, until, length_us, tz)
+    submit_us, start_us, end_us = times[:3]
     assert start_us is not None
     end_us = None if running else end_us
     suspended_us: int | None = 0
@@ -53,7 +54,7 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
         "kind": "scontrol",
         "job_id": job_ids(fields)[0],
         "run_key": f"{fields['JobId']}@{start_us}",
-        "submit_us": instant(first_word(fields, "SubmitTime"), tz),
+        "submit_us": submit_us,
         "start_us": start_us,
         "end_us": end_us,
         "evidence_us": evidence_us,
@@ -64,6 +65,7 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
         "qos": stated(fields, "QOS"),
         "name": fields.get("JobName") or None,
         "suspended_us": suspended_us,
+        "labels": ESTIMATED if times.guessed else {},
         **rule_column(first_word(fields, "Features")),
         **room_columns(
             first_word(fields, "AllocTRES") or first_word(fields, "TRES"),

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpuwatch.core.clock import SECOND_US, to_us
-from gpuwatch.core.model import RUN_US_MAX
 
 MAX_HOSTS = 100_000
 MAX_DEVICES = 1_000_000
@@ -170,32 +169,6 @@ def possible_times(text: str | None, tz: ZoneInfo) -> tuple[int, ...]:
 def instant(text: str | None, tz: ZoneInfo) -> int | None:
     """The earliest instant a printed time can mean, None when unset."""
     return next(iter(possible_times(text, tz)), None)
-
-
-def run_span(start: str | None, end: str | None, length_us: int | None, tz: ZoneInfo) -> tuple[int | None, int | None]:
-    """Start and end (µs), each None when unset; ambiguous times are resolved to come nearest to `length_us`.
-
-    Raises ValueError when the end always precedes the start, or comes years after it.
-    """
-    starts, ends = possible_times(start, tz), possible_times(end, tz)
-    if not starts or not ends:
-        return next(iter(starts), None), next(iter(ends), None)
-
-    def misfit(pair: tuple[int, int]) -> tuple[bool, int]:
-        length = pair[1] - pair[0]
-        return length < 0, abs(length - length_us) if length_us is not None else 0
-
-    best = min(product(starts, ends), key=misfit)
-    check_span(*best)
-    return best
-
-
-def check_span(start_us: int, end_us: int) -> None:
-    """Raises ValueError for a run that ends before it starts, or years later."""
-    if end_us < start_us:
-        raise ValueError("end precedes start")
-    if end_us - start_us > RUN_US_MAX:
-        raise ValueError("lasts longer than five years")
 
 
 def comment_labels(comment: str | None) -> dict[str, Any]:

@@ -173,6 +173,23 @@ def _slurm_fix(store: Store, clusters: Sequence[str], advice: Advice) -> str:
     return fix
 
 
+def local_times(store: Store, since_us: int, evidence: Evidence) -> Check:
+    """Jobs with a local time that may mean two instants."""
+    if not evidence.holds:
+        return unjudged("local-times", NO_HOLD, evidence.scheduler_fix)
+    rows = remembered.rows(store, "quality/doctor_local_times", since_us=since_us)
+    if not rows:
+        return Check("local-times", OK, "every time of a job is certain")
+    jobs = named(f"{row['cluster']}/{row['job_id']}" for row in rows)
+    some = "1 job has" if len(rows) == 1 else f"{len(rows):,} jobs have"
+    what = (
+        f"{some} a start or an end in an hour that clocks repeat or skip, and no record decides when; "
+        f"its time is estimated, never longer than printed: {jobs}"
+    )
+    fix = "Export these days again with UTC times: TZ=UTC sacct ..., and import it with --timezone UTC."
+    return Check("local-times", WARN, what, fix)
+
+
 def conflicts(holds: Sequence[Row], evidence: Evidence) -> Check:
     """Devices that two jobs held at once."""
     if not evidence.holds:

@@ -98,7 +98,7 @@ KEPT = {
     ),
     "clock changes and period edges": (
         "test_a_day_is_24_hours_also_where_clocks_change",
-        "collectors/slurm/test_text.py::test_a_run_over_the_end_of_summer_time_keeps_its_length",
+        "collectors/slurm/test_run_times.py::test_a_time_of_the_repeated_hour_is_the_instant_that_fits",
         "collectors/slurm/test_text.py::test_a_time_has_two_readings_only_where_the_clocks_change",
     ),
     "late events after close": (

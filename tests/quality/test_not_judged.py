@@ -17,7 +17,7 @@ PCIE = {"pcie_tx_bytes_per_s": 1e9, "pcie_rx_bytes_per_s": 1e9}
 LINKS = NVLINK | PCIE
 # Prices are not computed in these worlds.
 NEEDS_SAMPLES = {"counters", "verdicts", "detectors", "clusters", "exporters", "labels", "unscheduled", "rates"}
-NEEDS_HOLDS = {"owners", "placement", "conflicts", "doubled", "inventory", "telemetry", "rates"}
+NEEDS_HOLDS = {"owners", "placement", "local-times", "conflicts", "doubled", "inventory", "telemetry", "rates"}
 
 
 def checks(world: World) -> dict[str, Check]:

@@ -1,4 +1,5 @@
--- A row of doubled is a pod reported both by a second-hand source (kube-state-metrics, YuniKorn) and by a more direct one.
+-- A row of doubled is a pod reported both by a second-hand source (kube-state-metrics, YuniKorn) and by a more direct one, or a run
+-- whose start was estimated because its local time is of an hour that clocks repeat, where another record of the job is certain of it.
 create or replace temp table doubled as
 with second_hand as (
     select distinct
@@ -25,7 +26,21 @@ nearer as (
     where cluster = $cluster and kind <> 'yunikorn' and start_us is not null
         and pod in (select pod from second_hand)
     group by all
+),
+-- The record of an end is nearer to certain than that of a job that runs.
+guessed_time as (
+    select distinct kind, job_id, run_key, naive_us, naive_zone, start_us, end_us is null as runs
+    from claim
+    where cluster = $cluster and scheduler = 'slurm' and naive_us is not null
+        and contains(labels, '"gpuwatch.io/local-time"')
 )
+select g.kind, g.job_id, g.run_key, null as pod_uid
+from guessed_time g
+join claim c
+    on c.cluster = $cluster and c.scheduler = 'slurm' and c.job_id = g.job_id and c.run_key <> g.run_key
+    and c.naive_us = g.naive_us and c.naive_zone = g.naive_zone and abs(c.start_us - g.start_us) <= 3600000000
+where not coalesce(contains(c.labels, '"gpuwatch.io/local-time"'), false) or (g.runs and c.end_us is not null)
+union
 select s.kind, s.job_id, s.run_key, s.pod_uid
 from second_hand s
 join nearer n on n.pod_uid = s.pod_uid and n.kind <> s.kind
@@ -112,8 +127,13 @@ from (
         and profile is distinct from 'aws.amazon.com/neuroncore'
         and not coalesce(contains(labels, '"gpuwatch.io/shares"'), false)
         and not (scheduler = 'kubernetes' and coalesce(node in (select node from single_profile), false)) as plain
-    from claim
+    from claim c
     where cluster = $cluster
+        and not exists (
+            select 1
+            from doubled d
+            where d.pod_uid is null and d.kind = c.kind and d.job_id = c.job_id and d.run_key = c.run_key
+        )
 )
 group by run_id
 having count(*) = 1 and bool_and(coalesce(plain, false));

@@ -20,12 +20,11 @@ from gpuwatch.collectors.slurm.text import (
     gpu_type_of,
     gres_gpus,
     possible_times,
-    run_span,
     spread,
     task_ids,
     tres_gpus,
 )
-from gpuwatch.core.clock import HOUR_US, parse_rfc3339
+from gpuwatch.core.clock import parse_rfc3339
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[4] / "shared"))
 EXAMPLES = SHARED / "wire/slurm/alloctres_examples.txt"
@@ -274,32 +273,6 @@ def test_a_time_has_two_readings_only_where_the_clocks_change() -> None:
     assert parse_rfc3339("2026-03-29T01:30:00Z") == possible_times("2026-03-29T02:30:00", BERLIN)[0]
     assert (parse_rfc3339("2026-10-25T00:30:00Z"),) == possible_times("2026-10-25T02:30:00+02:00", BERLIN)
     assert (parse_rfc3339("2026-11-21T02:08:29Z"),) == possible_times("1795226909", BERLIN)
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "hours", "span"),
-    [
-        pytest.param("02:30", "03:30", 2, ("00:30", "02:30"), id="starts before the clocks go back"),
-        pytest.param("02:30", "03:30", 1, ("01:30", "02:30"), id="starts after they went back"),
-        pytest.param("01:30", "02:30", 1, ("-", "00:30"), id="ends before they go back"),
-        pytest.param("01:30", "02:30", 2, ("-", "01:30"), id="ends after they went back"),
-        pytest.param("02:15", "02:15", 1, ("00:15", "01:15"), id="the same local time an hour apart"),
-        pytest.param("02:45", "02:15", None, ("00:45", "01:15"), id="without a length the end follows the start"),
-    ],
-)
-def test_a_run_over_the_end_of_summer_time_keeps_its_length(
-    start: str, end: str, hours: int | None, span: tuple[str, str]
-) -> None:
-    length_us = None if hours is None else hours * HOUR_US
-    days = {"-": "2026-10-24T23:30:00Z"}
-    expected = tuple(parse_rfc3339(days.get(time, f"2026-10-25T{time}:00Z")) for time in span)
-
-    assert expected == run_span(f"2026-10-25T{start}:00", f"2026-10-25T{end}:00", length_us, BERLIN)
-
-
-def test_an_end_before_its_start_is_refused() -> None:
-    with pytest.raises(ValueError, match="end precedes start"):
-        run_span("2026-11-21T03:00:00", "2026-11-21T02:00:00", HOUR_US, BERLIN)
 
 
 @pytest.mark.parametrize(

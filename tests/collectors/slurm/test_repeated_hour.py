@@ -1,0 +1,88 @@
+"""Jobs of sacct in the hour that clocks repeat: the other jobs of the text decide what their times mean, or nothing does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.collectors.slurm.files import read_sacct
+from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.core.model import Rejects, Source
+
+HEADER = "JobID|State|Submit|Start|End|ElapsedRaw|NNodes|NodeList|AllocTRES"
+Job = tuple[int, str, str, str | None, int | None, int]
+"""Number, submission, start and end of 2026-10-25 in Berlin, elapsed minutes, and GPUs. Clocks go back at 01:00 UTC."""
+
+
+def text(*jobs: Job) -> str:
+    lines = [HEADER]
+    for number, submit, start, end, minutes, gpus in jobs:
+        times = [f"2026-10-25T{time}:00" if time else "Unknown" for time in (submit, start, end)]
+        elapsed = "" if minutes is None else str(60 * minutes)
+        tres = f"cpu=1,gres/gpu={gpus}" if gpus else "cpu=1"
+        lines.append("|".join([str(number), "COMPLETED" if end else "RUNNING", *times, elapsed, "1", "n1", tres]))
+    return "\n".join(lines) + "\n"
+
+
+def read(folder: Path, written: str) -> dict[str, tuple[str, bool]]:
+    """By job: when it started (UTC), and whether that is estimated."""
+    path = folder / "sacct.txt"
+    path.write_text(written)
+    rejects = Rejects()
+    rows = [
+        row for batch in read_sacct(Source(str(path), "c1", "Europe/Berlin"), rejects) if batch.table == "claim"
+        for row in batch.rows.to_pylist()
+    ]  # fmt: skip
+    assert {} == rejects.faults
+    return {row["job_id"]: (clock(row["start_us"]), "local-time" in (row["labels"] or "")) for row in rows}
+
+
+def clock(us: int) -> str:
+    minutes = (us - parse_rfc3339("2026-10-25T00:00:00Z")) // 60_000_000
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+UNKNOWN: Job = (50, "02:20", "02:30", "02:50", 20, 4)
+"""20 minutes in either of the two hours."""
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param([], ("00:30", True), id="alone: nothing decides"),
+        pytest.param([(49, "01:00", "02:30", "02:50", 20, 0)], ("00:30", True), id="other jobs of the hour, in order"),
+        pytest.param([(49, "02:40", "03:30", "03:50", 20, 0)], ("01:30", False), id="an older job was submitted later"),
+        pytest.param([(51, "02:10", "03:30", "03:50", 20, 0)], ("00:30", True), id="a younger one earlier: it may have waited"),
+        pytest.param([(40, "02:10", "02:15", "03:15", 60, 0)], ("00:30", True), id="an older one, after or before"),
+        pytest.param(
+            [(40, "02:50", "02:10", "03:15", 65, 0)], ("01:30", False), id="an older one that started after clocks went back"
+        ),
+        pytest.param(
+            [(49, "02:40", "03:30", "03:50", 20, 0), (49, "02:45", "03:30", "03:50", 20, 0)], ("00:30", True),
+            id="the older one was submitted twice",
+        ),
+        pytest.param(
+            [(49, "02:40", "03:30", "03:50", 20, 0), (51, "02:10", "02:11", "03:11", 120, 0)], ("00:30", True),
+            id="the others contradict each other",
+        ),
+    ],
+)  # fmt: skip
+def test_the_order_of_job_numbers_decides(tmp_path: Path, others: list[Job], expected: tuple[str, bool]) -> None:
+    assert expected == read(tmp_path, text(UNKNOWN, *others))["50"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "others", "expected"),
+    [
+        pytest.param(90, [], ("00:30", True), id="alone: nothing decides"),
+        pytest.param(90, [(61, "03:00", "03:05", None, 55, 1)], ("01:30", False), id="the text is of 03:00 UTC"),
+        pytest.param(150, [(61, "03:00", "03:05", None, 55, 1)], ("00:30", False), id="it has run an hour longer"),
+        pytest.param(90, [(61, "03:00", "03:05", "03:50", 45, 1)], ("00:30", True), id="the other job has ended"),
+    ],
+)
+def test_the_time_of_the_text_decides(
+    tmp_path: Path, minutes: int, others: list[Job], expected: tuple[str, bool]
+) -> None:
+    """A job that runs since 02:30, by the minutes for which it has run."""
+    assert expected == read(tmp_path, text((60, "01:00", "02:30", None, minutes, 4), *others))["60"]
