@@ -124,12 +124,30 @@ broken as (
             or h.row_remap_pending > 0 or h.row_remap_failed > 0 or h.ecc_dbe_count > 0 or h.memory_unrepairable > 0
         )
 ),
+-- Slurm keeps the GPUs of a job that it suspends. Of ended and resumed jobs the total is known, not each time: so much of each idle
+-- time may be the scheduler's. A job that was suspended when it was last seen has been for an unknown time.
+stopped as (
+    select
+        r.run_id,
+        max(c.suspended_us) as suspended_us,
+        max(greatest(c.start_us, c.evidence_us)) filter (where c.end_us is null) as seen_us,
+        arg_max(c.state, (c.end_us is not null, greatest(c.start_us, c.evidence_us))) = 'SUSPENDED' as still
+    from run r
+    join claim c
+        on c.cluster = $cluster and c.scheduler = 'slurm' and c.job_id = r.job_id and c.run_key = r.run_key
+    where r.cluster = $cluster and r.scheduler = 'slurm' and r.run_id in (select run_id from owned)
+    group by r.run_id
+    having max(c.suspended_us) > 0 or still
+),
 -- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
 long_enough as materialized (
-    select o.*
+    select o.* replace (o.start_us + coalesce(s.suspended_us, 0) as start_us)
     from owned o
     left join waited w using (device_id, start_us, run_id)
-    where o.end_us - greatest(o.start_us, o.run_start_us + $warm_up_us) - coalesce(w.waited_us, 0) >= $idle_us_min
+    left join stopped s using (run_id)
+    where o.end_us - greatest(o.start_us, o.run_start_us + $warm_up_us) - coalesce(w.waited_us, 0) - coalesce(s.suspended_us, 0)
+        >= $idle_us_min
+        and not coalesce(s.still and o.end_us >= least(s.seen_us, o.measured_until_us) - $still_us, false)
         and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from paused)
         and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from broken)
 ),

@@ -70,6 +70,18 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "SMs at 1 %": lambda w, n: w.gpu(n, (120, IDLE | {"sm_active_ratio": 0.01})).job(n, [n], 0, 120),
     "tensor cores at 0.5 %": lambda w, n: w.gpu(n, (120, IDLE | {"tensor_active_ratio": 0.005})).job(n, [n], 0, 120),
     "memory at 1 %": lambda w, n: w.gpu(n, (120, IDLE | {"dram_active_ratio": 0.01})).job(n, [n], 0, 120),
+    "suspended by the scheduler for an hour": lambda w, n: w.gpu(n, (30, WORK), (60, IDLE), (30, WORK)).job(
+        n, [n], 0, 120, suspended=60
+    ),
+    "suspended for an hour, and idle for 14 minutes": lambda w, n: w.gpu(n, (30, WORK), (74, IDLE), (30, WORK)).job(
+        n, [n], 0, 134, suspended=60
+    ),
+    "suspended when it was last seen": lambda w, n: w.gpu(n, (30, WORK), (60, IDLE)).job(
+        n, [n], 0, None, heard=90, state="SUSPENDED"
+    ),
+    "suspended twice, and once more when it was last seen": lambda w, n: w.gpu(
+        n, (30, WORK), (20, IDLE), (30, WORK), (40, IDLE), (30, WORK), (60, IDLE)
+    ).job(n, [n], 0, None, heard=210, state="SUSPENDED", suspended=60),
     "the owner changes in the middle": lambda w, n: (
         w.gpu(n, (30, WORK), (24, IDLE), (30, WORK)).job(f"{n}a", [n], 0, 42).job(f"{n}b", [n], 42, 84)
     ),
@@ -162,6 +174,12 @@ MUST_FIRE: dict[str, Scene] = {
     "15 minutes": lambda w, n: w.gpu(n, (30, WORK), (15, IDLE), (30, WORK)).job(n, [n], 0, 75),
     "40 minutes": lambda w, n: w.gpu(n, (20, WORK), (40, IDLE), (20, WORK)).job(n, [n], 0, 80),
     "from the start": lambda w, n: w.gpu(n, (30, IDLE), (30, WORK)).job(n, [n], 5, 60),
+    "an hour more than suspended": lambda w, n: w.gpu(n, (20, WORK), (120, IDLE), (20, WORK)).job(
+        n, [n], 0, 160, suspended=60
+    ),
+    "suspended after the idle time": lambda w, n: w.gpu(n, (20, WORK), (40, IDLE), (20, WORK), (60, IDLE)).job(
+        n, [n], 0, None, heard=140, state="SUSPENDED", suspended=0
+    ),
     "one hour": lambda w, n: w.gpu(n, (20, WORK), (60, IDLE), (20, WORK)).job(n, [n], 0, 100),
     "two hours": lambda w, n: w.gpu(n, (20, WORK), (120, IDLE), (20, WORK)).job(n, [n], 0, 160),
     "one of four": lambda w, n: (
@@ -305,6 +323,12 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
         pytest.param(
             "from the start", [(5, 30, 24 * 60)], id="idle from the start counts from the start, once it is long"
         ),
+        pytest.param(
+            "an hour more than suspended",
+            [(80, 140, 59 * 60)],
+            id="time in which the scheduler stopped it is not held against it",
+        ),
+        pytest.param("suspended after the idle time", [(20, 60, 39 * 60)], id="idle before it was suspended"),
         pytest.param("one of four", [(20, 80, 59 * 60)], id="one idle GPU of four is charged alone"),
         pytest.param(
             "two jobs with all GPUs of an idle node",

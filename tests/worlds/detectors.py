@@ -161,8 +161,12 @@ class World:
         profile: str | None = None,
         node: str = "n1",
         state: str | None = None,
+        suspended: float | None = None,
     ) -> World:
-        """A scheduler's record of one run. `gpus` are the UUIDs it names, or only how many; `heard` its last word."""
+        """A scheduler's record of one run. `gpus` are the UUIDs it names, or only how many; `heard` its last word.
+
+        `suspended`: for how many minutes the scheduler stopped it.
+        """
         named = None if isinstance(gpus, int) else list(gpus)
         self.claim(
             scheduler=scheduler,
@@ -183,6 +187,7 @@ class World:
             user_name="ada",
             account="vision",
             labels=json.dumps(labels) if labels else None,
+            suspended_us=None if suspended is None else us(suspended) - us(0),
         )
         return self
 
