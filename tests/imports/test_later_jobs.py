@@ -171,6 +171,50 @@ def test_a_job_that_was_resized_held_its_first_gpus_up_to_then(desk: Texts, list
     assert {"1": 4 * 6.0 + 2 * 4.0} == desk.hours()
 
 
+TWO_NODES = "NodeName=n2\n   Gres=gpu:8\n   State=IDLE\n\n"
+
+
+def wide(hours: int, nodes: str, gpus: int) -> str:
+    """Job 1 as it runs on some nodes, without the time of a change."""
+    return job(1, hours=hours, gpus=gpus).replace("NodeList=n1", f"NodeList={nodes}")
+
+
+def node_hours(desk: Texts) -> dict[str, float]:
+    """GPU-hours of job 1 by node."""
+    desk.hours()
+    query = """select d.node, sum(s.end_us - s.start_us) / 3600e6 from segment s join run r using (run_id) join device d using (device_id)
+        where r.job_id = '1' group by all"""
+    return dict(sorted(desk.store.sql(query)))
+
+
+def test_a_job_that_keeps_its_nodes_holds_them_on(desk: Texts) -> None:
+    """A later text has all nodes again, or is of another job."""
+    desk.load(NODE, TWO_NODES, wide(2, "n[1-2]", 4), OTHER)
+    desk.load(wide(6, "n[1-2]", 4), OTHER)
+    desk.load(job(5, hours=10))
+
+    assert {"n1": 2 * 10.0, "n2": 2 * 10.0} == node_hours(desk)
+
+
+@pytest.mark.parametrize("newest_first", [False, True], ids=["in order", "the newest text first"])
+def test_a_job_that_names_fewer_nodes_let_the_others_go(desk: Texts, newest_first: bool) -> None:
+    """It had both nodes after two hours, and one after six. The other one is held as long as it is known to be."""
+    texts = [(NODE, TWO_NODES, wide(2, "n[1-2]", 4)), (wide(6, "n1", 2),), (wide(10, "n1", 2),)]
+    for text in reversed(texts) if newest_first else texts:
+        desk.load(*text)
+
+    assert {"n1": 2 * 10.0, "n2": 2 * 2.0} == node_hours(desk)
+
+
+def test_a_node_that_a_job_let_go_is_its_own_while_samples_name_the_job(desk: Texts) -> None:
+    """At most up to the text that has it no more."""
+    desk.load(NODE.replace("n1", "n2"), TWO_NODES.replace("n2", "n1"), wide(2, "n[1-2]", 4))
+    desk.load(wide(6, "n2", 2))
+    desk.label("1", 0, 4)
+
+    assert 2 * 2.0 < node_hours(desk)["n1"] <= 2 * 4.0 + 0.1
+
+
 @pytest.mark.parametrize("listed", [(), (OTHER,)], ids=["a text of one job", "a list"])
 def test_a_job_that_runs_again_was_requeued_when_it_was_submitted_again(desk: Texts, listed: tuple[str, ...]) -> None:
     desk.load(NODE, job(1, gpus=4), *listed)

@@ -2,9 +2,10 @@
 -- ahead of or behind the scheduler's times, and the next run of a job carries the same label. `span` is the row of owner_span.
 create or replace temp table label_match as
 with slurm_run as (
-    select distinct run_id, pod_uid, job_id, split_part(run_key, '@', 1) as raw_job_id, start_us, end_us
+    select run_id, pod_uid, job_id, split_part(run_key, '@', 1) as raw_job_id, start_us, max(end_us) as end_us
     from wanted
     where scheduler = 'slurm'
+    group by all
 ),
 slurm_label as (
     select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job as label, o.rowid as span
@@ -44,12 +45,13 @@ pod_label as (
 ),
 measured as (
     select
-        l.*,
-        least(l.end_us, l.last_us + n.last_interval_us // 2)
+        l.* replace (least(l.end_us, g.end_us) as end_us),
+        least(l.end_us, g.end_us, l.last_us + n.last_interval_us // 2)
         - greatest(l.start_us, l.first_us - n.last_interval_us // 2) as overlap_us,
         l.last_us - l.first_us + n.last_interval_us as span_us
     from (select * from slurm_label union all select * from pod_label) l
     join seen n using (device_id)
+    left join let_go g on g.run_id = l.run_id and g.node = n.node
 )
 select
     *,
