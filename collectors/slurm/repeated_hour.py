@@ -28,7 +28,8 @@ class RepeatedHour:
     """Holds back the records whose times could be two instants until all of a text is read.
 
     Job numbers are given in the order of submission: where a later number has an earlier printed time, clocks were set back between
-    the two. All jobs that run were looked at in the same second: start and elapsed time of each add up to it.
+    the two. All jobs that run were looked at in the same second: start and elapsed time of each add up to it. A job that was resized
+    has a record whose submission is the end of the one before.
     """
 
     def __init__(self, tz: ZoneInfo) -> None:
@@ -38,9 +39,16 @@ class RepeatedHour:
         self._noted = 0
         self._submitted: dict[tuple[str, str], Jobs] = defaultdict(dict)
         """By cluster and day."""
+        self._ended: dict[tuple[str, str, int | None], int | None] = {}
+        """When records of a job ended, by cluster, job and printed time."""
 
     def note(self, cluster: str, fields: Fields) -> None:
-        """Takes the submission of a job, also of one without GPUs."""
+        """Takes the submission and the end of a job, also of one without GPUs."""
+        if len(possible_times(fields["end"], self._tz)) > 1 and len(self._ended) < NOTED_MAX:
+            ended_us = run_times(
+                fields.get("submit"), fields["start"], fields["end"], elapsed_us(fields), self._tz
+            ).end_us
+            self._ended[cluster, _job(fields), naive_us(fields["end"])] = ended_us
         submit = known(fields.get("submit"))
         readings = sorted(possible_times(submit, self._tz))
         number, printed = _number(fields), naive_us(submit or "")
@@ -54,7 +62,11 @@ class RepeatedHour:
     def holds(self, number: int, line: str, cluster: str, fields: Fields, rows: list[Row]) -> bool:
         """Whether the record of these rows is held back, because its times could be others."""
         claims = [row for table, row in rows if table == "claim"]
-        if not any(TIME_LABEL in row["labels"] for row in claims):
+        readings = possible_times(fields.get("submit"), self._tz)
+        resized = len(readings) > 1 and any(
+            row["end_us"] is not None and row["start_us"] <= us <= row["end_us"] for row in claims for us in readings
+        )
+        if not resized and not any(TIME_LABEL in row["labels"] for row in claims):
             for row in claims:
                 if row["end_us"] is None and row["evidence_us"] > row["start_us"] and not row["suspended_us"]:
                     self._written[cluster] = max(self._written.get(cluster, 0), row["evidence_us"])
@@ -72,7 +84,9 @@ class RepeatedHour:
             submit, number = known(fields.get("submit")) or "", _number(fields) or 0
             last, first = turns.get((cluster, submit[:10]), (None, None))
             readings = sorted(possible_times(submit, self._tz))
-            if len(readings) == 2 and last is not None and number <= last:
+            if resized_us := self._ended.get((cluster, _job(fields), naive_us(submit))):
+                decided["submit"] = _seconds(resized_us)
+            elif len(readings) == 2 and last is not None and number <= last:
                 decided["submit"] = _seconds(readings[0])
             elif len(readings) == 2 and first is not None and number >= first:
                 decided["submit"] = _seconds(readings[1])
@@ -80,6 +94,7 @@ class RepeatedHour:
                 decided["end"] = _seconds(self._written[cluster])
             yield line_number, line, cluster, fields | decided
         self._held, self._written, self._submitted, self._noted = [], {}, defaultdict(dict), 0
+        self._ended = {}
 
 
 def elapsed_us(fields: Fields) -> int | None:
@@ -95,6 +110,10 @@ def _number(fields: Fields) -> int | None:
     """The number that a job got when it was submitted: that of the array, or of the first component."""
     match = re.match(r"\d{1,18}", fields.get("jobid") or fields.get("jobidraw") or "")
     return int(match[0]) if match else None
+
+
+def _job(fields: Fields) -> str:
+    return fields.get("jobid") or fields.get("jobidraw") or ""
 
 
 def _seconds(us: int) -> str:

@@ -34,11 +34,11 @@ def run_times(submit: str | None, start: str | None, end: str | None, length_us:
     Where several fit, it is the one whose spans are as long as the printed times differ: never longer. Raises ValueError when the
     end always precedes the start, or comes years after it.
     """
-    choices = [possible_times(text, tz) or (None,) for text in (submit, start, end)]
-    readings = [RunTimes(*reading) for reading in product(*choices)]
+    submits, starts, ends = (possible_times(text, tz) or (None,) for text in (submit, start, end))
+    readings = [RunTimes(a, b, c) for a, b, c in product(submits, starts, ends)]
     if len(readings) == 1:
         return _checked(readings[0])
-    printed = RunTimes(*(naive_us(known(text) or "") for text in (submit, start, end)))
+    printed = RunTimes(naive_us(known(submit) or ""), naive_us(known(start) or ""), naive_us(known(end) or ""))
     fitting = _least(readings, lambda one: (_span(one.start_us, one.end_us) or 0) < 0)
     fitting = _least(fitting, lambda one: _missed(one, length_us), MINUTE_US)
     # A job that was resized has a record whose submission is the time of the change.

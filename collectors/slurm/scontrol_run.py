@@ -12,7 +12,6 @@ from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, rule_column
 from gpuwatch.collectors.slurm.scontrol_records import first_word
 from gpuwatch.collectors.slurm.text import (
     duration_us,
-    instant,
     integer,
     known,
     least_count,
@@ -29,7 +28,6 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
     """
     running = state in RUNNING_STATES
     run_time_us = duration_us(first_word(fields, "RunTime"))
-    suspend_us = instant(first_word(fields, "SuspendTime"), tz)
     printed = first_word(fields, "StartTime")
     # Of the two instants that a start can mean when clocks are set back, the limit shows which.
     until = None if running and len(possible_times(printed, tz)) < 2 else first_word(fields, "EndTime")
@@ -37,6 +35,7 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
     times = run_times(first_word(fields, "SubmitTime"), printed, until, length_us, tz)
     submit_us, start_us, end_us = times[:3]
     assert start_us is not None
+    suspend_us = _since(start_us, first_word(fields, "SuspendTime"), tz)
     end_us = None if running else end_us
     suspended_us: int | None = 0
     if suspend_us is not None:
@@ -47,7 +46,7 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
             suspended_us = None if before_us is None else max(0, suspend_us - start_us - before_us)
     evidence_us = end_us if end_us is not None else start_us + (run_time_us or 0) + (suspended_us or 0)
     # What the job held before it released some of its nodes is in accounting.
-    start_us = min(max(start_us, instant(first_word(fields, "ResizeTime"), tz) or start_us), evidence_us)
+    start_us = min(max(start_us, _since(start_us, first_word(fields, "ResizeTime"), tz) or start_us), evidence_us)
     return {
         "cluster": cluster,
         "scheduler": "slurm",
@@ -73,6 +72,12 @@ def run_columns(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) 
         ),
         **as_printed(first_word(fields, "StartTime"), tz),
     }
+
+
+def _since(start_us: int, text: str | None, tz: ZoneInfo) -> int | None:
+    """The first instant after the start that a printed time can mean, else any."""
+    readings = sorted(possible_times(text, tz))
+    return next((us for us in readings if us >= start_us), readings[0] if readings else None)
 
 
 def job_ids(fields: dict[str, str]) -> list[str]:
