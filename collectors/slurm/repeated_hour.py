@@ -9,8 +9,7 @@ from itertools import accumulate
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.shared.records import Row
-from gpuwatch.collectors.slurm.printed_times import naive_us
-from gpuwatch.collectors.slurm.run_times import TIME_LABEL, run_times
+from gpuwatch.collectors.slurm.run_times import TIME_LABEL, naive_us, run_times
 from gpuwatch.collectors.slurm.text import duration_us, known, possible_times
 from gpuwatch.core.clock import SECOND_US
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from gpuwatch.collectors.slurm.printed_times import naive_us
-from gpuwatch.collectors.slurm.text import known, possible_times
-from gpuwatch.core.clock import MINUTE_US
+from gpuwatch.collectors.slurm.text import CACHED_TIMES, known, possible_times
+from gpuwatch.core.clock import MINUTE_US, to_us
 from gpuwatch.core.model import RUN_US_MAX
 
 TIME_LABEL = "gpuwatch.io/local-time"
@@ -88,3 +89,19 @@ def _checked(times: RunTimes) -> RunTimes:
     if times.start_us is not None and times.end_us is not None:
         check_span(times.start_us, times.end_us)
     return times
+
+
+def as_printed(text: str | None, tz: ZoneInfo) -> dict[str, Any]:
+    """The columns `naive_us` and `naive_zone` of a local time; none for a time with an offset."""
+    naive = naive_us(known(text) or "")
+    return {} if naive is None else {"naive_us": naive, "naive_zone": tz.key}
+
+
+@lru_cache(CACHED_TIMES)
+def naive_us(printed: str) -> int | None:
+    """A local time as if it were UTC, None for one with an offset."""
+    try:
+        moment = None if printed.isdigit() else datetime.fromisoformat(printed)
+    except ValueError:
+        return None
+    return None if moment is None or moment.tzinfo is not None else to_us(moment.replace(tzinfo=UTC))

@@ -11,10 +11,9 @@ from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.cluster_column import ClusterColumn
-from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.repeated_hour import RepeatedHour, elapsed_us
 from gpuwatch.collectors.slurm.room import room_columns
-from gpuwatch.collectors.slurm.run_times import ESTIMATED, TIME_LABEL, run_times
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, TIME_LABEL, as_printed, run_times
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,

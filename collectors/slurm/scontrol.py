@@ -14,8 +14,8 @@ from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.job_list import JobList
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
-from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.room import room_columns
+from gpuwatch.collectors.slurm.run_times import as_printed
 from gpuwatch.collectors.slurm.sacct import allocation_rows, constraint_rule, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
 from gpuwatch.collectors.slurm.scontrol_run import job_ids, run_columns, stated, user_of

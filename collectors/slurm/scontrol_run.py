@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.collectors.slurm.printed_times import as_printed
 from gpuwatch.collectors.slurm.room import room_columns
-from gpuwatch.collectors.slurm.run_times import ESTIMATED, run_times
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, as_printed, run_times
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, rule_column
 from gpuwatch.collectors.slurm.scontrol_records import first_word
 from gpuwatch.collectors.slurm.text import (

@@ -46,12 +46,12 @@ def dry_run(
     rule_scope = scope.for_rule(store, rule)
     if not collect(store, rule, sets, rule_scope):
         return DryRun()
-    store.run("findings/dry_subject")
+    store.run("findings/dry/subject")
     found = findings_of(store, rule, rule_scope, "new_result")
     store.run("findings/new_claim")
     note_short_conditions(store, cluster)
     with store.view("found", found):
-        store.run("findings/dry_claim", cluster=cluster, detector=rule.id)
+        store.run("findings/dry/claim", cluster=cluster, detector=rule.id)
         store.run("findings/grant", rank=list(RANK))
-        amounts = store.rows("findings/dry_amount", cluster=cluster, detector=rule.id)
+        amounts = store.rows("findings/dry/amount", cluster=cluster, detector=rule.id)
     return DryRun(found.to_pylist(), amounts)
