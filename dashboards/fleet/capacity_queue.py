@@ -71,11 +71,19 @@ def request(item: Row, query: Query) -> Component:
             shown,
             html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line"),
             html.Div(
-                f"{item.get('shape') or item.get('gpus') or formats.MISSING} GPUs, waits {formats.duration(item.get('wait_seconds'))}",
+                f"{asked(item)}, waits {formats.duration(item.get('wait_seconds'))}",
                 className="small narrow-only",
             ),
         ]
     )
+
+
+def asked(item: Row) -> str:
+    """What a request asks for: `1 GPU`, `2x8 GPUs`, `1g.10gb`."""
+    shape = str(item.get("shape") or item.get("gpus") or formats.MISSING)
+    if "g." in shape:
+        return shape
+    return f"{shape} GPU" if shape == "1" else f"{shape} GPUs"
 
 
 def reason(item: Row, query: Query) -> Component:

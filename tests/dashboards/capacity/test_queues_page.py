@@ -150,3 +150,18 @@ def test_one_request_that_waits_for_gpus_is_counted_once() -> None:
     assert "1 request waits for GPUs or MIG slices" == capacity_queue.title([row], False)
     assert "2 requests wait, 1 of them for GPUs or MIG slices" == capacity_queue.title([row, {}], False)
     assert "1 request waits" == capacity_queue.title([row], True)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"shape": "1", "gpus": 1}, "1 GPU"),
+        ({"shape": "2x8", "gpus": 16}, "2x8 GPUs"),
+        ({"shape": "0.5"}, "0.5 GPUs"),
+        ({"shape": "2x1g.10gb"}, "2x1g.10gb"),
+        ({"gpus": 4}, "4 GPUs"),
+        ({}, "- GPUs"),
+    ],
+)
+def test_a_request_says_what_it_asks_for(row: dict[str, Any], expected: str) -> None:
+    assert expected == capacity_queue.asked(row).replace(capacity_queue.formats.MISSING, "-")
