@@ -9,7 +9,9 @@ from fastapi import Depends, Header, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-ROOT = "/api/"
+from gpuwatch.api.errors import OPENCOST
+
+ROOTS = ("/api/", *OPENCOST)
 """How the paths begin whose answers have a tag."""
 PIECE_BYTES = 1 << 20
 _DROPPED = (b"content-length", b"content-type")
@@ -43,7 +45,7 @@ class Tagged:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(ROOT):
+        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(ROOTS):
             await self._app(scope, receive, send)
             return
         known = Headers(scope=scope).get("if-none-match", "")

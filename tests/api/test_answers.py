@@ -265,6 +265,26 @@ def test_a_file_that_the_client_has_is_not_sent_again(filled: Api, path: str) ->
     assert (200, first.content) == (other.status_code, other.content)
 
 
+def test_a_focus_file_that_is_not_sent_again_still_says_what_it_leaves_out(filled: Api) -> None:
+    """Time without a rate is in no row: it can grow while the file stays the same."""
+    text, path = filled.token("admin"), "/api/v1/chargeback?window=2026-W45&format=focus"
+    first = filled.get(path, token=text)
+    again = filled.get(path, token=text, headers={"If-None-Match": first.headers["etag"]})
+    left_out = "x-gpuwatch-unpriced-gpu-seconds"
+
+    assert (304, first.headers[left_out]) == (again.status_code, again.headers[left_out])
+    assert {"content-length", "content-disposition"}.isdisjoint(again.headers)
+
+
+@pytest.mark.parametrize("path", ["/allocation?window=7d", "/model/allocation/summary?window=7d"])
+def test_answers_of_opencost_have_a_tag(filled: Api, path: str) -> None:
+    text = filled.token("admin")
+    first = filled.get(path, token=text)
+    again = filled.get(path, token=text, headers={"If-None-Match": first.headers["etag"]})
+
+    assert (200, 304, b"") == (first.status_code, again.status_code, again.content)
+
+
 @pytest.mark.parametrize("form", ["xlsx", "parquet"])
 def test_workbooks_and_tables_have_a_tag(filled: Api, form: str) -> None:
     """A workbook names the second in which it was made."""
