@@ -206,6 +206,25 @@ def test_a_job_that_names_fewer_nodes_let_the_others_go(desk: Texts, newest_firs
     assert {"n1": 2 * 10.0, "n2": 2 * 2.0} == node_hours(desk)
 
 
+@pytest.mark.parametrize(("detailed", "plain"), [(2, 4), (4, 2)], ids=["without -d", "with -d"])
+def test_of_texts_with_and_without_the_gpus_of_nodes_the_one_that_has_a_node_for_longer_counts(
+    desk: Texts, detailed: int, plain: int
+) -> None:
+    """One has both nodes after two hours, the other one after four; eight hours after its start, both lack one of them."""
+
+    def listed(hours: int, nodes: str, gpus: int, *names: str) -> str:
+        lines = "".join(f"     Nodes={name} CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)\n" for name in names)
+        return wide(hours, nodes, gpus).replace("   ReqTRES", f"{lines}   ReqTRES")
+
+    desk.load(NODE, TWO_NODES, listed(detailed, "n[1-2]", 4, "n1", "n2"))
+    desk.load(listed(8, "n1", 2, "n1"))
+    desk.load(wide(plain, "n[1-2]", 4))
+    desk.load(wide(8, "n1", 2))
+
+    assert [("sacct",), ("scontrol",)] == desk.store.sql("select distinct kind from claim order by all")
+    assert {"n1": 2 * 8.0, "n2": 2 * 4.0} == node_hours(desk)
+
+
 def test_a_node_that_a_job_let_go_is_its_own_while_samples_name_the_job(desk: Texts) -> None:
     """At most up to the text that has it no more."""
     desk.load(NODE.replace("n1", "n2"), TWO_NODES.replace("n2", "n1"), wide(2, "n[1-2]", 4))

@@ -81,3 +81,21 @@ def test_quality_names_what_is_estimated(desk: Texts) -> None:
         "1 job has a start or an end in an hour that clocks repeat or skip, and no record decides when; its time is "
         "estimated, never longer than printed: c1/7" == found.what
     )
+
+
+def test_the_part_before_a_resize_is_no_other_reading_of_the_part_after_it(desk: Texts) -> None:
+    """Both have the printed start of the job. The first part, all in that hour, is estimated; the length of the second is certain."""
+    rows = [
+        ("RESIZING", "01:00", "02:10", "02:50", 40, 2, "n[1-2]", 2),
+        ("COMPLETED", "02:50", "02:10", "06:10", 300, 1, "n1", 1),
+    ]
+    lines = [
+        f"7|ann|lab|{state}|{DAY.format(submit)}|{DAY.format(start)}|{DAY.format(end)}|{60 * minutes}|{count}|{nodes}|"
+        f"cpu=1,gres/gpu={gpus}"
+        for state, submit, start, end, minutes, count, nodes, gpus in rows
+    ]
+    desk.load("sacct", "\n".join([COLUMNS, *lines, ""]))
+
+    assert {"7": round(2 * 40 / 60 + 260 / 60, 6)} == {
+        job: round(hours, 6) for job, hours in desk.hours_by("job_id").items()
+    }

@@ -27,18 +27,21 @@ nearer as (
         and pod in (select pod from second_hand)
     group by all
 ),
--- The record of an end is nearer to certain than that of a job that runs.
+-- The record of an end is nearer to certain than that of a job that runs. A run that has both ended: it gives way to certain ones only.
 guessed_time as (
-    select distinct kind, job_id, run_key, naive_us, naive_zone, start_us, end_us is null as runs
+    select kind, job_id, run_key, naive_us, naive_zone, start_us, bool_and(end_us is null) as runs
     from claim
     where cluster = $cluster and scheduler = 'slurm' and naive_us is not null
         and contains(labels, '"gpuwatch.io/local-time"')
+    group by all
 )
 select g.kind, g.job_id, g.run_key, null as pod_uid
 from guessed_time g
 join claim c
     on c.cluster = $cluster and c.scheduler = 'slurm' and c.job_id = g.job_id and c.run_key <> g.run_key
-    and c.naive_us = g.naive_us and c.naive_zone = g.naive_zone and abs(c.start_us - g.start_us) <= 3600000000
+    and c.naive_us = g.naive_us and c.naive_zone = g.naive_zone
+    -- Clocks are set back by half an hour, one hour or two. The record of a job after a resize has the printed start too, and begins later.
+    and abs(c.start_us - g.start_us) in (1800000000, 3600000000, 7200000000)
 where not coalesce(contains(c.labels, '"gpuwatch.io/local-time"'), false) or (g.runs and c.end_us is not null)
 union
 select s.kind, s.job_id, s.run_key, s.pod_uid
@@ -563,6 +566,7 @@ where wanted.scheduler = 'slurm' and not (e.unlisted and wanted.ended) and wante
 
 -- A row of let_go is a node of a run of Slurm that a later record of the run, of the same kind, does not have: the job released it
 -- between the two. It is held up to the last record that has it, and while samples of the node name the job, at most up to gone_us.
+-- Where records of two kinds lack the node, the later end counts.
 create or replace temp table let_go as
 with on_node as (
     select job_id, run_key, kind, node, max(greatest(start_us, evidence_us)) as last_us
@@ -593,9 +597,10 @@ named as (
 select
     ('0x' || substr(md5(concat_ws(chr(31), $cluster, 'slurm', r.job_id, r.run_key)), 1, 15))::bigint as run_id,
     r.node,
-    greatest(r.last_us, least(coalesce(n.last_us, 0), r.gone_us)) as end_us
+    max(greatest(r.last_us, least(coalesce(n.last_us, 0), r.gone_us))) as end_us
 from released r
-left join named n using (job_id, run_key, node);
+left join named n using (job_id, run_key, node)
+group by r.job_id, r.run_key, r.node;
 
 update wanted
 set end_us = g.end_us, ended = true
