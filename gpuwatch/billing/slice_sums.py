@@ -35,7 +35,8 @@ def mig_gpus(
 
     They come in order of node and id, or with the most idle time first. A slice that only its scheduler reports is listed
     under its node, with `gpu` null. Times and costs are the sums of those that `slices` returns. `owner` held the slice
-    longest, `owners` is how many did; `current` slices are in the newest layout of their GPU.
+    longest, `owners` is how many did; `current` slices are in the newest layout of their GPU. Costs are null where currencies
+    differ.
     """
     with worked_out(store, window, teams, cluster, pool) as there:
         rows = _sums(store) if there else []
@@ -116,13 +117,15 @@ def _slice(row: Row, layout: Sequence[Row]) -> dict[str, Any]:
 
 
 def _total(rows: Sequence[Row], newest: Iterable[Row | None], shown: bool) -> dict[str, Any]:
-    """Sums over all slices. An amount is null where none is known."""
+    """Sums over all slices. An amount is null where none is known, or where their currencies differ."""
     held = [row for row in rows if row["owner"] is not None]
     measured = [found for found in newest if found is not None]
     by_owner: dict[str, int] = defaultdict(int)
     for row in held:
         by_owner[row["owner"]] += int(row["held_us"])
     ranked = sorted(by_owner, key=lambda name: (-by_owner[name], name))
+    currencies = {row["currency"] for row in rows if row["currency"]}
+    currency = currencies.pop() if len(currencies) == 1 and not any(row["mixed"] for row in rows) else None
     return {
         "gpus": len(measured),
         "slices": len(rows),
@@ -132,9 +135,9 @@ def _total(rows: Sequence[Row], newest: Iterable[Row | None], shown: bool) -> di
         "known_seconds": seconds(sum(int(row["held_us"]) for row in rows if row["hoarded_us"] is not None)),
         "idle_seconds": seconds(_sum(rows, "hoarded_us") or 0),
         "free_seconds": seconds(sum(int(row["free_us"]) for row in rows)),
-        "cost": _money(_sum(rows, "cents")),
-        "free_cost": _money(_sum(rows, "free_cents")),
-        "currency": next((row["currency"] for row in rows if row["currency"]), None),
+        "cost": _money(_sum(rows, "cents")) if currency else None,
+        "free_cost": _money(_sum(rows, "free_cents")) if currency else None,
+        "currency": currency,
         "remainder_gpus": str(sum(map(_remainder, measured), Fraction(0))) if shown else None,
         "owners": ranked[:OWNERS_MAX],
         "share_methods": _words(rows, "share_method"),

@@ -44,6 +44,35 @@ def test_a_team_sees_its_own_slices_only() -> None:
     assert [] == mig_gpus(world.store, HOURS, ["b"])["items"] == mig_gpus(world.store, HOURS, [])["items"]
 
 
+def test_costs_of_several_currencies_are_not_added_up() -> None:
+    """Job 1 held the slice in the first hour, half of it at a price in euros; nobody held GPU-b."""
+    part, other = Gpu(gi=1, profile="1g.10gb"), Gpu("GPU-b", gi=1, profile="1g.10gb")
+    world = World().add(
+        *(samples(gpu, minutes(0, 2 * HOUR), IDLE) for gpu in (part, other)),
+        claim("1", 0, HOUR, profile="1g.10gb", account="acct-a"),
+    )
+    priced(world.book(), rate("28", end=HOUR // 2), rate("14", HOUR // 2, currency="EUR"))
+    found = mig_gpus(world.store, HOURS)
+
+    assert {("GPU-a/GI-1", None, None, None), ("GPU-b/GI-1", None, None, None)} == {
+        (name, row["currency"], row["cost"], row["free_cost"]) for name, row in sums(found).items()
+    }
+    assert (None, None, None) == tuple(found["total"][name] for name in ("currency", "cost", "free_cost"))
+
+
+def test_a_slice_without_a_rate_at_the_end_keeps_the_currency_of_its_cost() -> None:
+    world = World().add(
+        samples(Gpu(gi=1, profile="1g.10gb"), minutes(0, 2 * HOUR), IDLE, job="1"),
+        claim("1", 0, 2 * HOUR, profile="1g.10gb", account="acct-a"),
+    )
+    priced(world.book(), rate("28", end=HOUR))
+    found = mig_gpus(world.store, HOURS)
+    (row,) = sums(found).values()
+
+    assert ("USD", "4.00") == (row["currency"], row["cost"])
+    assert ("USD", "4.00") == (found["total"]["currency"], found["total"]["cost"])
+
+
 def test_no_working_table_is_left() -> None:
     world, _, _ = partitioned()
     mig_gpus(world.store, HOURS)
@@ -183,14 +212,18 @@ def test_sums_are_those_of_the_rows(number: int, filtered: bool) -> None:
     window = cut(world, rng)
     teams = rng.sample(("a", "b", "__unallocated__", "__platform__"), 3) if filtered else None
     expected: dict[str, list[Any]] = defaultdict(lambda: [Fraction(0), Fraction(0), None, None, set()])
+    currencies: dict[str, set[str]] = defaultdict(set)
     for row in slices(world.store, state, window, teams)["items"]:
         amounts = expected[row["slice"]]
         held = row["team"] != "__platform__" or row["job"] is not None
         amounts[0 if held else 1] += Fraction(row["device_seconds"])
         if row["cost"] is not None:
             amounts[2 if held else 3] = (amounts[2 if held else 3] or Decimal(0)) + Decimal(row["cost"])
+            currencies[row["slice"]].add(row["currency"])
         if held:
             amounts[4].add(row["team"])
+    for name in (name for name, of in currencies.items() if len(of) > 1):
+        expected[name][2:4] = [None, None]
     found = sums(mig_gpus(world.store, window, teams, limit=1000))
 
     assert expected == {

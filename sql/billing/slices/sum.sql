@@ -1,5 +1,5 @@
 -- A row is a slice of slice_page, added up over all who held it and over its layouts. `owner` held it longest. Its profile,
--- share and place are those of its last row; `current`: it is in the newest layout of its GPU. Means are weighted by time.
+-- share and place are those of its last row; `current`: it is in the newest layout of its GPU. Means are weighted by time. mixed: it was charged in several currencies, which are not added up.
 with size as (
     select
         unnest($models::varchar[]) as model,
@@ -64,8 +64,7 @@ added as (
                 'share_num': share_num,
                 'share_den': share_den,
                 'layout_us': layout_us,
-                'newest_us': newest_us,
-                'currency': currency
+                'newest_us': newest_us
             },
             (start_us, -key)
         ) as latest,
@@ -75,6 +74,8 @@ added as (
         sum(device_us) filter (where held) as held_us,
         sum(device_us) filter (where not held) as free_us,
         sum(hoarded_us) filter (where held) as hoarded_us,
+        max(currency) filter (where cents is not null) as currency,
+        count(distinct currency) filter (where cents is not null) > 1 as mixed,
         sum(cents) filter (where held) as cents,
         sum(cents) filter (where not held) as free_cents,
         sum(gr_engine_ratio * device_us) filter (where held)
@@ -97,8 +98,10 @@ select
     coalesce(a.held_us, 0)::varchar as held_us,
     coalesce(a.free_us, 0)::varchar as free_us,
     a.hoarded_us::varchar as hoarded_us,
-    a.cents::varchar as cents,
-    a.free_cents::varchar as free_cents,
+    a.mixed,
+    case when not a.mixed then a.currency end as currency,
+    case when not a.mixed then a.cents::varchar end as cents,
+    case when not a.mixed then a.free_cents::varchar end as free_cents,
     a.gr_engine_ratio,
     a.fb_used_ratio
 from added a

@@ -70,7 +70,7 @@ def mig_gpus(
     cursor: CursorText = None,
 ) -> Response:
     """A page of GPUs; `slices` has each of its slices added up over all who held it, `total` all slices of the window.
-    Slices that only a scheduler reports are listed under their node, with `gpu` null.
+    Slices that only a scheduler reports are listed under their node, with `gpu` null. Costs are null where their currencies differ.
     """
     teams = seen(access.teams, split(team))
     asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool, "sort": sort})
