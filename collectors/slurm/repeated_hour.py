@@ -28,7 +28,7 @@ class RepeatedHour:
 
     Job numbers are given in the order of submission: where a later number has an earlier printed time, clocks were set back between
     the two. All jobs that run were looked at in the same second: start and elapsed time of each add up to it. A job that was resized
-    has a record whose submission is the end of the one before.
+    has a record whose submission is the end of the one before, and whose start is that of the job: one that is certain decides for all.
     """
 
     def __init__(self, tz: ZoneInfo) -> None:
@@ -40,9 +40,15 @@ class RepeatedHour:
         """By cluster and day."""
         self._ended: dict[tuple[str, str, int | None], int | None] = {}
         """When records of a job ended, by cluster, job and printed time."""
+        self._began: dict[tuple[str, str, int | None], int] = {}
+        """Starts that are certain, likewise."""
 
     def note(self, cluster: str, fields: Fields) -> None:
-        """Takes the submission and the end of a job, also of one without GPUs."""
+        """Takes the times of a job, also of one without GPUs."""
+        if len(possible_times(fields["start"], self._tz)) > 1 and len(self._began) < NOTED_MAX:
+            times = run_times(fields.get("submit"), fields["start"], fields["end"], elapsed_us(fields), self._tz)
+            if times.start_us is not None and not times.guessed:
+                self._began[cluster, _job(fields), naive_us(fields["start"])] = times.start_us
         if len(possible_times(fields["end"], self._tz)) > 1 and len(self._ended) < NOTED_MAX:
             ended_us = run_times(
                 fields.get("submit"), fields["start"], fields["end"], elapsed_us(fields), self._tz
@@ -78,8 +84,12 @@ class RepeatedHour:
     def finish(self) -> Iterator[tuple[int, str, str, Fields]]:
         """The records that were held back, with their submission and the time of the text where these are certain now."""
         turns = {key: _turn(jobs) for key, jobs in self._submitted.items()}
-        for line_number, line, cluster, fields in self._held:
-            decided = {}
+        ends = [self._end(cluster, fields) for _, _, cluster, fields in self._held]
+        for (_, _, cluster, fields), end_us in zip(self._held, ends, strict=True):
+            if end_us is not None:
+                self._ended[cluster, _job(fields), naive_us(fields["end"])] = end_us
+        for (line_number, line, cluster, fields), end_us in zip(self._held, ends, strict=True):
+            decided = {} if end_us is None else {"end": _seconds(end_us)}
             submit, number = known(fields.get("submit")) or "", _number(fields) or 0
             last, first = turns.get((cluster, submit[:10]), (None, None))
             readings = sorted(possible_times(submit, self._tz))
@@ -93,7 +103,17 @@ class RepeatedHour:
                 decided["end"] = _seconds(self._written[cluster])
             yield line_number, line, cluster, fields | decided
         self._held, self._written, self._submitted, self._noted = [], {}, defaultdict(dict), 0
-        self._ended = {}
+        self._ended, self._began = {}, {}
+
+    def _end(self, cluster: str, fields: Fields) -> int | None:
+        """The end of a record by the certain start of its job, None where none is or the end has one reading."""
+        readings = possible_times(fields["end"], self._tz)
+        began_us = self._began.get((cluster, _job(fields), naive_us(fields["start"])))
+        length_us = elapsed_us(fields)
+        if began_us is None or length_us is None or len(readings) < 2:
+            return None
+        end_us = began_us + length_us
+        return min(readings, key=lambda us: abs(us - end_us))
 
 
 def elapsed_us(fields: Fields) -> int | None:

@@ -83,19 +83,23 @@ def test_quality_names_what_is_estimated(desk: Texts) -> None:
     )
 
 
-def test_the_part_before_a_resize_is_no_other_reading_of_the_part_after_it(desk: Texts) -> None:
-    """Both have the printed start of the job. The first part, all in that hour, is estimated; the length of the second is certain."""
+@pytest.mark.parametrize("minutes", [300, 240], ids=["in the first of the two hours", "in the second one"])
+@pytest.mark.parametrize("newest_first", [False, True], ids=["in order", "the part after it first"])
+def test_the_part_before_a_resize_has_the_start_of_the_part_after_it(
+    desk: Texts, minutes: int, newest_first: bool
+) -> None:
+    """The first part, all in that hour, fits both readings; the length of the second decides for both."""
     rows = [
         ("RESIZING", "01:00", "02:10", "02:50", 40, 2, "n[1-2]", 2),
-        ("COMPLETED", "02:50", "02:10", "06:10", 300, 1, "n1", 1),
+        ("COMPLETED", "02:50", "02:10", "06:10", minutes, 1, "n1", 1),
     ]
     lines = [
-        f"7|ann|lab|{state}|{DAY.format(submit)}|{DAY.format(start)}|{DAY.format(end)}|{60 * minutes}|{count}|{nodes}|"
+        f"7|ann|lab|{state}|{DAY.format(submit)}|{DAY.format(start)}|{DAY.format(end)}|{60 * length}|{count}|{nodes}|"
         f"cpu=1,gres/gpu={gpus}"
-        for state, submit, start, end, minutes, count, nodes, gpus in rows
+        for state, submit, start, end, length, count, nodes, gpus in rows
     ]
-    desk.load("sacct", "\n".join([COLUMNS, *lines, ""]))
+    desk.load("sacct", "\n".join([COLUMNS, *(reversed(lines) if newest_first else lines), ""]))
+    found = desk.hours_by("job_id")
 
-    assert {"7": round(2 * 40 / 60 + 260 / 60, 6)} == {
-        job: round(hours, 6) for job, hours in desk.hours_by("job_id").items()
-    }
+    assert {"7": round(2 * 40 + minutes - 40)} == {job: round(60 * hours, 3) for job, hours in found.items()}
+    assert [] == desk.store.sql("select job_id from claim where contains(labels, 'local-time')")
