@@ -64,7 +64,8 @@ def numbers(total: Row) -> Component:
     """Cost of the slices, idle and unallocated time, remainder, and how many were measured."""
     currency = str(total.get("currency") or "")
     held, free, known = (slice_use.seconds(total, f"{name}_seconds") for name in ("held", "free", "known"))
-    rest = slice_use.share(total.get("remainder_gpus") or 0) or Fraction(0)
+    rest = slice_use.share(total.get("remainder_gpus"))
+    unknown = parts.num(formats.MISSING, "Only tokens of the whole fleet see it")
     measured = f"{total.get('measured_slices') or 0:,} of {total.get('held_slices') or 0:,}"
     idle = formats.number(total.get("idle_seconds"))
     return parts.headlines(
@@ -78,7 +79,11 @@ def numbers(total: Row) -> Component:
             parts.Headline(
                 "Unallocated", parts.percent(ledger_math.ratio(free, free + held)), note="of all slice time"
             ),
-            parts.Headline("Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="in no slice"),
+            parts.Headline(
+                "Remainder",
+                unknown if rest is None else parts.num(f"{float(rest):.1f} GPUs", str(rest)),
+                note="in no slice",
+            ),
             parts.Headline("Measured", parts.num(measured), note="held slices"),
         ]
     )

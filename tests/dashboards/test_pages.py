@@ -734,6 +734,14 @@ def test_slices_that_no_exporter_reports_stand_under_their_node() -> None:
     assert "None" not in page_text
 
 
+def test_a_remainder_that_a_token_may_not_see_is_not_zero() -> None:
+    found = fake_api.mig_gpus()
+    hidden = found | {"total": found["total"] | {"remainder_gpus": None}}
+
+    assert "2.1 GPUs" in text(shown("/mig", source=answering({"mig/gpus": found})))
+    assert "0.0 GPUs" not in text(shown("/mig", source=answering({"mig/gpus": hidden})))
+
+
 def test_the_page_of_a_finding_begins_with_what_happens_to_whom() -> None:
     """A rule without such a sentence has its title there."""
     sentence = "train-llm (job 4711) of team red on n1 holds 8 idle GPUs"
