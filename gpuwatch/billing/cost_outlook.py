@@ -31,10 +31,10 @@ GROWN_MAX = 3.0
 """Logarithm of how much larger or smaller a trend makes a day than the newest one."""
 SHIFT, SHIFT_VARIANCE = 0.5, 25.0
 """Probability of a change of level that was noticed, and the variance of its size in variances of a day."""
-MOVING = 1.15
-"""A level that moves on is less sure than one explanation says, whose steps and trend are taken as known: wider by this factor."""
 PATTERN, PATTERN_VARIANCE = 0.8, 3.0
 """The same for a weekly pattern that a short history does not show."""
+MOVING = 1.15
+"""A level that moves on is less sure than one explanation says, whose steps and trend are taken as known: wider by this factor."""
 FLOOR = 0.5
 """Errors of a weekday are taken as those of an average day times its factor, but not less than this."""
 LEAST = 1e-3

@@ -120,11 +120,12 @@ def _pattern(days: Sequence[tuple[date, Decimal]]) -> Pattern | None:
 
 
 def _change(pattern: Pattern, probability: float) -> LevelChange | None:
-    """The last change of level, if it is more likely than a level that wanders."""
+    """The last change of level, if it is more likely than a level that wanders, and of a cent at least."""
     shift = pattern.shift
     if shift is None or probability < 0.5:
         return None
-    return LevelChange(pattern.date_of(shift), _money(shift.before), _money(shift.after))
+    before, after = _money(shift.before), _money(shift.after)
+    return None if before == after else LevelChange(pattern.date_of(shift), before, after)
 
 
 def _money(amount: float) -> Decimal:

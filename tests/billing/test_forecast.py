@@ -197,6 +197,14 @@ def test_a_stop_is_a_sentence_that_says_what_the_forecast_leaves_out() -> None:
     )
 
 
+def test_a_change_by_less_than_a_cent_is_not_reported() -> None:
+    """It was a stop: nothing spent since then, and 0.00 a day before."""
+    days = [(day, Decimal("0.003") if n < 40 else Decimal("0.001")) for n, day in enumerate(dates(MONDAY, TODAY))]
+
+    assert next_week(days).change is None
+    assert next_week([(day, 1000 * cost) for day, cost in days]).change is not None
+
+
 def test_a_pause_like_earlier_ones_is_no_stop() -> None:
     """Six days without cost after pauses of five: the team comes back, as it did each time."""
     days = [(day, Decimal(0 if n % 12 >= 7 else 100)) for n, day in enumerate(dates(MONDAY, MONDAY + timedelta(49)))]
