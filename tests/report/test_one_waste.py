@@ -26,7 +26,8 @@ from gpuwatch.cli import app
 from gpuwatch.commands import queries
 from gpuwatch.core.model import CLAIM, NODE, Records
 from gpuwatch.dashboards.client import Caller, Client
-from gpuwatch.dashboards.pages import overview, teams
+from gpuwatch.dashboards.pages import findings, me, overview, teams
+from gpuwatch.dashboards.pages import team as team_page
 from gpuwatch.dashboards.pages.work import workloads
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.waste import charges
@@ -53,6 +54,7 @@ FLEETS = ((NEVER,), (PARTLY,), *(tuple(range(seed, seed + TOGETHER)) for seed in
 CLAIMED, STRANDED = {13, 14, 18}, {2, 6, 10, 14, 18}
 """Seeds of fleets where findings claim below-peak time, and where free GPUs are stranded."""
 WEEK = "2026-W45"
+TENTH_OF_AN_HOUR_S = 360
 OWNERS = ("ants", "bees", "cows")
 SHAPES = (
     IDLE,
@@ -309,3 +311,30 @@ def test_the_pages_of_charges_and_workloads_have_the_same_waste(fleet: Fleet) ->
         mine = [one.avoidable for one in listed if one.team == team]
         if lost is not None and team != "__platform__" and None not in mine:
             assert abs(lost - sum(one or 0 for one in mine)) <= Decimal("0.01") * len(mine)
+
+
+def test_the_pages_of_a_team_and_of_a_person_have_the_same_waste(fleet: Fleet) -> None:
+    """Each team is one user here."""
+    api = Client(fleet.api.app).of(Caller())
+    by_team = {one["team"]: of_ledger(one) for one in fleet.ledger["groups"]}
+    for name in [owner for owner in OWNERS if owner in by_team]:
+        of_team = asyncio.run(team_page.load(api, Query(f"{team_page.ROOT}{name}", {"window": WEEK}))).answer["now"]
+        people = asyncio.run(me.load(api, Query("/me", {"window": WEEK, "user": name}))).ledger["groups"]
+
+        assert by_team[name] == of_ledger(of_team)
+        assert [by_team[name]] == [of_ledger(one) for one in people if one["user"] == name]
+
+
+def test_findings_waste_at_most_what_was_avoidable(fleet: Fleet) -> None:
+    """Those of the page together, by team; its title has their sum, to a tenth of an hour."""
+    data = asyncio.run(findings.load(Client(fleet.api.app).of(Caller()), Query("/findings", {"state": "all"})))
+    avoidable = {one["team"]: of_ledger(one)[0] for one in fleet.ledger["groups"]}
+    claimed = dict.fromkeys(avoidable, Decimal(0))
+    for one in data.findings["items"]:
+        claimed[one["team"]] += Decimal(one["wasted_gpu_seconds"])
+
+    assert (
+        abs(sum(claimed.values()) - Decimal(data.inbox["total"]["gpu_hours_so_far"]) * 3600) <= TENTH_OF_AN_HOUR_S / 2
+    )
+    assert {} == {name: lost for name, lost in claimed.items() if lost > (avoidable[name] or 0)}
+    assert bool(CLAIMED & {*fleet.seeds}) <= (sum(claimed.values()) > 0)
