@@ -10,9 +10,8 @@ from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import count_of, job_number, moment_us, states_of, texts
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.room import node_numbers, room_columns
-from gpuwatch.collectors.slurm.run_times import check_span
+from gpuwatch.collectors.slurm.run_times import RUNNING_STATES, check_span
 from gpuwatch.collectors.slurm.sacct import (
-    RUNNING_STATES,
     allocation_rows,
     constraint_rule,
     located_allocation_rows,

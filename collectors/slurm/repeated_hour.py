@@ -9,7 +9,7 @@ from itertools import accumulate
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.shared.records import Row
-from gpuwatch.collectors.slurm.run_times import TIME_LABEL, naive_us, run_times
+from gpuwatch.collectors.slurm.run_times import RUNNING_STATES, TIME_LABEL, naive_us, run_times
 from gpuwatch.collectors.slurm.text import duration_us, known, possible_times
 from gpuwatch.core.clock import SECOND_US
 
@@ -99,7 +99,8 @@ class RepeatedHour:
                 decided["submit"] = _seconds(readings[0])
             elif len(readings) == 2 and first is not None and number >= first:
                 decided["submit"] = _seconds(readings[1])
-            if known(fields["end"]) is None and elapsed_us(fields) and cluster in self._written:
+            running = known(fields["end"]) is None and (fields["state"].split() or [""])[0] in RUNNING_STATES
+            if running and elapsed_us(fields) and cluster in self._written:
                 decided["end"] = _seconds(self._written[cluster])
             yield line_number, line, cluster, fields | decided
         self._held, self._written, self._submitted, self._noted = [], {}, defaultdict(dict), 0

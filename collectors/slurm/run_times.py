@@ -13,6 +13,8 @@ from gpuwatch.collectors.slurm.text import CACHED_TIMES, known, possible_times
 from gpuwatch.core.clock import MINUTE_US, to_us
 from gpuwatch.core.model import RUN_US_MAX
 
+RUNNING_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "SIGNALING"})
+"""States in which End is not an end: it is unknown, or the end of the requested window (`sacct -T`)."""
 TIME_LABEL = "gpuwatch.io/local-time"
 """The label of a run whose times could be others as well."""
 ESTIMATED = {TIME_LABEL: "estimated"}

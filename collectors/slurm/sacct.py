@@ -13,7 +13,7 @@ from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.cluster_column import ClusterColumn
 from gpuwatch.collectors.slurm.repeated_hour import RepeatedHour, elapsed_us
 from gpuwatch.collectors.slurm.room import room_columns
-from gpuwatch.collectors.slurm.run_times import ESTIMATED, TIME_LABEL, as_printed, run_times
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, RUNNING_STATES, TIME_LABEL, as_printed, run_times
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
@@ -43,9 +43,6 @@ COMMAND = f"sacct -a -D -X -P -o {FIELDS}"
 NEEDED = ("state", "start", "end", "nodelist", "alloctres")
 MAX_HEADER_LINE = 10
 """Blank lines allowed before the header."""
-
-RUNNING_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "SIGNALING"})
-"""States in which End is not an end: it is unknown, or the end of the requested window (`sacct -T`)."""
 
 _JOB = re.compile(r"(\d+)(?:_(\d+)|_(\[.+)|\+(\d+))?")
 

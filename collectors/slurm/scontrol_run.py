@@ -6,8 +6,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.slurm.room import room_columns
-from gpuwatch.collectors.slurm.run_times import ESTIMATED, as_printed, run_times
-from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, rule_column
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, RUNNING_STATES, as_printed, run_times
+from gpuwatch.collectors.slurm.sacct import rule_column
 from gpuwatch.collectors.slurm.scontrol_records import first_word
 from gpuwatch.collectors.slurm.text import (
     duration_us,

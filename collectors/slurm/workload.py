@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
-from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
+from gpuwatch.collectors.slurm.run_times import RUNNING_STATES
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL
 from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile
 from gpuwatch.core.accelerators import SHARES

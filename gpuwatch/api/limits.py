@@ -26,7 +26,7 @@ STREAMED = ("/api/v1/bills",)
 """How paths begin whose bodies go to disk as they arrive: of these only the piece at hand is held."""
 DECOMPRESSED_MAX = 32 * MIB
 """Bytes of a body once decompressed."""
-IN_FLIGHT_MAX = 48 * MIB
+IN_FLIGHT_MAX = 56 * MIB
 """Bytes of bodies, as sent, that all requests together may hold at a time."""
 IN_FLIGHT_EACH_MAX = 40 * MIB
 """The same of one token: one body of the largest size and small ones beside it, so that others can send meanwhile."""

@@ -49,6 +49,7 @@ def dry_run(
     store.run("findings/dry/subject")
     found = findings_of(store, rule, rule_scope, "new_result")
     store.run("findings/new_claim")
+    store.run("findings/dry/claim_hour")
     note_short_conditions(store, cluster)
     with store.view("found", found):
         store.run("findings/dry/claim", cluster=cluster, detector=rule.id)

@@ -27,7 +27,7 @@ def regrant(store: Store, cluster: str) -> None:
 
 
 def note_short_conditions(store: Store, cluster: str) -> None:
-    """Notes in short_condition which stored conditions are too short to be findings: they claim nothing."""
+    """Notes in short_condition which conditions with claims in claim_hour are too short to be findings: they claim nothing."""
     lasting = [rule.id for rule in rules().values() if rule.least_us]
     store.run("views/finding_claim")
     store.run("findings/short_condition", cluster=cluster, lasting=lasting)

@@ -86,3 +86,20 @@ def test_the_time_of_the_text_decides(
 ) -> None:
     """A job that runs since 02:30, by the minutes for which it has run."""
     assert expected == read(tmp_path, text((60, "01:00", "02:30", None, minutes, 4), *others))["60"]
+
+
+@pytest.mark.parametrize("state", ["COMPLETING", "RUNNING"])
+def test_an_end_that_is_not_known_stays_so(tmp_path: Path, state: str) -> None:
+    """The time of the text says how long a job has run, and not when one ended whose end was not written."""
+    written = text((40, "01:10", "01:20", None, 160, 1), UNKNOWN)
+    written = written.replace("50|COMPLETED|2026-10-25T02:20:00|2026-10-25T02:30:00|2026-10-25T02:50:00",
+                              f"50|{state}|2026-10-25T02:20:00|2026-10-25T02:30:00|Unknown")  # fmt: skip
+    assert f"50|{state}|" in written
+    path = tmp_path / "sacct.txt"
+    path.write_text(written)
+    claims = [
+        row for batch in read_sacct(Source(str(path), "c1", "Europe/Berlin"), Rejects()) if batch.table == "claim"
+        for row in batch.rows.to_pylist() if row["job_id"] == "50"
+    ]  # fmt: skip
+
+    assert [None] == [row["end_us"] for row in claims]
