@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Query
 
+from gpuwatch.api.common import window_of
 from gpuwatch.api.errors import ApiError
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
@@ -98,6 +99,19 @@ def page(
         return chosen, None
     last = Cursor(identity(chosen[-1])[:_MAX_KEY], start + len(chosen), window)
     return chosen, encode(last, asked)
+
+
+def rolling_place(cursor: str | None, asked: str, window: str, now_us: int) -> tuple[Window, int]:
+    """(window, rows before this page): a window such as 7d stays that of the first page."""
+    place = decode(cursor, asked)
+    if place is None or place.window is None:
+        return window_of(window, now_us), 0
+    return place.window, place.position
+
+
+def following(offset: int | None, span: Window, asked: str) -> str | None:
+    """The cursor of the page that begins after so many rows of a window; None for None."""
+    return None if offset is None else encode(Cursor("", offset, span), asked)
 
 
 def _whole(value: object) -> int:

@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 
 from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, window_of
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split
 from gpuwatch.api.etags import has, of_file
-from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.paging import CursorText, Limit, following, question, rolling_place
 from gpuwatch.api.schema.billing.ledger import Chargeback, Ledger
 from gpuwatch.billing import chargeback as billing_chargeback
 from gpuwatch.billing.focus import export as focus_export
@@ -67,7 +67,7 @@ def ledger(
     asked = question(
         {"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool, "step": step}
     )
-    span, offset = _place(cursor, asked, window, service.now_us())
+    span, offset = rolling_place(cursor, asked, window, service.now_us())
 
     def look(store: Store) -> dict[str, Any]:
         found = billing_chargeback.ledger(
@@ -83,7 +83,7 @@ def ledger(
             offset=offset,
         )
         listing = ledger_listing(found)
-        return {"items": list(listing.items), **listing.extra, "next": _following(found.next_offset, span, asked)}
+        return {"items": list(listing.items), **listing.extra, "next": following(found.next_offset, span, asked)}
 
     return kept(request, access, service, look, span)
 
@@ -118,7 +118,7 @@ def chargeback(
     """
     dimensions, teams = split(by) or ["team"], seen(access.teams, split(team))
     asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool})
-    span, offset = _place(cursor, asked, window, service.now_us())
+    span, offset = rolling_place(cursor, asked, window, service.now_us())
     if format == "focus":
         return _focus(request, service, span, focus_version, focus_format, cluster, pool, teams)
 
@@ -128,7 +128,7 @@ def chargeback(
     def shown(store: Store) -> dict[str, Any]:
         found = look(store, limit=limit, offset=offset)
         listing = chargeback_listing(found)
-        return {"items": list(listing.items), **listing.extra, "next": _following(found.next_offset, span, asked)}
+        return {"items": list(listing.items), **listing.extra, "next": following(found.next_offset, span, asked)}
 
     if format == "json":
         return kept(request, access, service, shown, span)
@@ -186,15 +186,3 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         while piece := file.read(PIECE_BYTES):
             yield piece
-
-
-def _place(cursor: str | None, asked: str, window: str, now_us: int) -> tuple[Window, int]:
-    """(window, rows before this page): a window such as 7d stays that of the first page."""
-    place = decode(cursor, asked)
-    if place is None or place.window is None:
-        return window_of(window, now_us), 0
-    return place.window, place.position
-
-
-def _following(offset: int | None, span: Window, asked: str) -> str | None:
-    return None if offset is None else encode(Cursor("", offset, span), asked)

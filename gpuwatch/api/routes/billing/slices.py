@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from gpuwatch.api.answers import kept
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, window_of, words
-from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, errors, seen, split, words
+from gpuwatch.api.paging import CursorText, Limit, following, question, rolling_place
 from gpuwatch.api.schema.billing.slices import MigGpus, Slices
 from gpuwatch.billing.slice_sums import mig_gpus as add_up
 from gpuwatch.billing.slices import slices as look
@@ -39,18 +39,15 @@ def slices(
     """
     teams = seen(access.teams, split(team))
     asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool, "gpu": gpu})
-    place = decode(cursor, asked)
-    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
-    offset = 0 if place is None else place.position
+    span, offset = rolling_place(cursor, asked, window, service.now_us())
 
     def shown(store: Store) -> dict[str, Any]:
         found = look(store, service.state, span, teams, cluster=cluster, pool=pool, gpu=gpu, limit=limit, offset=offset)
-        following = found["next_offset"]
         return {
             "items": found["items"],
             "gpus": found["gpus"],
             "window": words(span),
-            "next": None if following is None else encode(Cursor("", following, span), asked),
+            "next": following(found["next_offset"], span, asked),
         }
 
     return kept(request, access, service, shown, span)
@@ -74,20 +71,17 @@ def mig_gpus(
     """
     teams = seen(access.teams, split(team))
     asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool, "sort": sort})
-    place = decode(cursor, asked)
-    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
-    offset = 0 if place is None else place.position
+    span, offset = rolling_place(cursor, asked, window, service.now_us())
 
     def shown(store: Store) -> dict[str, Any]:
         idle_first = sort == "idle"
         found = add_up(
             store, span, teams, cluster=cluster, pool=pool, idle_first=idle_first, limit=limit, offset=offset
         )
-        following = found.pop("next_offset")
         return {
-            **found,
+            **{name: value for name, value in found.items() if name != "next_offset"},
             "window": words(span),
-            "next": None if following is None else encode(Cursor("", following, span), asked),
+            "next": following(found["next_offset"], span, asked),
         }
 
     return kept(request, access, service, shown, span)
