@@ -120,6 +120,8 @@ def main() -> None:
     sys.meta_path.insert(0, NoPandas())
     # gpuwatch has no plug-ins for pydantic. Looking for some reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Matrices of a forecast are small: a second thread of OpenBLAS costs five times the CPU time and saves none.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _leave(run(sys.argv[1:]))
 
 

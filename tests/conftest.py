@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if pip is not None:
         os.environ.setdefault("PIP_CONFIG_FILE", str(pip))
     os.environ.setdefault("PYENV_ROOT", str(home / ".pyenv"))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does; numpy reads it when it is imported
     folder = tempfile.TemporaryDirectory(prefix="gpuwatch-home-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
     os.environ["HOME"] = folder.name

@@ -37,6 +37,17 @@ def test_the_command_line_loads_no_heavy_library(words: list[str]) -> None:
     assert set() == set(modules) & HEAVY
 
 
+@pytest.mark.parametrize(("given", "threads"), [(None, "1"), ("4", "4")], ids=["one", "as many as the user says"])
+def test_small_matrices_get_one_thread(monkeypatch: pytest.MonkeyPatch, given: str | None, threads: str) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    script = "import os; from gpuwatch import cli; cli._leave = lambda code: print(os.environ['OPENBLAS_NUM_THREADS'], code); cli.main()"
+    done = subprocess.run([sys.executable, "-c", script, "--version"], capture_output=True, text=True, check=True)
+
+    assert f"{threads} 0" == done.stdout.splitlines()[-1]
+
+
 def test_a_server_without_a_lake_loads_nothing_of_it() -> None:
     script = (
         "import json, sys\n"
