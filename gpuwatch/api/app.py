@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ def create_app(
     app.state.forwarder = None if service.routing is None else Forwarder(service.routing)
     found = _routers()
     app.state.methods = [(route.path_regex, route.methods) for router in found for route in _own(router)]
-    app.state.parameters = {route.endpoint: _parameters(route) for router in found for route in _own(router)}
+    app.state.parameters = _parameters()
     # The routes themselves: include_router would analyze the parameters of each a second time.
     for router in found:
         app.router.routes.extend(router.routes)
@@ -93,22 +93,31 @@ def create_app(
     return app
 
 
-def _routers() -> list[APIRouter]:
+@cache
+def _routers() -> tuple[APIRouter, ...]:
     """The `router` of every module below routes/, by the module's own name."""
     found = pkgutil.walk_packages(packaged.__path__, prefix=f"{packaged.__name__}.")
     names = sorted((module.name for module in found if not module.ispkg), key=lambda name: name.rpartition(".")[2])
     modules = (importlib.import_module(name) for name in names)
-    return [module.router for module in modules]
+    return tuple(module.router for module in modules)
 
 
 def _own(router: APIRouter) -> list[APIRoute]:
     return [route for route in router.routes if isinstance(route, APIRoute)]
 
 
-def _parameters(route: APIRoute) -> dict[str, bool]:
-    """Names that the query of a route may have, and whether one may stand there several times."""
-    found = [f for f in get_flat_params(route.dependant) if isinstance(f.field_info, params.Query)]
-    return {f.alias: field_annotation_is_sequence(f.field_info.annotation) for f in found}
+@cache
+def _parameters() -> dict[Callable[..., Any], dict[str, bool]]:
+    """Names that the query of each route may have, and whether one may stand there several times."""
+    fields = {route.endpoint: get_flat_params(route.dependant) for router in _routers() for route in _own(router)}
+    return {
+        endpoint: {
+            field.alias: field_annotation_is_sequence(field.field_info.annotation)
+            for field in found
+            if isinstance(field.field_info, params.Query)
+        }
+        for endpoint, found in fields.items()
+    }
 
 
 @cache
