@@ -23,6 +23,7 @@ from gpuwatch.simulate.bundle import (
 )
 from gpuwatch.simulate.demo.fleet import DemoFleet, demo_fleet
 from gpuwatch.simulate.demo.plan import Part, complete_weeks, parts
+from gpuwatch.simulate.demo.pod_pools import explained, pools_of
 from gpuwatch.simulate.exposition import page
 from gpuwatch.simulate.fleet import Fleet, build_fleet
 from gpuwatch.simulate.models import A100, H100
@@ -130,7 +131,9 @@ class LiveFleet:
 
     def known(self, at_s: int) -> list[Run]:
         """The runs as known to the schedulers `at_s` seconds after the start."""
-        return [run for each in self.runs if (run := _known(each, at_s)) is not None]
+        found = [run for each in self.runs if (run := _known(each, at_s)) is not None]
+        pools = pools_of(self.fleet)
+        return [explained(run, pools) for run in found] if self._shows else found
 
     def changed(self, since_s: int, at_s: int) -> list[Run]:
         """Runs that were submitted, started or ended in [since_s, at_s), and one running job as a sign of life."""

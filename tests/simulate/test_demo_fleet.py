@@ -21,6 +21,7 @@ from gpuwatch.ledger.totals import ledger_window
 from gpuwatch.simulate.bundle import FILE_SAMPLES, Packed
 from gpuwatch.simulate.demo.fleet import DemoFleet, _chosen, demo_fleet
 from gpuwatch.simulate.demo.plan import COARSE_S, SIZES, complete_weeks, parts, scene_ends
+from gpuwatch.simulate.demo.pod_pools import explained, pools_of
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.scene import scenes
 from gpuwatch.state.pairing import open_state_of
@@ -152,3 +153,35 @@ def test_an_unknown_size_names_those_there_are() -> None:
     result = CliRunner().invoke(app, ["demo", "--size", "huge"])
 
     assert isinstance(result.exception, UsageError | SystemExit) and 0 != result.exit_code
+
+
+def test_pods_select_the_nodes_of_their_pool(fleet: DemoFleet) -> None:
+    pools = pools_of(fleet.fleet)
+    selected = [run for run in fleet.runs if run.scheduler == "kubernetes" and run.pool in pools]
+
+    assert len(selected) > len([run for run in fleet.runs if run.scheduler == "kubernetes"]) / 2
+    assert all({"nodeSelector": {"nodepool": run.pool}} == run.placement for run in selected)
+
+
+def test_a_scheduler_without_room_for_a_pod_has_looked_at_every_node(fleet: DemoFleet) -> None:
+    pools = pools_of(fleet.fleet)
+    waiting = [run for run in fleet.runs if run.scheduler == "kubernetes" and run.start_s is None and not run.creating]
+
+    assert waiting
+    for run in (explained(each, pools) for each in waiting):
+        mine, nodes = pools[run.pool], pools.total()
+        resource = f"nvidia.com/mig-{run.profile}" if run.profile else "nvidia.com/gpu"
+        others = f"{nodes - mine} node(s) didn't match Pod's node affinity/selector"
+        assert f"0/{nodes} nodes are available: {others}, {mine} Insufficient {resource}. " in run.reason
+
+
+def test_nodes_of_an_earlier_scene_run_ordinary_jobs_once_it_is_over(fleet: DemoFleet) -> None:
+    """Otherwise most of the fleet would stand free for hours on that Saturday."""
+
+    def held_s(start_s: int, end_s: int) -> int:
+        spans = [(run.held(PAST_S + DAY_S), len(run.devices)) for run in fleet.runs if run.start_s is not None]
+        return sum(max(0, min(end_s, end) - max(start_s, start)) * gpus for (start, end), gpus in spans)
+
+    newest, *_ = scene_ends(START_US, PAST_S)
+    hours = 6 * 3600
+    assert held_s(newest + 1800, newest + hours) > held_s(newest - hours, newest - 1800) / 2

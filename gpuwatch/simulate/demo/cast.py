@@ -77,14 +77,18 @@ class Cast:
     def __init__(self) -> None:
         self._used: dict[str, int] = {}
 
-    def act(self, runs: Sequence[Run], objects: Iterable[Json]) -> tuple[list[Run], list[Json]]:
-        """One scene's runs and objects with names for its jobs, queues and namespaces."""
+    def act(self, runs: Sequence[Run], objects: Iterable[Json], nodes: Sequence[Node]) -> tuple[list[Run], list[Json]]:
+        """One scene's runs and objects with names for its jobs, queues and namespaces.
+
+        A queue that has a pool's name keeps it: `house_names` renames both.
+        """
+        pools = {node.pool for node in nodes}
         tokens = dict(NAMESPACES)
         for run in runs:
             if run.scheduler == "kubernetes" and run.name not in tokens:
                 tokens[run.name] = self._workload(run)
             for queue in (run.owner.queue, run.owner.namespace, *dict(run.owner.labels).values()):
-                if _TAG.match(queue):
+                if _TAG.match(queue) and queue not in pools:
                     tokens.setdefault(queue, self._queue(queue))
         for each in objects:
             metadata = each.get("metadata")

@@ -9,6 +9,7 @@ from gpuwatch.simulate.calendar import Calendar
 from gpuwatch.simulate.courses import course_of
 from gpuwatch.simulate.demo.cast import Cast, house_names, rename, slurm_named
 from gpuwatch.simulate.demo.plan import COARSE_S, HOUR_S, scene_ends
+from gpuwatch.simulate.demo.pod_pools import in_pools, pools_of, selecting
 from gpuwatch.simulate.fleet import Fleet, Node, build_fleet
 from gpuwatch.simulate.loads import Stretch
 from gpuwatch.simulate.moments import Epoch
@@ -51,24 +52,33 @@ def demo_fleet(gpus: int, epoch: Epoch, past_s: int, step_s: int, seed: int) -> 
         kept = _nodes(made, acts)
         nodes += kept
         for end_s, act in acts:
-            named, things = cast.act(
-                act.runs if end_s == past_s else _closed(act, end_s), act.objects if end_s == past_s else []
-            )
+            shown = in_pools(act.runs, act.finished()) if end_s == past_s else _closed(act, end_s)
+            named, things = cast.act(shown, act.objects if end_s == past_s else [], act.finished())
             runs += named
             objects += things
+            if made.detector not in ALONE:
+                start_s = end_s - int(made.hours * HOUR_S)
+                for node in kept:
+                    until_s = epoch.window_s if end_s == past_s else _released_s(node, shown, end_s)
+                    calendar.book(node.devices, start_s, until_s)
         if made.detector not in ALONE:
             busy += kept
-            for end_s, _ in acts:
-                start_s = end_s - int(made.hours * HOUR_S)
-                until_s = epoch.window_s if end_s == past_s else end_s + (FOLLOWERS_MAX + 1) * FOLLOWER_S
-                for node in kept:
-                    calendar.book(node.devices, start_s, until_s)
     core = build_fleet(gpus - sum(node.gpu_count for node in nodes), seed)
     ordinary = schedule(core, epoch.window_s, step_s, seed, busy, calendar)
     whole = Fleet((*core.nodes, *nodes))
     change = rename(house_names(whole))
     every = sorted([*(slurm_named(_calm(run)) for run in ordinary), *runs], key=lambda run: run.submit_s)
-    return DemoFleet(change(whole), [change(run) for run in every], tuple(change(each) for each in objects))
+    named_fleet = change(whole)
+    pools = pools_of(named_fleet)
+    listed = [selecting(change(run), pools) for run in every]
+    return DemoFleet(named_fleet, listed, tuple(change(each) for each in objects))
+
+
+def _released_s(node: Node, shown: Sequence[Run], end_s: int) -> int:
+    """When the last run of an earlier showing leaves the node."""
+    mine = set(node.devices)
+    ends = (run.end_s for run in shown if run.end_s is not None and not mine.isdisjoint(run.devices))
+    return max((end_s, *ends))
 
 
 def _calm(run: Run) -> Run:
