@@ -114,7 +114,7 @@ def _why_gpus(nodes: Sequence[FreeNode], request: Request, known: bool) -> str:
     if largest < request.gpus:
         return f"No node has {request.gpus} GPUs; the largest has {largest}."
     if free < need:
-        return f"It needs {need:,} GPUs, and {free:,} {'is' if free == 1 else 'are'} free."
+        return f"It needs {need:,} GPU{'s' if need > 1 else ''}, and {free:,} {'is' if free == 1 else 'are'} free."
     if request.members == 1:
         most = max(len(node.free) for node in nodes)
         return f"{free:,} GPUs are free, but at most {most} on one node."

@@ -111,6 +111,14 @@ def test_no_name_shows_that_it_comes_from_a_scene(fleet: DemoFleet) -> None:
     assert len(fleet.fleet.nodes) == len({node.name for node in fleet.fleet.nodes})
 
 
+def test_queues_cohorts_and_workloads_of_the_full_size_have_names_of_a_company() -> None:
+    made = demo_fleet(SIZES["full"].gpus, Epoch(START_US, PAST_S), PAST_S, COARSE_S, 1)
+    kinds = {str(each["kind"]) for each in made.objects}
+
+    assert {"ClusterQueue", "Workload"} <= kinds
+    assert [] == re.findall(r"\bs\d\d-[\w-]+", json.dumps(made.objects))
+
+
 def test_no_device_is_held_twice_at_a_time(fleet: DemoFleet) -> None:
     held: dict[str, list[tuple[int, int]]] = {}
     for run in fleet.runs:

@@ -29,7 +29,14 @@ SERVICES = ("chat-api", "rerank-api", "vision-api", "embed-api", "speech-api", "
 NOTEBOOKS = ("notebook", "jupyter", "workbench")
 SLURM = {"pretrain": 0, "train": 0, "llm-sft": 1, "finetune": 1, "lab": 2, "batch": 3, "resnet-ddp": 2, "md-run": 1}
 """Jobs of Slurm scenes and of the background that get one of their team's names."""
-QUEUES = {"poor": "research-batch", "rich": "nlp-batch", "none": "physics-shared", "all": "vision-shared"}
+QUEUES = {
+    "poor": "research-batch",
+    "rich": "nlp-batch",
+    "none": "physics-shared",
+    "all": "vision-shared",
+    "flavor": "on-demand",
+    "cohort": "shared",
+}
 NAMESPACES = {"gangs": "nlp-train", "queues": "shared-batch"}
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _KEPT = frozenset({"courses", "patches", "model", "share"})
@@ -91,12 +98,22 @@ class Cast:
                 if _TAG.match(queue) and queue not in pools:
                     tokens.setdefault(queue, self._queue(queue))
         for each in objects:
-            metadata = each.get("metadata")
-            tagged = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
-            if _TAG.match(tagged):
-                tokens.setdefault(tagged, self._queue(tagged))
+            self._name(each, tokens)
         change = rename(tokens)
         return [slurm_named(change(run)) for run in runs], [change(each) for each in objects]
+
+    def _name(self, each: Json, tokens: dict[str, str]) -> None:
+        """Adds names for an object, its cohort and the job that owns it."""
+        metadata, spec = (part if isinstance(part := each.get(name), dict) else {} for name in ("metadata", "spec"))
+        for tagged in (str(metadata.get("name")), str(spec.get("cohort"))):
+            if _TAG.match(tagged) and tagged not in tokens:
+                tokens[tagged] = self._queue(tagged)
+        for owner in metadata.get("ownerReferences", ()):
+            kind, name = str(owner["kind"]).lower(), str(owner["name"])
+            if _TAG.match(name) and name not in tokens:
+                tokens[name] = self._unique(JOBS["research"][len(self._used) % len(JOBS["research"])])
+            # Kueue names the Workload of a Job "job-NAME-HASH".
+            tokens.setdefault(f"{kind}-{name}", f"{kind}-{tokens.get(name, name)}")
 
     def _workload(self, run: Run) -> str:
         known = JOBS.get(team_of(run.owner), JOBS["research"])
