@@ -1,6 +1,7 @@
 -- A row is a span in which a request for GPUs waited by its own record, or by that of its queue: those for other accelerators and
 -- for shares of GPUs (profiles with a slash) do not wait for them. Its reason is that of the record that
--- ends the span, or of the last one before the request started or was cancelled. The first record of a request covers its
+-- ends the span, or of the last one before the request started or was cancelled; for one of sacct, which names none, that of the
+-- next record that does, or of the last, at most $fresh_us away. The first record of a request covers its
 -- wait since submission. A later one covers the time since the record before, however long ago that was; of a request
 -- submitted later than that record, more than $fresh_us ago, only the time since its submission.
 with request_record as (
@@ -71,6 +72,28 @@ record as (
     from run_record
     where told_us is not null
 ),
+reasoned as (
+    select
+        * replace (
+            coalesce(
+                reason,
+                case
+                    when waits and scheduler = 'slurm' then coalesce(
+                        first_value(case when waits then reason end ignore nulls) over (
+                            requests order by told_us range between current row and $fresh_us following
+                        ),
+                        last_value(case when waits then reason end ignore nulls) over (
+                            requests order by told_us range between $fresh_us preceding and current row
+                        )
+                    )
+                end
+            ) as reason
+        ),
+        reason is null as lacked
+    from record
+    window requests as (partition by scheduler, job_id, queued, profile)
+),
+-- Of two records of the same instant, the one with a reason comes first, which has more of a request: the other adds no span.
 turn as (
     select
         *,
@@ -79,8 +102,11 @@ turn as (
         lag(ran) over records as ran_before,
         lead(told_us) over records as next_us,
         lead(waits) over records as waits_on
-    from record
-    window records as (partition by scheduler, job_id, queued, profile order by told_us, waits)
+    from reasoned
+    window records as (
+        partition by scheduler, job_id, queued, profile
+        order by told_us, waits, lacked, reason, node_rule nulls last, cpu_milli nulls last, memory_bytes nulls last, members, gpu_type
+    )
 ),
 span as (
     select

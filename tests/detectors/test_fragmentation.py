@@ -144,11 +144,11 @@ class Case:
             tell(self.world, "event", **words, reason="FailedScheduling", message=event, **times)
         return self
 
-    def recorded_at(self, *minutes: float) -> Case:
-        """A job that waits since minute 5, as its records of some minutes say."""
+    def recorded_at(self, *minutes: float, reason: str | None = "Resources") -> Case:
+        """A job that waits since minute 5, as its records of some minutes say. Those of sacct give no reason."""
         row = {"scheduler": "slurm", "job_id": self.name, "submit_us": 5, "device_count": 4, "node_count": 1}
         for at in minutes:
-            tell(self.world, "pending", **row, gpu_type=self.gpu_type, evidence_us=at, reason="Resources")
+            tell(self.world, "pending", **row, gpu_type=self.gpu_type, evidence_us=at, reason=reason)
         return self
 
     def ran(self) -> Case:
@@ -183,6 +183,10 @@ SILENT: dict[str, Callable[[Case], object]] = {
     ),
     "nothing is free": lambda c: c.pieces(4).asked(4, 20),
     "a request that waits for quota": lambda c: c.pieces().waits(4, 10, 150, "QOSMaxGRESPerUser"),
+    "a request of which only sacct has records": lambda c: c.pieces().recorded_at(5, 60, 160, reason=None),
+    "a request that waits for another job": lambda c: (
+        c.pieces().recorded_at(5, 60, 160, reason=None).recorded_at(5, 60, 160, reason="Dependency")
+    ),
     "a request that waits for its turn": lambda c: c.pieces().waits(4, 10, 150, "Priority"),
     "nobody says why it waits": lambda c: c.pieces().waits(4, 10, 150, ""),
     "a request that waits for less than half an hour": lambda c: c.pieces().waits(4, 10, 39),
@@ -257,6 +261,8 @@ REPORTED: dict[str, Callable[[Case], object]] = {
         queue="team-queue",
     ),
     "far apart": lambda c: c.pieces().recorded_at(5, 160),
+    "two sources": lambda c: c.pieces().recorded_at(5, 60, 160, reason=None).recorded_at(5, 60, 160),
+    "in turns": lambda c: c.pieces().recorded_at(5, 58, 118, 158, reason=None).recorded_at(60, 120, 160),
     "ran": lambda c: c.pieces().ran().recorded_at(5, 160),
     "not selected": lambda c: c.ruled({"terms": [[["zone", "In", ["a"]]]]}, **ZONE_B),
     "kept away": lambda c: c.ruled({"terms": [[["zone", "NotIn", ["b"]]]]}, **ZONE_B),
@@ -436,6 +442,13 @@ def test_evidence_names_what_is_not_known_of_the_nodes(findings: dict[str, Verdi
 def test_records_of_a_job_that_are_hours_apart_are_one_wait(findings: dict[str, Verdict]) -> None:
     """sacct dates a waiting job to its submission; scontrol's record comes with the next dump."""
     assert (35.0, 160.0) == (findings["far apart"].started, findings["far apart"].ended)
+
+
+@pytest.mark.parametrize("case", ["two sources", "in turns"])
+def test_records_without_a_reason_wait_for_that_of_the_others(findings: dict[str, Verdict], case: str) -> None:
+    """sacct names no reason: that of scontrol's records near them counts, also where both have the same time."""
+    assert (35.0, 160.0) == (findings[case].started, findings[case].ended)
+    assert 125 == findings[case].evidence["starved_minutes"]
 
 
 def test_a_wait_ends_when_its_job_starts(findings: dict[str, Verdict]) -> None:

@@ -29,6 +29,8 @@ FAILED_EVERY = 8
 """One in so many of the ordinary jobs that would fail does."""
 ALONE = frozenset({"own-vs-cloud", "mig-speculative", "driver-drift", "mig-mismatch"})
 """Detectors that look at days or weeks: their nodes join when their scene begins."""
+FREE_AT_THE_END = frozenset({"degraded-gpu", "memory-leak"})
+"""Detectors of broken GPUs, and of memory in use on GPUs that no job holds."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ def demo_fleet(gpus: int, epoch: Epoch, past_s: int, step_s: int, seed: int) -> 
             if made.detector not in ALONE:
                 start_s = end_s - int(made.hours * HOUR_S)
                 for node in kept:
-                    until_s = epoch.window_s if end_s == past_s else _released_s(node, shown, end_s)
+                    until_s = _released_s(node, shown, end_s)
+                    if end_s == past_s:
+                        until_s = epoch.window_s if _goes_on(made, shown) else max(run.end_s or 0 for run in shown)
                     calendar.book(node.devices, start_s, until_s)
         if made.detector not in ALONE:
             busy += kept
@@ -72,6 +76,11 @@ def demo_fleet(gpus: int, epoch: Epoch, past_s: int, step_s: int, seed: int) -> 
     pools = pools_of(named_fleet)
     listed = [selecting(change(run), pools) for run in every]
     return DemoFleet(named_fleet, listed, tuple(change(each) for each in objects))
+
+
+def _goes_on(made: Scene, shown: Sequence[Run]) -> bool:
+    """Whether the nodes of a scene are needed as they are at the end of the history: its jobs run or wait, or its GPUs must stay free."""
+    return made.detector in FREE_AT_THE_END or any(run.end_s is None for run in shown)
 
 
 def _released_s(node: Node, shown: Sequence[Run], end_s: int) -> int:
