@@ -5,7 +5,7 @@ ARG PYTHON_IMAGE=python:3.13-slim-bookworm@sha256:01f42367a0a94ad4bc17111776fd66
 FROM ${PYTHON_IMAGE} AS build
 ARG LOCK=requirements-image.lock
 WORKDIR /src
-COPY pyproject.toml setup.py README.md LICENSE requirements-image.lock requirements-lake.lock ./
+COPY pyproject.toml setup.py README.md LICENSE requirements-image.lock requirements-lake.lock requirements-ray.lock ./
 COPY gpuwatch gpuwatch
 COPY collectors collectors
 COPY dashboards dashboards

@@ -10,7 +10,7 @@
 #   make docs    writes the tables of docs/ that come from the code, and the documentation as a site into build/site
 #   make screenshots  takes the pictures of docs/get-started/tour.md from a demo; needs chromium
 #   make wheel   wheel and sdist into dist/
-#   make lock    writes requirements.lock (run), -dev.lock (tests), -image.lock (the container) and -lake.lock (a lake) from pyproject.toml, with hashes
+#   make lock    writes requirements.lock (run), -dev.lock (tests), -image.lock (the container), -lake.lock (a lake) and -ray.lock (a lake with Ray) from pyproject.toml, with hashes
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--size small", PORT=9000, TEST_ARGS="-k mig",
 # TEST_WORKERS=8 (test files that run at a time), GPUWATCH_TEST_PATIENCE=4 (waits in tests last up to that many times
 # as long: for a machine that is slow or busy).
@@ -122,6 +122,7 @@ lock: $(VENV)/.has-dev
 	$(LOCK) --extra postgres --extra sso --constraint requirements-dev.lock --output-file requirements-image.lock
 	grep -E '^[a-z0-9._-]+==' requirements-dev.lock | grep -v '^duckdb==' | sed 's/ \\$$//' > build/lock/known.in
 	$(LOCK) --extra lake --extra postgres --extra sso --constraint build/lock/known.in --output-file requirements-lake.lock
+	$(LOCK) --extra lake --extra ray --extra postgres --extra sso --constraint build/lock/known.in --output-file requirements-ray.lock
 	@rm -rf build/lock
 
 clean:

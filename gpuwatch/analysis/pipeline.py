@@ -19,6 +19,7 @@ from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger import stranding
 from gpuwatch.ledger.attribution import attribute
 from gpuwatch.ledger.hours import unclosed
+from gpuwatch.ledger.parts import HERE, Compute
 from gpuwatch.policy.repository import share_methods
 from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.settings import Settings
@@ -65,12 +66,13 @@ def analyze(
     progress: Progress | None = None,
     samples_until_us: int | None = None,
     corrects: bool = True,
+    compute: Compute = HERE,
 ) -> AnalyzeReport:
     """Brings the ledger and the findings up to date; running it again changes nothing.
 
     With `retention`, repeated records and those past their retention are deleted at the end. Without a window: everything
     that is new or changed. With one: its hours are recomputed too. Samples after `samples_until_us` wait for a later run. Without `corrects`,
-    closed periods are compared elsewhere: where the whole fleet is. Raises LedgerDoesNotClose, naming the device-hour, before
+    closed periods are compared elsewhere: where the whole fleet is. `compute` is where samples are read. Raises LedgerDoesNotClose, naming the device-hour, before
     any finding is written; UsageError for an unknown detector.
     """
     with store.workspace() as work:
@@ -79,7 +81,7 @@ def analyze(
             if name not in known:
                 raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
         one = _Analysis(work, state, settings, now_us, (since_us, until_us), known, detectors or tuple(known), progress)
-        one.samples_until_us, one.corrects = samples_until_us, corrects
+        one.samples_until_us, one.corrects, one.compute = samples_until_us, corrects, compute
         return one.run(retention)
 
 
@@ -98,6 +100,7 @@ class _Analysis:
     report: AnalyzeReport = field(default_factory=AnalyzeReport)
     samples_until_us: int | None = None
     corrects: bool = True
+    compute: Compute = HERE
 
     def run(self, retention: bool) -> AnalyzeReport:
         """Every cluster, then what concerns all of them."""
@@ -175,7 +178,7 @@ class _ClusterAnalysis:
             store.run("analysis/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
         store.run("analysis/unroll_dirty", cluster=cluster)
         self._reopen_lost()
-        skip_retired(store, cluster)
+        skip_retired(store, cluster, self._whole.compute.elsewhere)
         changed = stranding.refresh(store, cluster)
         first, last = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
         changed += [hour for hour in (first, last) if hour is not None]
@@ -198,6 +201,7 @@ class _ClusterAnalysis:
             cluster,
             self._settings,
             None if progress is None else lambda done, total: progress(f"{cluster}: hours", done, total),
+            self._whole.compute,
         )
         ledger_hours.check(store, cluster, from_us, until_us)
         chargeback.price(store, state, cluster, force=True)

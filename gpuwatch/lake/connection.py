@@ -17,7 +17,8 @@ import duckdb
 import pyarrow as pa
 
 from gpuwatch.core.errors import StoreError, UsageError
-from gpuwatch.lake import extensions
+from gpuwatch.lake import bucket, extensions
+from gpuwatch.lake.bucket import SILENT_S
 from gpuwatch.lake.literals import quoted, text
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.store.private_files import private_umask
@@ -29,8 +30,6 @@ THREADS = 2
 """For many rows. Small work has one thread: a second one costs it a third more of the processor."""
 MANY_ROWS = 100_000
 CONNECT_S = 10
-SILENT_S = 60
-"""A catalogue or bucket that says nothing for so long is given up."""
 CATALOGUE_SCHEMA = "lake"
 """The schema of the PostgreSQL database that has DuckLake's own tables."""
 ATTACHES_MAX, ATTACH_AGAIN_S = 5, 0.5
@@ -212,19 +211,9 @@ class Lake:
         """The secret that reads and writes the bucket."""
         if not self.settings.in_bucket:
             return
-        options = {"region": text(self.settings.s3_region)}
-        if (keys := self.settings.keys()) is not None:
-            access, secret, token = keys
-            self._secrets += tuple(each for each in (secret, token) if each)
-            options |= {"key_id": text(access), "secret": text(secret)}
-            options |= {"session_token": text(token)} if token else {}
-        if self.settings.s3_endpoint is not None:
-            parts = urlsplit(self.settings.s3_endpoint)
-            options |= {"endpoint": text(parts.netloc), "use_ssl": str(parts.scheme == "https").lower()}
-        if self.settings.s3_path_style:
-            options["url_style"] = "'path'"
-        named = ", ".join(f"{name} {value}" for name, value in options.items())
-        self._do(f"create temporary secret bucket (type s3, {named})")
+        secret, hidden = bucket.secret(self.settings)
+        self._secrets += hidden
+        self._do(secret)
         self._do(f"set http_timeout = {SILENT_S}")
 
     def _catalogue(self) -> str:

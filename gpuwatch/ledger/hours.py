@@ -13,6 +13,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, day_floor
 from gpuwatch.core.errors import LedgerDoesNotClose
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.attribution import INTERVAL_US_MAX, traits
+from gpuwatch.ledger.parts import BATCH_SAMPLES_MAX, HERE, Compute
 from gpuwatch.ledger.stranding import Asked, asked, strand
 from gpuwatch.settings import Settings
 from gpuwatch.store import remembered
@@ -32,10 +33,8 @@ HELD_BUCKETS = (
 BUCKETS = FREE_BUCKETS + HELD_BUCKETS
 """Every bucket of the ledger, in the order of cumulative rounding."""
 
-PART_SAMPLES_MAX = 3_500_000
-"""Samples of a slice that are computed at a time: more at once need more memory than the store may use."""
-BATCH_DAYS_MAX, BATCH_SAMPLES_MAX = 7, 500_000
-"""Days that are computed together, and the samples up to which they are."""
+BATCH_DAYS_MAX = 7
+"""Days that are computed together, if they have few samples."""
 IDLE_SPAN_US_MIN = 5 * MINUTE_US
 """Shorter idle spans are not kept: no rule asks for less than this."""
 _HOUR = pa.schema([("hour_us", pa.int64())])
@@ -61,8 +60,8 @@ def recompute(
     if requests is None:
         requests = asked(store, cluster, (day_floor(hour) for hour in wanted))
     devices = traits(store, cluster, settings)
-    for batch in _batches(store, wanted):
-        _recompute_batch(store, devices, cluster, batch, settings, requests, stored)
+    for batch in _batches(store, wanted, HERE):
+        _recompute_batch(store, devices, cluster, batch, settings, requests, stored, HERE)
     return len(wanted)
 
 
@@ -74,24 +73,30 @@ def _recompute_batch(
     settings: Settings,
     requests: Mapping[int, Asked],
     stored: bool,
+    compute: Compute,
 ) -> None:
     with store.workspace() as work, work.view("device_trait", devices):
-        _recompute_slice(work, cluster, hours, settings, requests, stored)
+        _recompute_slice(work, cluster, hours, settings, requests, stored, compute)
 
 
-def _batches(store: Store, hours: list[int]) -> list[list[int]]:
-    """Hours by UTC day; adjacent days together, up to BATCH_DAYS_MAX with at most BATCH_SAMPLES_MAX samples: each batch has a fixed cost."""
+def _batches(store: Store, hours: list[int], compute: Compute) -> list[list[int]]:
+    """Hours by UTC day; adjacent days together, up to BATCH_DAYS_MAX with few samples: each batch has a fixed cost.
+
+    Days that are read from elsewhere are not together with others.
+    """
     days = [list(day) for _, day in groupby(hours, key=lambda hour: hour // DAY_US)]
     if len(days) < 2:
         return days
     query = "select observed_us // $day, count(*) from sample where observed_us >= $a and observed_us < $b group by 1"
-    samples = dict(store.sql(query, day=DAY_US, a=day_floor(hours[0]), b=hours[-1] + HOUR_US))
+    samples = dict(store.sql(query, day=DAY_US, a=day_floor(hours[0]), b=hours[-1] + HOUR_US)) | dict(compute.elsewhere)
     made: list[list[int]] = []
     begun = sum_of_batch = 0
     for day in days:
         number, last = day[0] // DAY_US, made[-1][-1] // DAY_US if made else None
         together = sum_of_batch + samples.get(number, 0)
-        if last == number - 1 and number - begun < BATCH_DAYS_MAX and together <= BATCH_SAMPLES_MAX:
+        most = compute.batch_samples_max if number in compute.elsewhere else BATCH_SAMPLES_MAX
+        alike = last == number - 1 and (number in compute.elsewhere) == (last in compute.elsewhere)
+        if alike and number - begun < BATCH_DAYS_MAX and together <= most:
             made[-1] += day
             sum_of_batch = together
         else:
@@ -101,7 +106,13 @@ def _batches(store: Store, hours: list[int]) -> list[list[int]]:
 
 
 def _recompute_slice(
-    store: Store, cluster: str, hours: list[int], settings: Settings, requests: Mapping[int, Asked], stored: bool
+    store: Store,
+    cluster: str,
+    hours: list[int],
+    settings: Settings,
+    requests: Mapping[int, Asked],
+    stored: bool,
+    compute: Compute,
 ) -> None:
     start_us, end_us = hours[0], hours[-1] + HOUR_US
     parameters = {
@@ -125,40 +136,21 @@ def _recompute_slice(
         if stored:
             store.run("ledger/clear_hours", **parameters)
         workload_class.make_views(store, cluster, settings)
-        parts = _parts(store, parameters)
-        for part in range(parts):
-            _write_part(store, parameters | {"part": part, "parts": parts})
+        compute(store, parameters)
         strand(store, cluster, hours, requests)
         store.run("ledger/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
 
 
-def _parts(store: Store, parameters: Mapping[str, Any]) -> int:
-    """Into how many parts the devices of a slice are divided. Parts are computed one after the other, because memory is limited."""
-    rows = store.sql(
-        "select count(*) from sample where observed_us >= $a and observed_us < $b",
-        a=parameters["read_from_us"],
-        b=parameters["read_until_us"],
-    )[0][0]
-    return max(1, -(-int(rows) // PART_SAMPLES_MAX))
-
-
-def _write_part(store: Store, parameters: Mapping[str, Any]) -> None:
-    store.run("ledger/reading", **parameters)
-    if store.sql("select count(*) from sparse_device")[0][0]:
-        store.run("ledger/hold", **parameters)
-    store.run("ledger/piece", **parameters)
-    store.run("ledger/idle", **parameters)
-    store.run("ledger/minute", **parameters)
-    store.run("ledger/write_hours", **parameters)
-    store.run("ledger/workload_hour", coverage_min=workload_class.COVERAGE_MIN, **parameters)
-
-
 def recompute_dirty(
-    store: Store, cluster: str, settings: Settings, progress: Callable[[int, int], None] | None = None
+    store: Store,
+    cluster: str,
+    settings: Settings,
+    progress: Callable[[int, int], None] | None = None,
+    compute: Compute = HERE,
 ) -> int:
     """Recomputes every dirty hour of a cluster that has segments, a day or some small ones at a time; returns how many hours.
 
-    `progress(done, total)` is called after each. An interrupted run leaves the rest dirty. `stranding.refresh`,
+    `progress(done, total)` is called after each. `compute` is where the samples are read. An interrupted run leaves the rest dirty. `stranding.refresh`,
     which runs before, handles the free time of other days whose requests have changed.
     """
     rows = store.rows("ledger/dirty_hours", cluster=cluster)
@@ -171,8 +163,9 @@ def recompute_dirty(
     done = len(empty)
     known = {row["hour_us"] for row in rows if row["stored"]}
     devices = traits(store, cluster, settings)
-    for batch in _batches(store, hours):
-        _recompute_batch(store, devices, cluster, batch, settings, requests, not known.isdisjoint(batch))
+    for batch in _batches(store, hours, compute):
+        stored = not known.isdisjoint(batch)
+        _recompute_batch(store, devices, cluster, batch, settings, requests, stored, compute)
         done += len(batch)
         if done < len(rows):
             # Writers wait while the log is folded into the file: a little each day, not all of it at the end.

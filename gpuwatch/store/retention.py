@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuwatch.core.clock import DAY_US, day_floor
@@ -101,12 +102,13 @@ def drop_late(store: Store) -> int:
         return store.run("store/retention/drop_late")
 
 
-def skip_retired(store: Store, cluster: str) -> int:
-    """Keeps the ledger hours whose raw samples are gone; returns how many dirty hours that were.
+def skip_retired(store: Store, cluster: str, elsewhere: Iterable[int] = ()) -> int:
+    """Keeps the ledger hours whose raw samples are gone; returns how many dirty hours that were. Days whose samples are `elsewhere`,
+    counted from the epoch, are not gone.
 
     Call it after the hours were marked and before they are recomputed.
     """
-    return store.run("store/retention/skip_retired", cluster=cluster)
+    return store.run("store/retention/skip_retired", cluster=cluster, elsewhere=list(elsewhere))
 
 
 def _oldest_kept(days: list[int], kept: int) -> int:

@@ -4,7 +4,7 @@
 create or replace temp table reading_device as
 select device_id, gi >= 0 as slice
 from device
-where cluster = $cluster and measured and (device_id & 9223372036854775807) % $parts = $part;
+where cluster = $cluster and measured and device_id between $first_device and $last_device;
 
 -- A row of sparse_device is a device whose activity fields are not all present in the same samples.
 create or replace temp table sparse_device as

@@ -14,7 +14,7 @@ owner as materialized (
     from segment s
     join run_hour r on r.run_id = s.run_id and s.start_us < r.hour_us + 3600000000 and s.end_us > r.hour_us
     where s.cluster = $cluster and s.start_us < $slice_until_us and s.end_us > $slice_from_us
-        and (s.device_id & 9223372036854775807) % $parts = $part
+        and s.device_id between $first_device and $last_device
 ),
 held as (
     select w.*, o.run_id, o.gang

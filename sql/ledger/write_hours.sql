@@ -144,7 +144,7 @@ with segment_hour as (
         least(s.end_us, h.hour_us + 3600000000) - greatest(s.start_us, h.hour_us) as length_us
     from segment s
     join slice_hour h on s.start_us < h.hour_us + 3600000000 and s.end_us > h.hour_us
-    where s.cluster = $cluster and (s.device_id & 9223372036854775807) % $parts = $part
+    where s.cluster = $cluster and s.device_id between $first_device and $last_device
 ),
 observed as (
     select

@@ -82,6 +82,7 @@ def test_every_dependency_has_its_reason() -> None:
         ("requirements.lock", []),
         ("requirements-image.lock", ["postgres", "sso"]),
         ("requirements-lake.lock", ["lake", "postgres", "sso"]),
+        ("requirements-ray.lock", ["lake", "ray", "postgres", "sso"]),
         ("requirements-dev.lock", ["dev"]),
     ],
 )

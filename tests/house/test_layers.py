@@ -24,7 +24,19 @@ ROOMS = (
         "imports",
         "topology",
     )
-    + ("capacity", "ledger", "billing", "advisor", "detectors", "findings", "jobs", "analysis", "audit", "quality")
+    + (
+        "capacity",
+        "ledger",
+        "billing",
+        "advisor",
+        "detectors",
+        "findings",
+        "jobs",
+        "analysis",
+        "rebook",
+        "audit",
+        "quality",
+    )
     + ("report", "scan", "alerts", "reclaim", "service", "simulate", "api", "commands", "cli")
 )
 """Packages of gpuwatch/ in order: a module imports only from its own room and earlier ones."""

@@ -49,6 +49,22 @@ def test_publish_check_and_take_out(make_lake: Make, fleet: Fleet, tmp_path: Pat
     assert "no cell nosuch" in lake("export", "--to", tmp_path / "other", "--cell", "nosuch", code=2)
 
 
+def test_hours_are_computed_again_from_the_lake(make_lake: Make, fleet: Fleet, tmp_path: Path) -> None:
+    """Whatever the settings: the lake has both days. A window ends where it is told to."""
+    file = config(make_lake("duckdb"), tmp_path)
+
+    def rebook(*arguments: str, code: int = 0) -> Any:
+        options = ("--data", fleet.directory, "--config", file, "--format", "json")
+        ran = processes.run(("lake", "rebook", *arguments, *options))
+        assert (code, False) == (ran.returncode, "Traceback" in ran.stderr), ran.stderr
+        return json.loads(ran.stdout)["items"][0] if ran.stdout else ran.stderr
+
+    done = rebook("--since", "2026-11-02T06:00:00Z", "--until", "2026-11-02T08:00:00Z")
+    assert ("east", 2, 1, 1, []) == tuple(done[name] for name in ("cell", "hours", "days", "tasks", "failed_rules"))
+    assert 36 == rebook()["hours"]
+    assert "--since" in rebook("--since", "yesterday, maybe", code=2)
+
+
 def test_without_a_lake_the_settings_are_named(tmp_path: Path) -> None:
     ran = processes.run(("lake", "status"), cwd=tmp_path)
 

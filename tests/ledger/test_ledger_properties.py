@@ -15,6 +15,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.kinds import fill_kinds
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.ledger import hours as ledger_hours
+from gpuwatch.ledger import parts as ledger_parts
 from gpuwatch.ledger.totals import Scale, page, question, scale_of, working_tables
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -155,7 +156,7 @@ def test_devices_computed_in_parts_are_the_devices_computed_together(number: int
     start_us, end_us = world.span_us()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger_hours, "_parts", lambda store, parameters: parts)
+        patch.setattr(ledger_parts, "number", lambda samples: parts)
         world.recompute([(h - T0_US) // HOUR_US for h in range(start_us, end_us, HOUR_US)])
 
     assert together == world.derived()

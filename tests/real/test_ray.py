@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from gpuwatch.ledger import attribution
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 from tests.worlds.patience import PATIENCE_S, wait_until
+from tests.worlds.ray_nodes import LOCK, descendants, free_port
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'ray[default]'")
 
@@ -84,33 +84,12 @@ class Head:
                 os.kill(pid, signal.SIGKILL)
 
 
-def free_port(low: int) -> int:
-    """A free port outside of those that Ray gives to its workers (10002-19999)."""
-    for port in range(low, low + 2000):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no free port")
-
-
-def descendants(marker: str) -> list[int]:
-    """Pids of the processes whose command line or environment names this session's folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                if marker.encode() in text:
-                    found.append(int(entry.name))
-    return found
-
-
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
     # Not pytest's own folder: with several workers its path leaves no room for the names of Ray's sockets.
     folder = Path(mkdtemp(prefix="ray", dir="/tmp"))
     # One head at a time, whichever worker has these tests: two would take each other's ports.
-    with Path("/tmp/gpuwatch-test-ray.lock").open("w") as lock:
+    with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield from started(folder)
 

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands.fleet.clusters import clusters
+from gpuwatch.commands.fleet.lake_shared import check_lease, lake_settings, opened_lake
+from gpuwatch.commands.fleet.rebook import rebook
 from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
     DataOption,
     FormatOption,
-    environment,
     now_us,
     opened,
     print_stderr,
     settings_of,
     show,
 )
-from gpuwatch.core.errors import StoreError, UnreadableInput
+from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.output.progress import progress
 from gpuwatch.store import lockfile
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from gpuwatch.lake.connection import Lake
     from gpuwatch.lake.settings import LakeSettings
     from gpuwatch.lake.verify import TableReport
-    from gpuwatch.settings import Settings
     from gpuwatch.store.database import Store
 
 DIFFERS = 1
@@ -64,11 +64,11 @@ def publish(
 ) -> None:
     """Write what has changed in the ledger and its records since the last time, in one transaction."""
     choose(form, True)
-    settings = _settings(config)
+    settings = lake_settings(config)
     from gpuwatch.lake.publish import publish_once
 
     with opened(data, config, instead=PUBLISHES_ITSELF) as (store, _, own):
-        _check_lease(settings, own)
+        check_lease(settings, own)
         done = publish_once(settings, store, lambda: now_us(context), take_over=take_over, whole=whole)
     row = {"cell": settings.cell, "lake": settings.shown(), **asdict(done)}
     show(Listing(tuple(row), [row], foot=[] if done.tables else ["Nothing has changed since the last publish."]), form)
@@ -80,7 +80,7 @@ def status(config: ConfigOption = None, form: FormatOption = None) -> None:
     from gpuwatch.core.clock import rfc3339
     from gpuwatch.lake.status import cells
 
-    with _lake(_settings(config, cell=False)) as lake:
+    with opened_lake(lake_settings(config, cell=False)) as lake:
         rows = [
             {**asdict(cell), "published": rfc3339(cell.published_us), "bytes": cell.files_bytes} for cell in cells(lake)
         ]
@@ -98,12 +98,12 @@ def verify(
     While a server has the directory, the lake is compared with what was noted when it was published.
     """
     choose(form, True)
-    settings = _settings(config)
+    settings = lake_settings(config)
     from gpuwatch.lake.verify import DAMAGED
     from gpuwatch.lake.verify import verify as compare
 
     rows: list[dict[str, Any]] = []
-    with progress("verify") as step, _lake(settings) as lake:
+    with progress("verify") as step, opened_lake(settings) as lake:
         if (note := lockfile.find(data)) is not None:
             print_stderr(
                 f"{data} is in use by process {note.pid}: the lake is compared with what was noted when it was published"
@@ -130,7 +130,7 @@ def pull(
 ) -> None:
     """Copy what has changed in the lake into a directory that holds nothing else. Repeat it to bring the directory up to date."""
     choose(form, True)
-    settings = _settings(config, cell=False)
+    settings = lake_settings(config, cell=False)
     from gpuwatch.lake.pull import Puller
 
     puller = Puller(lambda: now_us(context), tuple(dict.fromkeys(cell or ())))
@@ -148,7 +148,7 @@ def rebuild(
 ) -> None:
     """Make the data directory of a cell again that has lost its disk, from what it has published. It then publishes on."""
     choose(form, True)
-    settings = _settings(config)
+    settings = lake_settings(config)
     from gpuwatch.core.clock import rfc3339
     from gpuwatch.lake.rebuild import rebuild as fill
 
@@ -176,10 +176,10 @@ def export(
 ) -> None:
     """Write the tables of a cell as plain Parquet files, which need neither gpuwatch nor the catalogue."""
     choose(form, True)
-    settings = _settings(config)
+    settings = lake_settings(config)
     from gpuwatch.lake.export import export as write_tables
 
-    with progress("export") as step, _lake(settings) as lake:
+    with progress("export") as step, opened_lake(settings) as lake:
         chosen = lake if cell is None else lake.cell(cell)
         written = write_tables(chosen, to, tuple(table or ()), lambda done, total: step(done, total, "tables"))
         rows = [{"table": one.table, "files": one.files, "rows": one.rows, "bytes": one.size_bytes} for one in written]
@@ -195,46 +195,12 @@ def maintain(
 ) -> None:
     """Merge small files, forget old snapshots and delete files that nothing names. A server does it every hour."""
     choose(form, True)
-    settings = _settings(config)
+    settings = lake_settings(config)
     from gpuwatch.lake.maintain import maintain as tidy
 
-    with _lake(settings) as lake:
+    with opened_lake(settings) as lake:
         row = asdict(tidy(lake, keep_days))
     show(Listing(tuple(row), [row]), form)
-
-
-def _settings(config: Path | None, cell: bool = True) -> LakeSettings:
-    from gpuwatch.core.config_file import read_file
-    from gpuwatch.lake.settings import needed
-
-    return needed(read_file(config), environment(), cell)
-
-
-def _check_lease(settings: LakeSettings, own: Settings) -> None:
-    """Raises StoreError while a server holds the cell with another directory: it publishes by itself."""
-    from gpuwatch.state.lease import Leases, cell_lease
-    from gpuwatch.state.server import Server
-
-    server = Server.of(own)
-    if server is None:
-        return
-    leases = Leases(server, cell_lease(settings.cell), "", settings.lease_s)
-    try:
-        found = leases.read()
-    finally:
-        leases.close()
-    if found is not None and found.left_us > 0:
-        raise StoreError(
-            f"cell {settings.cell} is held by {found.holder} at {found.address}, which publishes it; stop that one first"
-        )
-
-
-@contextmanager
-def _lake(settings: LakeSettings) -> Iterator[Lake]:
-    from gpuwatch.lake.connection import Lake
-
-    with Lake.open(settings) as lake:
-        yield lake
 
 
 @contextmanager
@@ -247,7 +213,7 @@ def _copying(settings: LakeSettings, data: Path, config: Path | None) -> Iterato
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
     with (
-        _lake(settings) as lake,
+        opened_lake(settings) as lake,
         private_umask(),
         Store.open(
             data, memory_limit=own.memory_limit, threads=own.threads, temp_directory=own.temp_directory
@@ -296,4 +262,5 @@ lakes.command("export")(export)
 lakes.command("maintain")(maintain)
 lakes.command("pull")(pull)
 lakes.command("rebuild")(rebuild)
+lakes.command("rebook")(rebook)
 group("lake", lakes, place=277)

@@ -1,4 +1,5 @@
--- Keeps ledger hours whose raw samples are deleted or lost: if recomputed, they would become unobserved.
+-- Keeps ledger hours whose raw samples are deleted or lost: if recomputed, they would become unobserved. $elsewhere: days whose
+-- samples are read from elsewhere.
 delete from dirty_hour
 where cluster = $cluster
     and hour_us in (select hour_us from ledger_hour where cluster = $cluster)
@@ -12,6 +13,6 @@ where cluster = $cluster
                 where hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
             ) s
             join context c using (context_id)
-            where c.cluster = $cluster
+            where c.cluster = $cluster and not list_contains($elsewhere::bigint[], s.day)
         )
     );

@@ -1,0 +1,82 @@
+"""One part of a slice, computed from files on a machine that has no store."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.core.errors import StoreError
+from gpuwatch.lake.bucket import open_bucket
+from gpuwatch.lake.literals import text
+from gpuwatch.lake.settings import LakeSettings
+from gpuwatch.ledger.parts import write
+from gpuwatch.rebook.files import read_inputs, write_results
+from gpuwatch.store.database import Store
+
+_KNOWN_TWICE = """
+insert into sealed_day
+select day * 86400000000, count(*), count(*) <> count(distinct (device_id, observed_us))
+from (select device_id, observed_us, observed_us // 86400000000 as day from sample)
+where day * 86400000000 not in (select day_us from sealed_day)
+group by day
+"""
+"""The store no longer knows of retired days whether a device has two samples at one instant."""
+
+
+def versions() -> dict[str, str]:
+    """The versions that must be the same everywhere for rows to be the same."""
+    return {name: version(name) for name in ("gpuwatch", "duckdb")}
+
+
+def plain(settings: LakeSettings) -> dict[str, Any]:
+    """Where the lake is, as JSON has it. What is secret stays behind: each machine has its own files or variables."""
+    return {each.name: getattr(settings, each.name) for each in fields(settings) if each.name != "environ"}
+
+
+def compute(
+    lake: Mapping[str, Any],
+    folder: str,
+    samples: Sequence[str],
+    number: int,
+    devices: Sequence[int],
+    parameters: Mapping[str, Any],
+    memory_limit: str,
+    expected: Mapping[str, str],
+) -> list[str]:
+    """Computes a part of the slice whose inputs are in `folder`; returns the names of the files with its rows.
+
+    `samples` are the lake's files, `devices` the first and the last of the part. Raises StoreError where this machine does not
+    see the lake's data or has other versions.
+    """
+    if versions() != expected:
+        raise StoreError(
+            f"{platform.node()} has {_shown(versions())}, and the store is computed with {_shown(expected)}"
+        )
+    settings = LakeSettings(**lake, environ=os.environ)
+    if not settings.in_bucket and not Path(folder).is_dir():
+        raise StoreError(f"{platform.node()} has no {folder}: all nodes must see the lake's data under the same name")
+    first, last = devices
+    # One thread: Ray gives a task one CPU.
+    with Store.open(None, memory_limit=memory_limit, threads=1) as store:
+        open_bucket(store, settings)
+        store.run("views/workload_class")
+        read_inputs(store, folder)
+        # A view: a column that a step does not ask for is not read, and row groups of other devices are skipped.
+        store.sql(
+            "create temp view sample as select * from"
+            f" read_parquet([{', '.join(map(text, samples))}], union_by_name = true, hive_partitioning = false)"
+            f" where device_id between {first} and {last}"
+            f" and observed_us >= {int(parameters['read_from_us'])} and observed_us < {int(parameters['read_until_us'])}"
+        )
+        store.sql(_KNOWN_TWICE)
+        write(store, parameters, (first, last))
+        return write_results(store, folder, number)
+
+
+def _shown(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
