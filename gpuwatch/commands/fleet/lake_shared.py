@@ -44,9 +44,9 @@ def check_lease(settings: LakeSettings, own: Settings) -> None:
 
 
 @contextmanager
-def opened_lake(settings: LakeSettings) -> Iterator[Lake]:
-    """A connection for the block."""
+def opened_lake(settings: LakeSettings, create: bool = False) -> Iterator[Lake]:
+    """A connection for the block; with `create`, a lake that does not exist yet is made."""
     from gpuwatch.lake.connection import Lake
 
-    with Lake.open(settings) as lake:
+    with Lake.open(settings, create=create) as lake:
         yield lake

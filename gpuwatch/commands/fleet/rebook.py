@@ -53,7 +53,7 @@ def rebook(
         Window(since_us, until_us)
     with opened(data, config, instead=SERVED) as (store, state, own), progress("rebook") as step:
         check_lease(settings, own)
-        with opened_lake(settings) as lake:
+        with opened_lake(settings, create=True) as lake:
             done = run(
                 lake,
                 store,
