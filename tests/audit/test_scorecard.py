@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,8 +22,6 @@ from gpuwatch.audit.scheduling import scheduling
 from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_GRADED, NOTHING, grade, scorecard, worst
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
-from gpuwatch.core.model import LINK, NODE, Records
-from gpuwatch.core.queue_model import QUEUE, WORKLOAD
 from gpuwatch.findings.read import Finding, facts_of, lost_of
 from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.ledger.month import MONTH_DAYS, Basis
@@ -75,9 +72,8 @@ def priced(world: World, price: str = "2.50") -> None:
     replace_rates(world.state, [rate], "test", "test", 0)
 
 
-def add(world: World, table: str, schema: pa.Schema, **columns: object) -> None:
-    row = dict.fromkeys(schema.names, None) | {"cluster": world.cluster, "observed_us": us(0)} | columns
-    world.store.append(Records(table, pa.Table.from_pylist([row], schema=schema)))
+def add(world: World, table: str, **columns: object) -> None:
+    world.record(table, [{"cluster": world.cluster, "observed_us": us(0)} | columns])
 
 
 def pods(world: World, job: str, nodes: int, **columns: object) -> None:
@@ -226,7 +222,7 @@ def test_what_volcano_is_asked_for(
 ) -> None:
     pods(world, "ddp", 2, labels=json.dumps({"gpuwatch.io/scheduler-name": "volcano"}))
     add(
-        world, "workload", WORKLOAD, scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        world, "workload", scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
         min_count=least, pod_count=2, state="running", detail=json.dumps(detail),
     )  # fmt: skip
 
@@ -240,11 +236,11 @@ def test_kueue_gates_and_its_required_topology_counts(world: World) -> None:
     pods(world, "ddp", 2, labels=json.dumps({"kueue.x-k8s.io/queue-name": "lq"}), queue="lq")
     sets = [{"name": "main", "count": 2, "topology": {"required": "cloud.com/rack"}}]
     add(
-        world, "workload", WORKLOAD, scheduler="kueue", kind="Workload", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        world, "workload", scheduler="kueue", kind="Workload", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
         min_count=2, pod_count=2, state="running", detail=json.dumps({"pod_sets": sets}),
     )  # fmt: skip
     add(
-        world, "queue", QUEUE, scheduler="kueue", kind="resource_flavor", name="f", flavor="f", detail=json.dumps({"topology": "t"})
+        world, "queue", scheduler="kueue", kind="resource_flavor", name="f", flavor="f", detail=json.dumps({"topology": "t"})
     )  # fmt: skip
 
     found = scorecard_of(world)
@@ -256,10 +252,10 @@ def test_kueue_gates_and_its_required_topology_counts(world: World) -> None:
 def test_a_gang_that_volcano_gates_does_not_go_past_kueues_queue(world: World) -> None:
     """As the rule scheduler-conflict has it: both read run_placer."""
     pods(world, "ddp", 2)
-    add(world, "queue", QUEUE, scheduler="kueue", kind="local_queue", name="lq", namespace="ml")
+    add(world, "queue", scheduler="kueue", kind="local_queue", name="lq", namespace="ml")
     pods(world, "bare", 2)
     add(
-        world, "workload", WORKLOAD, scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        world, "workload", scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
         pod_count=2, min_count=2,
     )  # fmt: skip
     found = scorecard_of(world)
@@ -285,9 +281,9 @@ def test_books_of_an_older_version_do_not_say_that_nothing_was_measured(world: W
 def test_queues_without_quota_or_rules_are_named(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
     for name, quota, preemption in (("good", '{"":8}', '{"withinClusterQueue":"Never"}'), ("bare", None, None)):
-        add(world, "queue", QUEUE, scheduler="kueue", kind="cluster_queue", name=name, flavor="f", quota=quota)
-        add(world, "queue", QUEUE, scheduler="kueue", kind="cluster_queue", name=name, preemption=preemption)
-    add(world, "queue", QUEUE, scheduler="volcano", kind="queue", name="root")
+        add(world, "queue", scheduler="kueue", kind="cluster_queue", name=name, flavor="f", quota=quota)
+        add(world, "queue", scheduler="kueue", kind="cluster_queue", name=name, preemption=preemption)
+    add(world, "queue", scheduler="volcano", kind="queue", name="root")
 
     found = scorecard_of(world)
 
@@ -297,7 +293,7 @@ def test_queues_without_quota_or_rules_are_named(world: World) -> None:
 
 def test_slurms_default_of_no_preemption_is_a_default(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
-    add(world, "queue", QUEUE, scheduler="slurm", kind="partition", name="gpu", preemption='{"mode":"OFF"}')
+    add(world, "queue", scheduler="slurm", kind="partition", name="gpu", preemption='{"mode":"OFF"}')
 
     found = scorecard_of(world)
 
@@ -319,7 +315,7 @@ def test_who_cuts_gpus(world: World) -> None:
         for number in (1, 2):
             world.gpu(f"GPU of {name}", (2 * HOURS, WORK), gi=number, profile="3g.40gb", node=name)
         add(
-            world, "node", NODE, scheduler="kubernetes", node=name, pool=name, mig_strategy=strategy, labels=json.dumps(labels)
+            world, "node", scheduler="kubernetes", node=name, pool=name, mig_strategy=strategy, labels=json.dumps(labels)
         )  # fmt: skip
     world.analyze(10_000, detectors=["idle-hoarding"])
     facts = read_facts(world.store, world.state, None, NOW_US)
@@ -337,14 +333,13 @@ def test_links_that_a_matrix_tells_are_explicit(world: World) -> None:
         add(
             world,
             "link",
-            LINK,
             node="n1",
             a=f"GPU{index}",
             b=f"GPU{index}",
             level="X",
             detail=json.dumps({"uuid": name}),
         )
-    add(world, "link", LINK, node="n1", a="GPU0", b="GPU1", level="NV18")
+    add(world, "link", node="n1", a="GPU0", b="GPU1", level="NV18")
 
     found = scorecard_of(world)
 
@@ -410,7 +405,7 @@ def test_without_measurements_no_layer_has_a_grade(world: World) -> None:
     """Known links, one scheduler, one map: all decisions that can be graded are taken, and no GPU was measured."""
     world.node("n1", 0, {"": 4}).node("n2", 0, {"": 4})
     for number in range(2):
-        add(world, "link", LINK, node=f"n{number + 1}", a="GPU0", b="GPU1", level="NV18")
+        add(world, "link", node=f"n{number + 1}", a="GPU0", b="GPU1", level="NV18")
     world.job("1", 4, 0, 2 * HOURS, node="n1").job("2", 4, 0, 2 * HOURS, node="n2")
 
     found = scorecard_of(world)

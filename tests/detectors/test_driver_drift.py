@@ -8,11 +8,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.model import CLAIM, CONTEXT, EVENT, WHOLE_GPU, Records, context_key, device_key
+from gpuwatch.core.model import WHOLE_GPU, context_key, device_key
 from gpuwatch.detectors.driver_drift import DRIVER_DRIFT
 from tests.worlds.detectors import H100, IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
 from tests.worlds.subjects import SubjectFinding, findings_of, granted_s, hour_by_hour, offer
@@ -33,7 +32,7 @@ def runs(
     begin = us(0)
     for hours, driver in spans:
         end = begin + round(hours * HOUR_US)
-        context: dict[str, Any] = dict.fromkeys(CONTEXT.names, None) | {
+        context: dict[str, Any] = {
             "cluster": world.cluster,
             "gpu": f"GPU-{node}",
             "gi": WHOLE_GPU,
@@ -45,14 +44,9 @@ def runs(
         context["context_id"] = context_key(context)
         context["device_id"] = device_key(world.cluster, f"GPU-{node}", WHOLE_GPU)
         times = range(begin + STEP, end + 1, STEP)
-        columns: dict[str, Any] = {
-            "device_id": [context["device_id"]] * len(times),
-            "context_id": [context["context_id"]] * len(times),
-            "observed_us": list(times),
-        }
-        columns |= {name: [value] * len(times) for name, value in (IDLE | more).items()}
-        world.store.append(Records("context", pa.Table.from_pylist([context], schema=CONTEXT)))
-        world.store.append(Records("sample", pa.table(columns)))
+        keys = {"device_id": context["device_id"], "context_id": context["context_id"]}
+        world.record("context", [context])
+        world.record("sample", (keys | {"observed_us": at} | IDLE | more for at in times))
         begin = end
     return world
 
@@ -129,10 +123,10 @@ def refused(world: World, node: str) -> None:
         "pod": "p",
         "namespace": "ml",
     }
-    row = dict.fromkeys(CLAIM.names, None) | pod | {"cluster": world.cluster, "node": node, "device_count": 1}
+    row = pod | {"cluster": world.cluster, "node": node, "device_count": 1}
     row |= {"start_us": us(2340), "end_us": us(2341), "state": "Failed"}
-    world.store.append(Records("claim", pa.Table.from_pylist([row], schema=CLAIM)))
-    event = dict.fromkeys(EVENT.names, None) | {
+    world.record("claim", [row])
+    event = {
         "cluster": world.cluster,
         "event_id": "e1",
         "object_kind": "Pod",
@@ -144,7 +138,7 @@ def refused(world: World, node: str) -> None:
         "first_us": us(2630),
         "last_us": us(2630),
     }
-    world.store.append(Records("event", pa.Table.from_pylist([event], schema=EVENT)))
+    world.record("event", [event])
 
 
 @pytest.fixture(scope="module")

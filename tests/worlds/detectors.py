@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from gpuwatch.analysis.pipeline import AnalyzeReport, analyze
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.core.model import CLAIM, CONTEXT, NODE, WHOLE_GPU, Records, context_key, device_key
+from gpuwatch.core.model import CLAIM, CONTEXT, EVENT, LINK, NODE, PENDING, WHOLE_GPU, Records, context_key, device_key
+from gpuwatch.core.queue_model import QUEUE, RESERVATION, WORKLOAD
 from gpuwatch.rules.rule import Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -25,6 +26,19 @@ T0 = 1_767_571_200_000_000
 
 CLUSTER = "c1"
 H100 = "NVIDIA H100 80GB HBM3"
+
+SCHEMAS = {
+    "context": CONTEXT,
+    "claim": CLAIM,
+    "node": NODE,
+    "link": LINK,
+    "pending": PENDING,
+    "event": EVENT,
+    "workload": WORKLOAD,
+    "queue": QUEUE,
+    "reservation": RESERVATION,
+}
+"""Columns of records by their table; samples have the columns that they read."""
 
 Level = Mapping[str, float | int | None]
 Phase = tuple[float, Level | None]
@@ -86,14 +100,31 @@ class Found:
 
 
 class World:
-    """A store in memory and a state on disk. Nothing is judged before `analyze`."""
+    """A store in memory and a state on disk. Nothing is judged before `analyze`.
+
+    Records wait until the store is asked for, and enter it in one batch of each table: an append costs the same for one row as
+    for a thousand.
+    """
 
     def __init__(self, directory: Path | str, settings: Settings | None = None, cluster: str = CLUSTER) -> None:
-        self.store = Store.open(None, threads=1)
+        self._store = Store.open(None, threads=1)
+        self._waiting: dict[str, list[dict[str, Any]]] = {}
         self.state = State.open(directory)
         self.settings = settings or Settings()
         self.cluster = cluster
         self.names: dict[int, str] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store with all records."""
+        for table in tuple(self._waiting):
+            rows = self._waiting.pop(table)
+            self._store.append(Records(table, _table(rows, SCHEMAS.get(table))))
+        return self._store
+
+    def record(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Records as they stand; columns that they lack are unknown."""
+        self._waiting.setdefault(table, []).extend(dict(row) for row in rows)
 
     def of_cluster(self, cluster: str) -> World:
         """The same store, where everything is of another cluster: an analysis of either is one of both."""
@@ -115,7 +146,7 @@ class World:
         node: str = "n1",
     ) -> World:
         """Samples of a GPU (or of MIG instance `gi` of it), one at the end of every step of each phase."""
-        context: dict[str, Any] = dict.fromkeys(CONTEXT.names, None) | {
+        context: dict[str, Any] = {
             "cluster": self.cluster,
             "gpu": name,
             "gi": gi,
@@ -139,11 +170,8 @@ class World:
                 base = {"device_id": context["device_id"], "context_id": context["context_id"]}
                 rows += [base | {"observed_us": at} | dict(readings) for at in range(begin + step_us, end + 1, step_us)]
             begin = end
-        self.store.append(Records("context", pa.Table.from_pylist([context], schema=CONTEXT)))
-        names = dict.fromkeys(name for row in rows for name in row)
-        columns = {name: [row.get(name) for row in rows] for name in names}
-        if rows:
-            self.store.append(Records("sample", pa.table(columns)))
+        self.record("context", [context])
+        self.record("sample", rows)
         return self
 
     def job(
@@ -193,12 +221,11 @@ class World:
 
     def claim(self, **columns: object) -> None:
         """A claim row as it stands."""
-        row = dict.fromkeys(CLAIM.names, None) | {"cluster": self.cluster} | columns
-        self.store.append(Records("claim", pa.Table.from_pylist([row], schema=CLAIM)))
+        self.record("claim", [{"cluster": self.cluster} | columns])
 
     def node(self, name: str, observed: float, devices: Mapping[str, int], pool: str | None = None) -> World:
         """A scheduler's word on one node at one minute."""
-        row = dict.fromkeys(NODE.names, None) | {
+        row = {
             "cluster": self.cluster,
             "scheduler": "slurm",
             "node": name,
@@ -207,7 +234,7 @@ class World:
             "state": "up",
             "devices": json.dumps(devices),
         }
-        self.store.append(Records("node", pa.Table.from_pylist([row], schema=NODE)))
+        self.record("node", [row])
         return self
 
     def analyze(self, now: float = 0.0, **options: Any) -> AnalyzeReport:
@@ -278,6 +305,13 @@ class World:
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         """Every row of a derived table, in order: what two analyses are compared by."""
         return self.store.sql(f"select * from {table} order by all")
+
+
+def _table(rows: Sequence[Mapping[str, object]], schema: pa.Schema | None) -> pa.Table:
+    """Rows as a table: of a schema, or of the columns that any row has."""
+    names = dict.fromkeys(name for row in rows for name in row) if schema is None else schema.names
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return pa.table(columns, schema=schema)
 
 
 def hour_us(hour: int) -> int:

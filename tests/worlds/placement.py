@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-import pyarrow as pa
-
-from gpuwatch.core.model import LINK, NODE, Records
 from tests.worlds.detectors import Phase, World, us
 
 L40S = "NVIDIA L40S"
@@ -49,9 +46,8 @@ class LinkedWorld(World):
     ) -> LinkedWorld:
         """A node and its links: NVLink between all GPUs, or (None) PCIe: two a switch, half a socket."""
         name = self.scene + node
-        result = dict.fromkeys(NODE.names, None) | {"cluster": self.cluster, "scheduler": "slurm", "node": name}
-        result |= {"observed_us": us(0), "state": "up", "pool": self.scene or "p"}
-        self.store.append(Records("node", pa.Table.from_pylist([result], schema=NODE)))
+        result = {"cluster": self.cluster, "scheduler": "slurm", "node": name}
+        self.record("node", [result | {"observed_us": us(0), "state": "up", "pool": self.scene or "p"}])
         row = {"cluster": self.cluster, "observed_us": None, "node": name}
         rows: list[dict[str, Any]] = []
         for n in range(count if links else 0):
@@ -63,8 +59,7 @@ class LinkedWorld(World):
         if leaf is not None:
             switch = json.dumps({"plugin": "tree"})
             rows.append(row | {"a": self.scene + leaf, "b": name, "level": "SWITCH", "detail": switch})
-        if rows:
-            self.store.append(Records("link", pa.Table.from_pylist(rows, schema=LINK)))
+        self.record("link", rows)
         return self
 
     def reading(self, node: str, numbers: str, *phases: Phase, **words: Any) -> LinkedWorld:

@@ -10,23 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from gpuwatch.core.clock import SECOND_US
-from gpuwatch.core.model import EVENT, NODE, PENDING, Records
-from gpuwatch.core.queue_model import QUEUE, RESERVATION, WORKLOAD
 from tests.worlds.detectors import H100, Level, World, minutes, us
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED") or Path(__file__).parents[3] / "shared")
-SCHEMAS = {
-    "pending": PENDING,
-    "workload": WORKLOAD,
-    "queue": QUEUE,
-    "event": EVENT,
-    "node": NODE,
-    "reservation": RESERVATION,
-}
 
 
 @dataclass(frozen=True)
@@ -52,13 +41,10 @@ def tell(world: World, table: str, **columns: object) -> None:
 
 def tell_all(world: World, table: str, records: Iterable[Mapping[str, object]]) -> None:
     """Many records in one batch."""
-    rows = [
-        dict.fromkeys(SCHEMAS[table].names, None)
-        | {"cluster": world.cluster}
-        | {name: _value(name, value) for name, value in record.items()}
-        for record in records
-    ]
-    world.store.append(Records(table, pa.Table.from_pylist(rows, schema=SCHEMAS[table])))
+    world.record(
+        table,
+        ({"cluster": world.cluster} | {name: _value(name, value) for name, value in row.items()} for row in records),
+    )
 
 
 def _value(name: str, value: object) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.core.clock import SECOND_US
-from gpuwatch.core.model import NODE, Records
+from gpuwatch.core.model import Records
 from tests.worlds.detectors import World, minutes, us
 
 
@@ -65,7 +65,7 @@ def findings_of(world: World, detector: str, withdrawn: bool = False) -> list[Su
 
 def offer(world: World, node: str, pool: str, devices: dict[str, int], strategy: str | None, **more: object) -> World:
     """A Kubernetes node of a pool."""
-    row = dict.fromkeys(NODE.names, None) | {
+    row = {
         "cluster": world.cluster,
         "scheduler": "kubernetes",
         "node": node,
@@ -76,7 +76,7 @@ def offer(world: World, node: str, pool: str, devices: dict[str, int], strategy:
         "pool": pool,
         **more,
     }
-    world.store.append(Records("node", pa.Table.from_pylist([row], schema=NODE)))
+    world.record("node", [row])
     return world
 
 
