@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from gpuwatch.policy.ownership import (
+    LABEL_KIND,
     RESERVED_PREFIX,
     TEAM_LABEL,
     UNALLOCATED,
@@ -100,13 +101,19 @@ def resolve_many(ownership: Ownership, owners: pa.Table) -> pa.Table:
     names = ("cluster", *WORDS, "own")
     absent: list[str | None] = [None] * owners.num_rows
     columns = [owners[name].to_pylist() if name in owners.column_names else absent for name in names]
-    known: dict[tuple[str | None, ...], Decision] = {}
+    # Jobs have labels of their own: those that no rule names decide nothing.
+    kinds = [rule.match_kind for rule in ownership.rules]
+    keys = [TEAM_LABEL, *(kind.removeprefix(LABEL_KIND) for kind in kinds if kind.startswith(LABEL_KIND))]
+    place = names.index("labels")
+    known: dict[tuple[object, ...], Decision] = {}
     decided: list[Decision] = []
     for owner in zip(*columns, strict=True):
-        if owner not in known:
+        labels = parse_labels(owner[place])
+        decisive = *map(labels.get, keys), *owner[:place], *owner[place + 1 :]
+        if decisive not in known:
             words = dict(zip(names, owner, strict=True))
-            known[owner] = decide(ownership, words, json.loads(words["own"]) if words["own"] else None)
-        decided.append(known[owner])
+            known[decisive] = decide(ownership, words, json.loads(words["own"]) if words["own"] else None)
+        decided.append(known[decisive])
     added = {
         "team": pa.array([one.team for one in decided], pa.string()),
         "team_why": pa.array([one.why for one in decided], pa.string()),

@@ -55,11 +55,17 @@ def served(
     kind of place that are idle at that moment, and keeps them: they go to no other request.
     """
     replay = _Replay(fits)
-    events: list[tuple[int, int, int, Idle | Waiting]] = []
-    events += [(one.start_us + limit_us, 0, one.number, one) for one in idle if one.end_us - one.start_us > limit_us]
-    events += [(one.start_us, 1, one.number, one) for one in requests]
-    for at_us, _, _, one in sorted(events, key=lambda event: event[:3]):
-        replay.step(at_us, one)
+    released = sorted(
+        (one.start_us + limit_us, one.number, one) for one in idle if one.end_us - one.start_us > limit_us
+    )  # numbers differ: what follows them is never compared
+    done = 0
+    for start_us, _, request in sorted((one.start_us, one.number, one) for one in requests):
+        while done < len(released) and released[done][0] <= start_us:
+            replay.release(released[done][0], released[done][2])
+            done += 1
+        replay.submit(request)
+    for at_us, _, one in released[done:]:
+        replay.release(at_us, one)
     return replay.done
 
 
@@ -76,28 +82,36 @@ class _Replay:
         self._free: dict[int, dict[str | None, list[tuple[int, int]]]] = defaultdict(dict)
         self._waiting: dict[tuple[int, int, int], deque[Waiting]] = {}
 
-    def step(self, at_us: int, one: Idle | Waiting) -> None:
-        if isinstance(one, Idle):
-            heapq.heappush(self._free[one.place].setdefault(one.node, []), (one.end_us, one.number))
-            kinds = self._kinds[one.place]
-            while self._serve_first(at_us, [shape for shape in self._waiting if shape[0] in kinds]):
-                pass
-            return
+    def release(self, at_us: int, one: Idle) -> None:
+        """A device is released, and goes to the longest-waiting request that fits, if any."""
+        heapq.heappush(self._free[one.place].setdefault(one.node, []), (one.end_us, one.number))
+        kinds = self._kinds[one.place]
+        while self._serve_first(at_us, [shape for shape in self._waiting if shape[0] in kinds]):
+            pass
+
+    def submit(self, one: Waiting) -> None:
+        """A request is submitted, and served where it fits."""
         shape = one.kind, one.nodes, one.devices
         line = self._waiting.setdefault(shape, deque())
+        while line and line[0].end_us <= one.start_us:
+            line.popleft()
         line.append(one)
         # Those before it in its line need the same and do not fit, or they would be served.
-        self._serve_first(at_us, [shape])
+        if len(line) == 1 and one.end_us > one.start_us:
+            self._serve(one.start_us, shape)
+
+    def _serve(self, at_us: int, shape: tuple[int, int, int]) -> bool:
+        """Serves the first request of a shape, if it fits."""
+        for place in self._places[shape[0]]:
+            if self._free[place] and self._take(at_us, place, shape[1], shape[2]):
+                self.done.append(Served(self._waiting[shape].popleft(), at_us))
+                return True
+        return False
 
     def _serve_first(self, at_us: int, shapes: Sequence[tuple[int, int, int]]) -> bool:
         """Serves the longest-waiting request that fits, of the first of each shape."""
         heads = [(line[0].start_us, line[0].number, shape) for shape, line in self._heads(at_us, shapes)]
-        for _, _, shape in sorted(heads):
-            for place in self._places[shape[0]]:
-                if self._take(at_us, place, shape[1], shape[2]):
-                    self.done.append(Served(self._waiting[shape].popleft(), at_us))
-                    return True
-        return False
+        return any(self._serve(at_us, shape) for _, _, shape in sorted(heads))
 
     def _heads(
         self, at_us: int, shapes: Iterable[tuple[int, int, int]]
@@ -113,10 +127,13 @@ class _Replay:
     def _take(self, at_us: int, place: int, nodes: int, devices: int) -> bool:
         """Takes devices on so many nodes, those with the fewest that suffice; False if there are too few."""
         enough = []
-        for node, free in self._free[place].items():
+        nodes_free = self._free[place]
+        for node, free in list(nodes_free.items()):
             while free and free[0][0] <= at_us:
                 heapq.heappop(free)
-            if len(free) >= devices and (node is not None or nodes == devices == 1):
+            if not free:
+                del nodes_free[node]
+            elif len(free) >= devices and (node is not None or nodes == devices == 1):
                 enough.append((len(free), node or "", node))
         if len(enough) < nodes:
             return False

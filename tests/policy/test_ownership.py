@@ -224,3 +224,24 @@ def test_a_label_of_the_outer_run_gives_way_to_an_account_of_the_inner_one() -> 
     decided = resolve_many(Ownership([TeamRule("account", "vision", "vision")]), pa.Table.from_pylist([owner]))
 
     assert ["vision"] == decided["team"].to_pylist()
+
+
+def test_owners_with_labels_of_their_own_have_the_teams_that_each_has_alone() -> None:
+    """Labels that no rule names differ; labels that one names, of the run itself too, decide."""
+    labels = [None, "no JSON", "{}", '{"app": "llm"}', '{"app": "other"}', json.dumps({TEAM_LABEL: "red"})]
+    labels += [json.dumps({"app": "llm", "job": str(number)}) for number in range(3)]
+    labels += [json.dumps({"job": str(number)}) for number in range(3)]
+    own = [None, json.dumps({"labels": json.dumps({"app": "llm"})}), json.dumps({"user_name": "ann"})]
+    rows = [
+        {"cluster": "c", "labels": text, "account": account, "own": inner}
+        for text in labels
+        for account in ("physics", "else", None)
+        for inner in own
+    ]
+    ownership = Ownership(RULES)
+    schema = pa.schema([(name, pa.string()) for name in rows[0]])
+    together = resolve_many(ownership, pa.Table.from_pylist(rows, schema=schema)).to_pylist()
+    alone = [resolve_many(ownership, pa.Table.from_pylist([row], schema=schema)).to_pylist()[0] for row in rows]
+
+    assert alone == together
+    assert {"by-label", "by-user", "by-account", "red", "else"} <= {row["team"] for row in together}

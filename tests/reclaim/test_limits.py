@@ -17,6 +17,7 @@ from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
+from gpuwatch.reclaim import limits
 from gpuwatch.reclaim.limits import LIMITS_MIN, try_limits
 from gpuwatch.reclaim.measured import not_measured
 from gpuwatch.reclaim.replay import Idle, Waiting, served
@@ -156,6 +157,51 @@ def test_no_job_is_named_where_none_is_hit(quiet: World) -> None:
 def test_a_limit_that_is_not_tried_has_no_jobs(hoard: World) -> None:
     with pytest.raises(UsageError, match="jobs_at 7: not a limit that is tried; choose one of 5, 10"):
         try_limits(hoard.store, hoard.state, DAY, jobs_at=7)
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Jobs that idle from minute 60 to 90 and are measured again some hours later, if at all."""
+    world = World(tmp_path_factory.mktemp("gaps"))
+    world.gpu("gone", (60, WORK), (30, IDLE), (210, None)).job("gone", ["gone"], 0, 300)
+    world.gpu("next", (60, WORK), (30, IDLE), (150, None), (60, WORK))
+    world.job("before", ["next"], 0, 230).job("after", ["next"], 230, 300)
+    world.gpu("still", (60, WORK), (30, IDLE), (60, None), (150, IDLE)).job("still", ["still"], 0, 300)
+    world.gpu("late", (60, WORK), (30, IDLE), (165, None), (45, WORK)).job("late", ["late"], 0, 300)
+    world.gpu("soon", (60, WORK), (30, IDLE), (10, None), (200, WORK)).job("soon", ["soon"], 0, 300)
+    return priced(world)
+
+
+@pytest.mark.parametrize("until", [300, 240])
+def test_a_job_that_uses_the_gpu_again_hours_later_is_hit_wrongly(gaps: World, until: int) -> None:
+    """Not one whose GPU is next used by another job, nor by what happens after the window."""
+    found = try_limits(gaps.store, gaps.state, Window(us(0), us(until)), jobs_at=15)
+    wrong = {one["job"] for one in found["jobs"] if one["wrong_devices"]}
+
+    assert {"gone", "before", "still", "late", "soon"} == {one["job"] for one in found["jobs"]}
+    assert ({"late", "soon"} if until == 300 else {"soon"}) == wrong
+
+
+def test_the_minutes_that_are_looked_up_say_what_all_minutes_say(gaps: World, hoard: World) -> None:
+    plainly = """
+        select count(*), count(*) filter (where resumed)
+        from replay_idle i
+        join replay_hold h using (number)
+        where i.resumed = exists (
+            select 1
+            from device_minute m
+            where m.device_id = h.device_id and m.start_us >= h.end_us and m.start_us < h.hold_end_us
+                and (m.communication_us + m.stalled_us + m.below_roof_us + m.memory_roof_us + m.compute_us)::bigint * 50
+                    >= m.end_us - m.start_us
+        )"""
+    agreed = []
+    for world in (gaps, hoard):
+        with world.store.workspace() as work:
+            limits._prepare(work, world.cluster, DAY, None)
+            assert work.sql("select count(*) from replay_idle")[0][0] == work.sql(plainly)[0][0]
+            agreed += work.sql(plainly)
+
+    assert [(6, 2), (2, 1)] == agreed
 
 
 def test_a_job_that_is_active_again_right_after_the_limit_would_have_noticed(hoard: World) -> None:

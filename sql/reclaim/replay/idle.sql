@@ -1,7 +1,7 @@
--- A row of replay_idle is an idle run of a device while one job held it: from when to when, and whether the job used the device
--- again before it gave it back. Reads job_chain and held (sql/views/job_chain.sql).
+-- A row of replay_hold is an idle run of a device while one job held it: from when to when, and until when the job held the device.
+-- Reads job_chain and held (sql/views/job_chain.sql).
 -- sure: it is known that the job held this device. left_alone: a server that must stay ready, or exempt by its label.
-create or replace temp table replay_idle as
+create or replace temp table replay_hold as
 with linked as (
     select
         *,
@@ -59,27 +59,66 @@ idle as (
     join job_chain c using (run_id)
     left join run_team t on t.cluster = $cluster and t.run_id = h.run_id
     where $teams is null or list_contains($teams::varchar[], coalesce(t.team, '__unallocated__'))
-),
-long_enough as (
+)
+select row_number() over (order by device_id, start_us, run_id) as number, *
+from idle
+where end_us > start_us and end_us > $from_us and start_us < $until_us;
+
+-- A row of replay_resumed is an idle run after which the job used the device again within the hour, before it gave it back. A device
+-- was busy in a minute of which at least 2 % were measured as busy: that is what the ledger calls not idle.
+create or replace temp table replay_resumed as
+-- Devices and hours are looked up together, and minutes are judged afterwards: nearly all of them are passed over. The id of a device
+-- has its cluster in it.
+with looked_up as materialized (
     select *
-    from idle
-    where end_us > start_us and end_us > $from_us and start_us < $until_us
-),
--- Minutes in which a device was busy: at least 2 % of the measured time, which is what the ledger calls not idle.
-active as (
-    select device_id, start_us
     from device_minute
-    where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us
-        and device_id in (select device_id from long_enough)
+    where (device_id, hour_us) in (select (device_id, end_us // 3600000000 * 3600000000) from replay_hold)
+),
+busy as (
+    select device_id, hour_us, start_us
+    from looked_up
+    where hour_us < $until_us
         and (communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us)::bigint * 50
             >= end_us - start_us
 )
-select
-    row_number() over (order by l.device_id, l.start_us, l.run_id) as number,
-    l.* exclude (hold_end_us),
-    coalesce(a.start_us < l.hold_end_us, false) as resumed
-from long_enough l
-asof left join active a on a.device_id = l.device_id and a.start_us >= l.end_us;
+select distinct h.number
+from replay_hold h
+join busy b
+    on b.device_id = h.device_id and b.hour_us = h.end_us // 3600000000 * 3600000000
+    and b.start_us >= h.end_us and b.start_us < h.hold_end_us;
+
+-- Of the others, those after which the job used the device again in a later hour.
+insert into replay_resumed
+with later as (
+    select
+        number,
+        device_id,
+        hold_end_us,
+        unnest(
+            range(end_us // 3600000000 * 3600000000 + 3600000000, least(hold_end_us, $until_us), 3600000000)
+        ) as hour_us
+    from replay_hold
+    where number not in (select number from replay_resumed)
+),
+looked_up as materialized (
+    select *
+    from device_minute
+    where (device_id, hour_us) in (select (device_id, hour_us) from later)
+),
+busy as (
+    select device_id, hour_us, start_us
+    from looked_up
+    where (communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us)::bigint * 50
+        >= end_us - start_us
+)
+select distinct l.number
+from later l
+join busy b on b.device_id = l.device_id and b.hour_us = l.hour_us and b.start_us < l.hold_end_us;
+
+-- A row of replay_idle is a row of replay_hold, and whether the job used the device again.
+create or replace temp table replay_idle as
+select * exclude (hold_end_us), number in (select number from replay_resumed) as resumed
+from replay_hold;
 
 -- A row of replay_taken is an idle run and a limit that it exceeds: the part of the window in which the device would have been
 -- taken from its job. Limit 0 is all of the idle time.
