@@ -15,6 +15,7 @@ from gpuwatch.core.clock import DAY_US
 from gpuwatch.hardware.fgd import GPU_MILLI, NODE, Level, Task
 from gpuwatch.hardware.shares import profile_name
 from gpuwatch.rates.models import device_tokens, model_tokens
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 DAYS, DAYS_MIN, DAYS_MAX = 28, 7, 28
@@ -58,8 +59,8 @@ def read(store: Store, ends: Any, days: int) -> dict[str, list[dict[str, Any]]]:
 
 def read_shapes(store: Store, ends: Any, lookback_us: int, *, by_day: bool) -> list[dict[str, Any]]:
     """Rows of capacity/demand: the shapes that were requested in the time before the ends of the clusters."""
-    with store.view("cluster_end", ends):
-        return store.rows("capacity/demand", lookback_us=lookback_us, by_day=by_day, limit=ROWS_MAX)
+    asked = {"lookback_us": lookback_us, "by_day": by_day, "limit": ROWS_MAX}
+    return remembered.rows(store, "capacity/demand", {"cluster_end": ends}, **asked)
 
 
 def of_cluster(rows: Iterable[Row], cluster: Cluster) -> Demand:

@@ -15,6 +15,7 @@ from gpuwatch.capacity.fleet import STALE_US
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.hardware.links import board
 from gpuwatch.hardware.mig_packing import SliceCapacity, slice_capacity
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 PRICES_MAX = 1024
@@ -124,8 +125,7 @@ def clusters(store: Store, ends: pa.Table, rows: Mapping[str, dict[str, list[Row
 
 def rows_at(store: Store, ends: pa.Table) -> dict[str, dict[str, list[Row]]]:
     """The rows of capacity/gpu by cluster and GPU: one a GPU, or one a slice."""
-    with store.view("cluster_end", ends):
-        rows = store.rows("capacity/gpu", stale_us=STALE_US)
+    rows = remembered.rows(store, "capacity/gpu", {"cluster_end": ends}, stale_us=STALE_US)
     found: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[row["cluster"]][row["gpu"]].append(row)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from gpuwatch.capacity.waits import FRESH_US
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 
 _HEARD = pa.schema([("cluster", pa.string()), ("at_us", pa.int64())])
@@ -18,7 +19,7 @@ def heard(store: Store, at_us: int, cluster: str | None = None, fresh_us: int = 
 
     What a live scheduler reported last is valid for `fresh_us`, see FRESH_US.
     """
-    rows = store.rows("capacity/heard", at_us=at_us, cluster=cluster, fresh_us=fresh_us)
+    rows = remembered.rows(store, "capacity/heard", at_us=at_us, cluster=cluster, fresh_us=fresh_us)
     return {row["cluster"]: row["at_us"] for row in rows}
 
 

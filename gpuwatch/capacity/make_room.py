@@ -16,6 +16,7 @@ from gpuwatch.hardware.defrag import Plan, plan
 from gpuwatch.hardware.destinations import destinations
 from gpuwatch.hardware.rooms import NO_LIMITS, Host, Limits, Piece
 from gpuwatch.rules.rule import EvaluationScope, count
+from gpuwatch.store import remembered
 from gpuwatch.store.database import Store
 from gpuwatch.topology.node_records import keep_room
 
@@ -53,13 +54,15 @@ class Standing:
 def hosts(store: Store, cluster: str, at_us: int, pool: str | None, models: Sequence[str] | None) -> Standing:
     """The nodes of a pool at an instant."""
     scope: dict[str, Any] = {"pool": pool, "models": models, "every_pool": False}
-    return _grouped(store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope), MoveFit(store, cluster, at_us))
+    return _grouped(
+        remembered.rows(store, "capacity/hosts", cluster=cluster, at_us=at_us, **scope), MoveFit(store, cluster, at_us)
+    )
 
 
 def every_host(store: Store, cluster: str, at_us: int, fit: MoveFit | None = None) -> Standing:
     """The nodes of a cluster at an instant; `fit`: of the same instant."""
     scope: dict[str, Any] = {"pool": None, "models": None, "every_pool": True}
-    rows = store.rows("capacity/hosts", cluster=cluster, at_us=at_us, **scope)
+    rows = remembered.rows(store, "capacity/hosts", cluster=cluster, at_us=at_us, **scope)
     return _grouped(rows, fit or MoveFit(store, cluster, at_us))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from gpuwatch.store import remembered
 from gpuwatch.store.connection import Connection
 from gpuwatch.store.database import Store
+from tests.worlds.patience import PATIENCE_S
 
 NAME = "quality/doctor_profiles"
 """Reads `device` alone."""
@@ -125,3 +128,71 @@ def test_a_store_that_knows_no_tables_remembers_nothing(store: Store, ran: list[
 
     assert 1 == len(remembered.rows(store, NAME))
     assert [NAME, NAME] == ran
+
+
+def test_what_is_given_to_a_statement_is_part_of_the_question(store: Store, ran: list[str]) -> None:
+    def ends(*at_us: int) -> dict[str, pa.Table]:
+        rows = [{"cluster": "c", "as_of_us": one, "at_us": one} for one in at_us]
+        schema = pa.schema([("cluster", pa.string()), ("as_of_us", pa.int64()), ("at_us", pa.int64())])
+        return {"cluster_end": pa.Table.from_pylist(rows, schema=schema)}
+
+    for at_us in ((5,), (5,), (6,), ()):
+        remembered.rows(store, "capacity/gpu", ends(*at_us), stale_us=1)
+
+    assert 3 == len(ran)
+
+
+def test_who_asks_the_same_meanwhile_waits_for_the_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+    asked: list[str] = []
+    plain = Connection.rows
+
+    def slow(self: Connection, name: str, /, **parameters: object) -> list[dict[str, object]]:
+        asked.append(name)
+        began.set()
+        assert goes_on.wait(PATIENCE_S)
+        return plain(self, name, **parameters)
+
+    monkeypatch.setattr(Connection, "rows", slow)
+    adds(store, 1)
+    found: list[list[dict[str, object]]] = []
+
+    def ask() -> None:
+        with store.cursor() as own:
+            found.append(remembered.rows(own, NAME))
+
+    first, second = threading.Thread(target=ask), threading.Thread(target=ask)
+    first.start()
+    assert began.wait(PATIENCE_S)
+    second.start()
+    goes_on.set()
+    first.join(PATIENCE_S)
+    second.join(PATIENCE_S)
+
+    assert [NAME] == asked
+    assert found[0] == found[1] != []
+
+
+def test_after_a_failure_the_next_one_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Connection, name: str, /, **parameters: object) -> list[dict[str, object]]:
+        raise ValueError("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "rows", fails)
+        with pytest.raises(ValueError, match="interrupted"):
+            remembered.rows(store, NAME)
+    adds(store, 1)
+
+    assert 1 == len(remembered.rows(store, NAME))
+
+
+def test_what_has_changed_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of one minute take no room from those of the next."""
+    monkeypatch.setattr(remembered, "ROWS_MAX", 8)
+    for number in range(20):
+        remembered.rows(store, "quality/doctor_clusters", since_us=number)
+        adds(store, number)
+    assert remembered.rows(store, NAME)
+    memory = remembered._memories[store.changes]
+
+    assert all(one.holds(store.changes.counts()) for one in memory._kept.values())
