@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from gpuwatch.billing import ledger_measures, policy_charges
-from gpuwatch.billing.bucket_time import fill_bucket_time, fill_claimed_time
-from gpuwatch.billing.funnel import funnel
+from gpuwatch.billing import policy_charges
 from gpuwatch.billing.inferred_teams import Mark, fill_other_teams, inferred_rows
 from gpuwatch.billing.kinds import fill_kinds
+from gpuwatch.billing.ledgers import ledger, ledger_in_steps
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.proposed import Proposed, fill_proposed
-from gpuwatch.billing.records import BucketRow, Charge, Chargeback, Ledger
-from gpuwatch.core.clock import DAY_US, HOUR_US, Window
-from gpuwatch.core.errors import UsageError
+from gpuwatch.billing.records import Charge, Chargeback
+from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
-from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS, PERIODS, check_dimensions, values
-from gpuwatch.ledger.measures import AVOIDABLE, CLAIMABLE, NO_TIME
+from gpuwatch.ledger.dimensions import CAUSE, DIMENSIONS, check_dimensions, values
 from gpuwatch.ledger.totals import (
     SECOND_PLACES,
     Scale,
@@ -35,12 +32,19 @@ from gpuwatch.state import State
 from gpuwatch.store import answer_cache
 from gpuwatch.store.database import Store
 
-__all__ = ["CHARGE_DIMENSIONS", "DIMENSIONS", "chargeback", "check_dimensions", "ledger", "price", "price_all"]
+__all__ = [
+    "CHARGE_DIMENSIONS",
+    "DIMENSIONS",
+    "chargeback",
+    "check_dimensions",
+    "ledger",
+    "ledger_in_steps",
+    "price",
+    "price_all",
+]
 
 CHARGE_DIMENSIONS = (*DIMENSIONS, CAUSE)
 """Dimensions of charges; `cause` is the reason for a charge without held time (idle, a shared cost), or for a reduction."""
-STEPS_US = (HOUR_US, DAY_US)
-"""Step lengths of a ledger."""
 KEPT_ROWS_MAX = 1000
 """Largest answer that is cached, in rows: one page of the API."""
 
@@ -112,61 +116,6 @@ def _closed(state: State, window: Window) -> bool:
             select 1 from period_closing where reopened_us is null and start_us = :start_us and end_us = :end_us
         ) or exists(select 1 from period_correction) as found"""
     return bool(state.read(query, start_us=window.start_us, end_us=window.end_us)[0]["found"])
-
-
-def ledger(
-    store: Store,
-    state: State,
-    window: Window,
-    by: Sequence[str] = ("bucket",),
-    cluster: str | None = None,
-    teams: Collection[str] | None = None,
-    *,
-    pool: str | None = None,
-    step_us: int | None = None,
-    limit: int | None = None,
-    offset: int = 0,
-) -> Ledger:
-    """GPU-seconds and cost by bucket and any of DIMENSIONS, ordered by step, group and bucket.
-
-    `step_us` (one of STEPS_US) splits the window at whole UTC hours or days; a row's `start_us` is the start of its step,
-    which may be before the start of the window. A bucket has one row per currency, and one for time without a rate.
-    An hour in which a price changes is priced by the minutes before and after the change. `teams`, `pool`, `limit`,
-    `offset` and prices as in chargeback. Raises UsageError for an unknown dimension or step.
-    """
-    dimensions = [name for name in by if name != "bucket"]
-    check_dimensions(dimensions)
-    if step_us is not None and step_us not in STEPS_US:
-        raise UsageError(f"step of {step_us} us: use an hour or a day")
-    with working_tables(store):
-        scale = scale_of(store, window)
-        days = DAY_US if any(name in PERIODS for name in dimensions) else None
-        asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us or days)
-        asked["steps"] = step_us is not None
-        fill_kinds(store, asked)
-        fill_bucket_time(store, asked)
-        fill_claimed_time(store, asked)
-        store.run("billing/ledger_owned", **asked)
-        store.run("billing/ledger_bucket", **asked)
-        sums = store.rows("billing/funnel", **asked)
-        whole, groups, claimed = ledger_measures.read(store, scale, asked, dimensions, limit)
-        rows, following = page(store, scale, limit, offset, largest_first=False)
-        totals = Totals.of(store.rows("billing/total"))
-        inferred = inferred_rows(store, window, dimensions, rows)
-    return Ledger(
-        items=tuple(_bucket_row(row, dimensions, step_us, claimed, inferred) for row in rows),
-        window=window,
-        capacity_gpu_seconds=totals.gpu_seconds,
-        cost=totals.cost,
-        currency=totals.currency,
-        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
-        funnel=funnel(sums, totals, scale),
-        measures=whole,
-        groups=groups,
-        by=tuple(dimensions),
-        step_us=step_us,
-        next_offset=following,
-    )
 
 
 ANSWERED: answer_cache.Answers[Chargeback] = answer_cache.Answers()
@@ -269,29 +218,5 @@ def _charge(
         cause=row["cause"],
         gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
         external=row["external"],
-        mark=inferred(row),
-    )
-
-
-def _bucket_row(
-    row: Mapping[str, Any],
-    by: Sequence[str],
-    step_us: int | None,
-    claimed: ledger_measures.Claimed,
-    inferred: Callable[[Mapping[str, Any]], Mark],
-) -> BucketRow:
-    seconds = units_to_decimal(int(row["micros"]), SECOND_PLACES)
-    if row["bucket"] == CLAIMABLE:
-        avoidable = min(seconds, claimed.get(ledger_measures.key(row, by), NO_TIME))
-    else:
-        avoidable = seconds if row["bucket"] in AVOIDABLE else NO_TIME
-    return BucketRow(
-        group=values(row, by),
-        bucket=row["bucket"],
-        gpu_seconds=seconds,
-        avoidable_gpu_seconds=avoidable,
-        cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
-        currency=row["currency"],
-        start_us=None if step_us is None else row["step"] * step_us,
         mark=inferred(row),
     )

@@ -58,10 +58,9 @@ def overview(
     covered = cut(window, known)
     shift_us = _shift_us(window, month)
     past = None if covered is None else earlier(window, covered, known, shift_us)
-    by_team = billing.ledger(store, state, window, ("team", "bucket"), **where)
     span = window.end_us - window.start_us
     step_us = HOUR_US if span <= HOURLY_US_MAX else DAY_US
-    stepped = billing.ledger(store, state, window, ("bucket",), **where, step_us=step_us)
+    by_team, stepped = billing.ledger_in_steps(store, window, step_us, **where)
     before = None if past is None else billing.ledger(store, state, past, ("bucket",), **where, step_us=step_us)
     found = _findings(store, scope, actions)
     elapsed_us = 0 if covered is None else covered.end_us - covered.start_us

@@ -3,7 +3,8 @@
 create or replace temp table ledger_group as
 with owned as (
     select
-        s.step,
+        -- The working tables may keep steps apart that are not asked for.
+        case when $step_us is not null then s.step end as step,
         s.held,
         case when s.held then coalesce(s.team, t.team, '__unallocated__') else '__platform__' end as owner,
         coalesce(list_contains($teams::varchar[], owner), true) as shown,
