@@ -9,7 +9,7 @@ from itertools import accumulate
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.shared.records import Row
-from gpuwatch.collectors.slurm.run_times import RUNNING_STATES, TIME_LABEL, naive_us, run_times
+from gpuwatch.collectors.slurm.run_times import RUNNING_STATES, RunTimes, is_estimated, naive_us, run_times
 from gpuwatch.collectors.slurm.text import duration_us, known, possible_times
 from gpuwatch.core.clock import SECOND_US
 
@@ -17,6 +17,8 @@ HELD_MAX = 200_000
 """Records that are held back until a text ends; those beyond stay estimated."""
 NOTED_MAX = 1_000_000
 """Jobs whose submission in such an hour is remembered."""
+GUESSED, PRINTED = " guessed", " printed start"
+"""Keys of fields that no text has: that a decided time is an estimate, and the start as it was printed."""
 
 Fields = dict[str, str]
 Jobs = dict[int, set[tuple[int, int | None]]]
@@ -38,22 +40,22 @@ class RepeatedHour:
         self._noted = 0
         self._submitted: dict[tuple[str, str], Jobs] = defaultdict(dict)
         """By cluster and day."""
-        self._ended: dict[tuple[str, str, int | None], int | None] = {}
-        """When records of a job ended, by cluster, job and printed time."""
+        self._ended: dict[tuple[str, str, int | None], RunTimes] = {}
+        """The times of records of a job, by cluster, job and printed end."""
         self._began: dict[tuple[str, str, int | None], int] = {}
         """Starts that are certain, likewise."""
 
     def note(self, cluster: str, fields: Fields) -> None:
         """Takes the times of a job, also of one without GPUs."""
         if len(possible_times(fields["start"], self._tz)) > 1 and len(self._began) < NOTED_MAX:
-            times = run_times(fields.get("submit"), fields["start"], fields["end"], elapsed_us(fields), self._tz)
+            # After a resize the submission is later than the start, and says nothing of it.
+            times = run_times(None, fields["start"], fields["end"], elapsed_us(fields), self._tz)
             if times.start_us is not None and not times.guessed:
                 self._began[cluster, _job(fields), naive_us(fields["start"])] = times.start_us
         if len(possible_times(fields["end"], self._tz)) > 1 and len(self._ended) < NOTED_MAX:
-            ended_us = run_times(
+            self._ended[cluster, _job(fields), naive_us(fields["end"])] = run_times(
                 fields.get("submit"), fields["start"], fields["end"], elapsed_us(fields), self._tz
-            ).end_us
-            self._ended[cluster, _job(fields), naive_us(fields["end"])] = ended_us
+            )
         submit = known(fields.get("submit"))
         readings = sorted(possible_times(submit, self._tz))
         number, printed = _number(fields), naive_us(submit or "")
@@ -71,7 +73,8 @@ class RepeatedHour:
         resized = len(readings) > 1 and any(
             row["end_us"] is not None and row["start_us"] <= us <= row["end_us"] for row in claims for us in readings
         )
-        if not resized and not any(TIME_LABEL in row["labels"] for row in claims):
+        waits = len(readings) > 1 and any(table == "pending" for table, _ in rows)
+        if not resized and not waits and not any(is_estimated(row["labels"]) for row in claims):
             for row in claims:
                 if row["end_us"] is None and row["evidence_us"] > row["start_us"] and not row["suspended_us"]:
                     self._written[cluster] = max(self._written.get(cluster, 0), row["evidence_us"])
@@ -87,14 +90,15 @@ class RepeatedHour:
         ends = [self._end(cluster, fields) for _, _, cluster, fields in self._held]
         for (_, _, cluster, fields), end_us in zip(self._held, ends, strict=True):
             if end_us is not None:
-                self._ended[cluster, _job(fields), naive_us(fields["end"])] = end_us
+                start_us = self._began[cluster, _job(fields), naive_us(fields["start"])]
+                self._ended[cluster, _job(fields), naive_us(fields["end"])] = RunTimes(None, start_us, end_us)
         for (line_number, line, cluster, fields), end_us in zip(self._held, ends, strict=True):
             decided = {} if end_us is None else {"end": _seconds(end_us)}
             submit, number = known(fields.get("submit")) or "", _number(fields) or 0
             last, first = turns.get((cluster, submit[:10]), (None, None))
             readings = sorted(possible_times(submit, self._tz))
-            if resized_us := self._ended.get((cluster, _job(fields), naive_us(submit))):
-                decided["submit"] = _seconds(resized_us)
+            if before := self._ended.get((cluster, _job(fields), naive_us(submit))):
+                decided |= _after(before, fields, self._tz)
             elif len(readings) == 2 and last is not None and number <= last:
                 decided["submit"] = _seconds(readings[0])
             elif len(readings) == 2 and first is not None and number >= first:
@@ -102,6 +106,8 @@ class RepeatedHour:
             running = known(fields["end"]) is None and (fields["state"].split() or [""])[0] in RUNNING_STATES
             if running and elapsed_us(fields) and cluster in self._written:
                 decided["end"] = _seconds(self._written[cluster])
+            if len(readings) == 2 and readings[1] > self._written.get(cluster, readings[1]):
+                decided["submit"] = _seconds(readings[0])
             yield line_number, line, cluster, fields | decided
         self._held, self._written, self._submitted, self._noted = [], {}, defaultdict(dict), 0
         self._ended, self._began = {}, {}
@@ -115,6 +121,14 @@ class RepeatedHour:
             return None
         end_us = began_us + length_us
         return min(readings, key=lambda us: abs(us - end_us))
+
+
+def _after(before: RunTimes, fields: Fields, tz: ZoneInfo) -> Fields:
+    """What the part of a job before a resize decides for the part after it. The word GUESSED says that it is an estimate itself."""
+    decided = {} if before.end_us is None else {"submit": _seconds(before.end_us)}
+    if before.start_us in possible_times(fields["start"], tz) and before.start_us is not None:
+        decided |= {"start": _seconds(before.start_us), PRINTED: fields["start"]}
+    return decided | ({GUESSED: GUESSED} if before.guessed else {})
 
 
 def elapsed_us(fields: Fields) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import product
@@ -18,6 +19,11 @@ RUNNING_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "S
 TIME_LABEL = "gpuwatch.io/local-time"
 """The label of a run whose times could be others as well."""
 ESTIMATED = {TIME_LABEL: "estimated"}
+
+
+def is_estimated(labels: str) -> bool:
+    """Whether the labels of a row say so: a comment of the user may have the same words as a value."""
+    return TIME_LABEL in labels and json.loads(labels).get(TIME_LABEL) is not None
 
 
 class RunTimes(NamedTuple):
@@ -53,6 +59,18 @@ def run_times(submit: str | None, start: str | None, end: str | None, length_us:
             submit_guessed=len({one.submit_us for one in fitting}) > 1,
         )
     )
+
+
+def submission(submit: str | None, seen: Iterable[str | None], tz: ZoneInfo) -> tuple[int | None, int | None]:
+    """When a request that waits was submitted, and the last of the times at which it was seen, None where it has none.
+
+    Of two readings of a submission it is the later one, unless the request was seen before: no wait is longer than what is certain.
+    """
+    submits, times = possible_times(submit, tz), [readings for text in seen if (readings := possible_times(text, tz))]
+    possible = [us for us in submits if all(max(readings) >= us for readings in times)] or list(submits[:1])
+    submit_us = max(possible, default=None)
+    later = [next((us for us in sorted(one) if us >= (submit_us or 0)), max(one)) for one in times]
+    return submit_us, max(later, default=None)
 
 
 def check_span(start_us: int, end_us: int) -> None:

@@ -11,16 +11,15 @@ from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.cluster_column import ClusterColumn
-from gpuwatch.collectors.slurm.repeated_hour import RepeatedHour, elapsed_us
+from gpuwatch.collectors.slurm.repeated_hour import GUESSED, PRINTED, RepeatedHour, elapsed_us
 from gpuwatch.collectors.slurm.room import room_columns
-from gpuwatch.collectors.slurm.run_times import ESTIMATED, RUNNING_STATES, TIME_LABEL, as_printed, run_times
+from gpuwatch.collectors.slurm.run_times import ESTIMATED, RUNNING_STATES, TIME_LABEL, as_printed, run_times, submission
 from gpuwatch.collectors.slurm.shares import SHARES_LABEL, requested_shares, tres_held
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     comment_labels,
     duration_us,
     expand_hostlist,
-    instant,
     known,
     least_count,
     spread,
@@ -193,17 +192,16 @@ def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -
         "qos": known(fields.get("qos")),
         "name": fields.get("jobname") or None,
         "suspended_us": suspended_us,
-        "labels": ESTIMATED if times.guessed else {},
+        "labels": ESTIMATED if times.guessed or GUESSED in fields else {},
         **rule_column(fields.get("constraints")),
         **room_columns(fields["alloctres"], len(expand_hostlist(known(fields["nodelist"]) or ""))),
-        **as_printed(fields["start"], tz),
+        **as_printed(fields.get(PRINTED) or fields["start"], tz),
     }
 
 
 def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, tz: ZoneInfo) -> list[Row]:
     """`pending` rows of one request: one per device type and, for an array, per task still waiting."""
-    submit_us = instant(fields.get("submit"), tz)
-    eligible_us = instant(fields.get("eligible"), tz)
+    submit_us, eligible_us = submission(fields.get("submit"), [fields.get("eligible")], tz)
     waited_us = duration_us(fields.get("planned") or fields.get("reserved"))
     seen_us = eligible_us + waited_us if eligible_us is not None and waited_us is not None else submit_us
     jobs = task_ids(match[1], match[3]) if match[3] else [printed]

@@ -15,7 +15,7 @@ from gpuwatch.collectors.slurm.job_list import JobList
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
 from gpuwatch.collectors.slurm.room import room_columns
-from gpuwatch.collectors.slurm.run_times import as_printed
+from gpuwatch.collectors.slurm.run_times import as_printed, submission
 from gpuwatch.collectors.slurm.sacct import allocation_rows, constraint_rule, located_allocation_rows, pending_rows
 from gpuwatch.collectors.slurm.scontrol_records import Pairs, first_values, first_word, parse_pairs, split_records
 from gpuwatch.collectors.slurm.scontrol_run import job_ids, run_columns, stated, user_of
@@ -151,13 +151,12 @@ def _requested_shares(fields: dict[str, str]) -> tuple[Gpus, ...]:
 
 def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo) -> list[Row]:
     """Rows of a pending request. Its StartTime is an estimate; LastSchedEval is the last time it was considered."""
-    submit_us = instant(first_word(fields, "SubmitTime"), tz)
-    seen = [instant(first_word(fields, key), tz) for key in ("SubmitTime", "AccrueTime", "LastSchedEval")]
+    submit_us, seen_us = _submission(fields, tz)
     request = {
         "cluster": cluster,
         "scheduler": "slurm",
         "submit_us": submit_us,
-        "evidence_us": max((us for us in seen if us is not None), default=None),
+        "evidence_us": max((us for us in (submit_us, seen_us) if us is not None), default=None),
         "node_count": least_count(first_word(fields, "NumNodes")),
         "user_name": user_of(fields),
         "account": stated(fields, "Account"),
@@ -171,6 +170,13 @@ def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo
         first_word(fields, "TresPerNode") or "", request["node_count"] or 1
     )
     return pending_rows(request, jobs, _requested(fields) or shares)
+
+
+def _submission(fields: dict[str, str], tz: ZoneInfo) -> tuple[int | None, int | None]:
+    """When a request that waits was submitted, and when the scheduler last considered it."""
+    return submission(
+        first_word(fields, "SubmitTime"), [first_word(fields, key) for key in ("AccrueTime", "LastSchedEval")], tz
+    )
 
 
 def _tres(fields: dict[str, str]) -> str:
@@ -218,7 +224,9 @@ def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneI
         nodes_min=least_count(least),
         tasks=least_count(first_word(fields, "NumTasks")),
         array_tasks=array_size(array) if array else None,
-        submit_us=instant(first_word(fields, "SubmitTime"), tz),
+        submit_us=_submission(fields, tz)[0]
+        if state in PENDING_STATES
+        else instant(first_word(fields, "SubmitTime"), tz),
         eligible_us=instant(first_word(fields, "EligibleTime"), tz),
         start_us=None if state in PENDING_STATES or nodes is None else instant(first_word(fields, "StartTime"), tz),
         end_us=instant(first_word(fields, "EndTime"), tz),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
+from typing import Any
 
 from dash import html
 from dash.development.base_component import Component
@@ -264,7 +265,7 @@ def runs(data: Row) -> Component | None:
     if not items:
         return None
     columns = [parts.Column("Started"), parts.Column("Ended"), parts.Column("State"), parts.Column("GPUs", "r")]
-    rows = [
+    rows: list[list[Any]] = [
         [
             formats.when(item.get("started_at") or item.get("start")),
             formats.when(item.get("ended_at") or item.get("end")),
@@ -273,6 +274,10 @@ def runs(data: Row) -> Component | None:
         ]
         for item in items[:MAX_RUNS]
     ]
+    if any(item.get("suspended_seconds") for item in items):
+        columns.append(parts.Column("Suspended", "r"))
+        for row, item in zip(rows, items, strict=False):
+            row.append(formats.duration(item.get("suspended_seconds")))
     title = f"{len(items)} run{'s' if len(items) > 1 else ''}"
     return parts.card(title, parts.table(columns, rows, label="Runs"))
 

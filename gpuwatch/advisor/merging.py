@@ -84,7 +84,8 @@ def consolidation(
     items = []
     for model, mine in sorted(by_model.items(), key=lambda one: str(one[0])):
         priced = [priced_now(row["prices"], scale) for row in mine]
-        held = _held_at_once(store, window, scale, cluster, pools, model)
+        there = sum(int(part["units"]) for row in mine for part in row["prices"])
+        held = _held_at_once(store, window, scale, cluster, pools, model, there)
         gpus = sum(row["gpus"] for row in mine)
         item = {
             "cluster": cluster,
@@ -125,11 +126,11 @@ def _rows_of(store: Store, window: Window, scale: Scale, cluster: str, pools: Se
 
 
 def _held_at_once(
-    store: Store, window: Window, scale: Scale, cluster: str, pools: Sequence[str], model: str | None
+    store: Store, window: Window, scale: Scale, cluster: str, pools: Sequence[str], model: str | None, there: int
 ) -> Held:
-    """The GPUs of a model that these pools held at one time. After `pools_at_end`, which finds those of the window's end."""
+    """The GPUs of a model that these pools held at one time. `there`: those of the window's end, in parts as `scale` counts them."""
     parameters = query_parameters(window, None, cluster) | {"pools": list(pools), "gpu_model": model}
-    held = store.rows("advisor/held_at_once", **parameters, scale=scale.shares)[0]
+    held = store.rows("advisor/held_at_once", **parameters, scale=scale.shares, there=there)[0]
     length = held["whole_us"]
     mean = Fraction(int(held["unit_us"]), scale.shares * length) if length else Fraction(0)
     return Held({level: Fraction(held[level], scale.shares) for level in LEVELS}, mean, length)

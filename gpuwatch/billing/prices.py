@@ -239,6 +239,7 @@ def _reprice(
         store.view("team_rows", resolved),
         store.transaction(),
     ):
+        store.run("billing/new_price")
         store.run(
             "billing/replace_prices", cluster=cluster, rate_version=wanted[0], team_version=wanted[1], basis=wanted[2]
         )

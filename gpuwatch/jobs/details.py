@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.money import CENT_PLACES, fraction_to_decimal, largest_remainder
 from gpuwatch.jobs.amounts import NOTHING, JobAmount, Row
 
@@ -25,9 +25,16 @@ def run_row(run: Row, amount: JobAmount | None) -> Row:
         "started_at": rfc3339(run["start_us"]),
         "ended_at": None if run["end_us"] is None else rfc3339(run["end_us"]),
         "end_estimated": run["end_estimated"],
+        "suspended_seconds": suspended_seconds([run]),
         "gpus": run["devices"],
         **(NOTHING if amount is None else amount.as_dict()),
     }
+
+
+def suspended_seconds(runs: Sequence[Row]) -> float | None:
+    """How long the scheduler had stopped these runs, None where no record says that it did. They kept their devices."""
+    known = [run["suspended_us"] for run in runs if run["suspended_us"] is not None]
+    return sum(known) / SECOND_US if known else None
 
 
 def device_rows(spans: Sequence[Row]) -> list[Row]:

@@ -18,7 +18,7 @@ from gpuwatch.findings.repository import Action
 from gpuwatch.findings.selection import read_cursor, write_cursor
 from gpuwatch.jobs import series
 from gpuwatch.jobs.amounts import NOTHING, SECOND_PLACES, JobAmount
-from gpuwatch.jobs.details import device_rows, run_row, waterfall
+from gpuwatch.jobs.details import device_rows, run_row, suspended_seconds, waterfall
 from gpuwatch.ledger import workload_class
 from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.ledger.measures import AT_ROOF
@@ -232,6 +232,7 @@ def _identity(runs: Sequence[Row]) -> Row:
         "submitted_at": rfc3339(min(submitted)) if submitted else None,
         "started_at": rfc3339(runs[0]["start_us"]),
         "ended_at": None if None in ends else rfc3339(max(ends)),
+        "suspended_seconds": suspended_seconds(runs),
     }
 
 

@@ -92,6 +92,7 @@ def attribute(
         first, last = work.sql("select coalesce(min(hour), 0), coalesce(max(hour) + 1, 0) from edge_hour")[0]
         work.run("ledger/attribution/10_device", edge_from_us=first * HOUR_US, edge_until_us=last * HOUR_US, **times)
         work.run("ledger/segments/elsewhere", **times)
+        work.run("views/local_time")
         work.run("ledger/attribution/20_claim", **times)
         nested, hints = False, read_hints(work)
         if hints.may_nest:

@@ -177,6 +177,7 @@ def local_times(store: Store, since_us: int, evidence: Evidence) -> Check:
     """Jobs with a local time that may mean two instants."""
     if not evidence.holds:
         return unjudged("local-times", NO_HOLD, evidence.scheduler_fix)
+    store.run("views/local_time")
     rows = remembered.rows(store, "quality/doctor_local_times", since_us=since_us)
     if not rows:
         return Check("local-times", OK, "every time of a job is certain")

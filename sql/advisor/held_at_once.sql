@@ -1,6 +1,6 @@
 -- The one row is how many GPUs of some pools were held at once, in 1 / $scale GPUs: the most, what was enough for 99 % and for
--- 95 % of the time, and the mean. Only time counts in which at least nine tenths of the GPUs of the window's end were there
--- (`whole_us`; advisor/at_end.sql has these GPUs): jobs cannot hold what is not there yet, so earlier time does not show how many they need.
+-- 95 % of the time, and the mean. Only time counts in which at least nine tenths of the GPUs of the window's end, $there, were there
+-- (`whole_us`): jobs cannot hold what is not there yet, so earlier time does not show how many they need.
 with span as (
     select
         greatest(c.start_us, $start_us) as start_us,
@@ -10,11 +10,6 @@ with span as (
     join device d on d.device_id = c.device_id and d.cluster = c.cluster
     where c.start_us < $end_us and c.end_us > $start_us
         and c.cluster = $cluster and list_contains($pools, d.pool) and d.model is not distinct from $gpu_model
-),
-at_end as (
-    select sum(share_num * ($scale // share_den)) as units
-    from span_at_end
-    where cluster = $cluster and list_contains($pools, pool) and model is not distinct from $gpu_model
 ),
 part as (
     select
@@ -49,8 +44,8 @@ level as (
 ),
 whole as (
     select l.units, l.lasted_us
-    from level l, at_end e
-    where l.lasted_us > 0 and l.there * 10 >= e.units * 9
+    from level l
+    where l.lasted_us > 0 and l.there * 10 >= $there * 9
 ),
 beyond as (
     select

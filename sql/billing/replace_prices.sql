@@ -1,13 +1,6 @@
--- Puts new classes and prices of one cluster, and the teams of team_rows, in place of the old.
--- Day sums are by device class: where a device has changed its class, its days are summed again.
-delete from rolled_day
-where cluster = $cluster
-    and exists (
-        select 1
-        from device_class o
-        join class_rows n on n.device_id = o.device_id and n.profile is not distinct from o.profile
-        where o.cluster = $cluster and n.class_id <> o.class_id
-    );
+-- Puts new classes and prices of one cluster, and the teams of team_rows, in place of the old. Needs changed_class and new_price.
+-- Where a device has changed its class, all days of the cluster are summed again.
+delete from rolled_day where cluster in (select cluster from changed_class);
 
 delete from device_class where cluster = $cluster;
 
@@ -19,22 +12,7 @@ insert into class_price by name select * from price_rows;
 
 delete from device_price where cluster = $cluster;
 
-insert into device_price by name
-select
-    c.cluster,
-    c.device_id,
-    c.profile,
-    p.start_us,
-    p.end_us,
-    p.usd_per_gpu_hour,
-    p.currency,
-    p.pricing,
-    p.sku,
-    p.list_price,
-    p.contracted_price,
-    p.commitment_id
-from class_rows c
-join price_rows p using (class_id);
+insert into device_price by name select * from new_price;
 
 -- Days on which a run has changed its team, or whether a rule decides it, are summed again (store/day_sums/roll_sums.sql).
 create or replace temp table moved_day as

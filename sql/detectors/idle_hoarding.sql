@@ -131,7 +131,10 @@ stopped as (
         r.run_id,
         max(c.suspended_us) as suspended_us,
         max(greatest(c.start_us, c.evidence_us)) filter (where c.end_us is null) as seen_us,
-        arg_max(c.state, (c.end_us is not null, greatest(c.start_us, c.evidence_us))) = 'SUSPENDED' as still
+        -- Of records of the same time the one that says so counts: they come in any order.
+        arg_max(
+            c.state = 'SUSPENDED', (c.end_us is not null, greatest(c.start_us, c.evidence_us), c.state = 'SUSPENDED')
+        ) as still
     from run r
     join claim c
         on c.cluster = $cluster and c.scheduler = 'slurm' and c.job_id = r.job_id and c.run_key = r.run_key
@@ -141,7 +144,7 @@ stopped as (
 ),
 -- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
 long_enough as materialized (
-    select o.* replace (o.start_us + coalesce(s.suspended_us, 0) as start_us)
+    select o.* replace (o.start_us + coalesce(s.suspended_us, 0) as start_us), o.start_us as idle_from_us
     from owned o
     left join waited w using (device_id, start_us, run_id)
     left join stopped s using (run_id)
@@ -223,7 +226,7 @@ select
         map {
         'shape': case
             when count(distinct l.device_id) < any_value(s.devices) then 'some of its devices'
-            when min(l.start_us - l.run_start_us) <= $warm_up_us then 'from its start'
+            when min(l.idle_from_us - l.run_start_us) <= $warm_up_us then 'from its start'
             else 'after activity'
         end,
         'tier': case

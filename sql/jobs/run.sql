@@ -25,6 +25,13 @@ size as (
     select run_id, count(distinct device_id) as devices, max(start_us) < min(end_us) as common
     from shown_segment
     group by run_id
+),
+-- How long Slurm had stopped a run, where it did; each record has the total of its run.
+stopped as (
+    select cluster, job_id, run_key, max(suspended_us) as suspended_us
+    from claim
+    where scheduler = 'slurm' and suspended_us > 0
+    group by all
 )
 select
     a.cluster,
@@ -46,8 +53,11 @@ select
     a.team,
     a.team_why,
     a.inferred,
+    p.suspended_us,
     z.devices,
     z.common
 from asked a
 left join size z using (run_id)
+left join stopped p
+    on a.scheduler = 'slurm' and p.cluster = a.cluster and p.job_id = a.job_id and p.run_key = a.run_key
 order by a.cluster, a.job_id, a.start_us, a.run_id;

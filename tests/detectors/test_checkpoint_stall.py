@@ -87,6 +87,10 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "GPUs that pause in turn": gang(every(30, 4, 10), ((15, WORK), *every(30, 4, 9), (15, WORK))),
     "served in bursts, idle between": alone(*(((22, IDLE), (8, WORK)) * 10)),
     "an exempt label that has not expired": alone(*every(30, 3, 10), labels={"gpuwatch.io/exempt-until": "2026-12-31"}),
+    "suspended by Slurm for others, each hour": alone(*every(61, 14, 20), suspended=20 * 14),
+    "suspended in its pauses, and never told for how long": lambda w, n: (
+        w.gpu(n, *every(61, 14, 10)).job(n, [n], 0, None, heard=596, state="SUSPENDED").job(n, [n], 0, None, heard=610)
+    ),
     "nobody measured the pauses": alone(*every(30, 3, 10, None)),
 }
 
@@ -100,6 +104,7 @@ MUST_FIRE: dict[str, Scene] = {
     ),
     "317 seconds of 65 minutes, early or late by 1.5 %": alone(*jittered(0.015)),
     "317 seconds of 65 minutes, early or late by 4 %": alone(*jittered(0.04)),
+    "suspended once": alone(*every(30, 3, 10), (20, IDLE), (30, WORK), suspended=10),
     "then no more": alone(*every(30, 3, 8), (240, WORK)),
 }
 
@@ -132,6 +137,7 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
         ("every ten minutes", 10, 0.1),
         ("every two hours", 120, 8 / 120),
         ("a gang", 30, 0.1),
+        ("suspended once", 30, 0.1),
         ("a minute early or late", 30, 0.1),
     ],
 )

@@ -38,6 +38,14 @@ def two_jobs(world: World, name: str, labels: dict[str, str] | None = None) -> W
     return world
 
 
+def two_records(world: World, name: str, *states: str) -> World:
+    """A job that idles when it was last seen, by records of one time that differ in its state."""
+    world.gpu(name, (30, WORK), (60, IDLE))
+    for state in states:
+        world.job(name, [name], 0, None, heard=90, state=state)
+    return world
+
+
 MUST_NOT_FIRE: dict[str, Scene] = {
     "no sample at all": lambda w, n: w.job(n, 1, 0, 120, node=f"node-{n}"),
     "a free GPU that idles": lambda w, n: w.gpu(n, (120, IDLE)),
@@ -82,6 +90,10 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "suspended twice, and once more when it was last seen": lambda w, n: w.gpu(
         n, (30, WORK), (20, IDLE), (30, WORK), (40, IDLE), (30, WORK), (60, IDLE)
     ).job(n, [n], 0, None, heard=210, state="SUSPENDED", suspended=60),
+    "suspended when it was last seen, and a record of the same time says it runs": lambda w, n: two_records(
+        w, n, "RUNNING", "SUSPENDED"
+    ),
+    "the same records in the other order": lambda w, n: two_records(w, n, "SUSPENDED", "RUNNING"),
     "the owner changes in the middle": lambda w, n: (
         w.gpu(n, (30, WORK), (24, IDLE), (30, WORK)).job(f"{n}a", [n], 0, 42).job(f"{n}b", [n], 42, 84)
     ),
@@ -177,6 +189,7 @@ MUST_FIRE: dict[str, Scene] = {
     "an hour more than suspended": lambda w, n: w.gpu(n, (20, WORK), (120, IDLE), (20, WORK)).job(
         n, [n], 0, 160, suspended=60
     ),
+    "from its start, suspended meanwhile": lambda w, n: w.gpu(n, (130, IDLE)).job(n, [n], 5, 125, suspended=60),
     "suspended after the idle time": lambda w, n: w.gpu(n, (20, WORK), (40, IDLE), (20, WORK), (60, IDLE)).job(
         n, [n], 0, None, heard=140, state="SUSPENDED", suspended=0
     ),
@@ -395,6 +408,7 @@ def test_it_names_the_idle_devices_only(fleet: World, case: str, expected: tuple
     [
         ("40 minutes", "after activity", "notify", 0.7),
         ("from the start", "from its start", "notify", 0.7),
+        ("from its start, suspended meanwhile", "from its start", "warn", 0.85),
         ("one of four", "some of its devices", "warn", 0.85),
         ("one hour", "after activity", "warn", 0.85),
         ("requeued onto another GPU", "after activity", "notify", 0.7),

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.imports.files import import_paths
-from gpuwatch.quality.doctor import WARN, examine
+from gpuwatch.quality.doctor import OK, WARN, examine
 from gpuwatch.settings import Settings
 from tests.worlds.import_desk import NOW_US, Desk
 
@@ -81,6 +81,15 @@ def test_quality_names_what_is_estimated(desk: Texts) -> None:
         "1 job has a start or an end in an hour that clocks repeat or skip, and no record decides when; its time is "
         "estimated, never longer than printed: c1/7" == found.what
     )
+
+
+def test_a_comment_with_the_words_of_the_label_makes_no_time_doubtful(desk: Texts) -> None:
+    row = f"9|ann|lab|COMPLETED|{DAY.format('05:00')}|{DAY.format('05:00')}|{DAY.format('06:00')}|3600|1|n1|gres/gpu=1"
+    desk.load("sacct", f'{COLUMNS}|Comment\n{row}|{{"note":"gpuwatch.io/local-time"}}\n')
+    analyze(desk.store, desk.state, Settings(), now_us=NOW_US)
+    [found] = [check for check in examine(desk.store) if check.id == "local-times"]
+
+    assert (OK, "every time of a job is certain") == (found.status, found.what)
 
 
 @pytest.mark.parametrize("minutes", [300, 240], ids=["in the first of the two hours", "in the second one"])

@@ -16,7 +16,7 @@ from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.worlds.facts import A, fleet_of_three
-from tests.worlds.world import BUSY, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, pod, samples
+from tests.worlds.world import BUSY, CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, pod, samples
 
 ALL = Window(T0_US, T0_US + 2 * HOUR_US)
 RUNNING = ["1", "2"]
@@ -90,6 +90,7 @@ def test_a_job_says_who_and_what(made: tuple[World, State]) -> None:
         "submitted_at": "2026-11-01T23:59:00Z",
         "started_at": "2026-11-02T00:00:00Z",
         "ended_at": None,
+        "suspended_seconds": None,
         "gpus": 1,
         "gpu_seconds": "7200.000000",
         "device_seconds": "7200.000000",
@@ -326,3 +327,22 @@ def test_a_queue_is_found_by_its_whole_name() -> None:
     world.store.close()
 
     assert {"one": ["1"], "two": ["1", "2"], "part": [], "all": ["1", "2", "3"]} == found
+
+
+def test_suspended_time_is_told_for_each_run_and_for_the_job() -> None:
+    """Each node's record has the total of its run. A run of which no record says so has none."""
+    world = World().add(
+        samples(Gpu("GPU-a"), minutes(0, HOUR)),
+        samples(Gpu("GPU-b", "n2"), minutes(0, HOUR)),
+        claim("9", 0, 1200, run_key="9@0", state="REQUEUED", suspended_us=300_000_000),
+        claim("9", 0, 1200, "n2", run_key="9@0", state="REQUEUED", suspended_us=300_000_000),
+        claim("9", 1800, HOUR, run_key="9@1", state="COMPLETED", suspended_us=0),
+        claim("10", 1800, HOUR, "n2", state="COMPLETED"),
+    )
+    with world.book().store:
+        listed = {item["id"]: item["suspended_seconds"] for item in jobs(world.store, None, ALL)["items"]}
+        one = job(world.store, None, CLUSTER, "9")
+
+        assert one is not None
+        assert {"9": 300, "10": None} == listed
+        assert [("9@0", 300), ("9@1", None)] == [(run["run"], run["suspended_seconds"]) for run in one["runs"]]

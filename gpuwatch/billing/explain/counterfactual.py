@@ -79,6 +79,7 @@ def _parts(
     with working_tables(store):
         _, words, _ = published(store, state, asked, teams, rules)
         words |= named(asked)
+        store.run("billing/explain/named", **words)
         held = asked.kind != "platform" and dict(asked.group).get("team") != PLATFORM
         there = bool(store.rows("billing/explain/charge", **words)[0]["rows"])
         found = store.rows("billing/explain/cause", **words, held=held)

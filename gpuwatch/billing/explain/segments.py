@@ -116,6 +116,7 @@ def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | No
     with working_tables(store):
         scale, parameters, plain = published(store, state, asked, teams, rules)
         words = parameters | named(asked)
+        store.run("billing/explain/named", **words)
         charge = store.rows("billing/explain/charge", **words)[0]
         yield _live_charge(store, rules, asked, scale, words, charge, plain) if charge["rows"] else None
         store.run("billing/explain/drop")

@@ -21,9 +21,41 @@ chosen as (
     join job_chain c on c.job_id = v.subject_id and c.chain_start_us = v.cause_us
     where v.cluster = $cluster and v.detector = 'checkpoint-stall' and v.subject_kind = 'job'
         and v.hour_us >= $from_us and v.hour_us < $until_us
+),
+-- Slurm stops jobs in turn, or for others. Of the suspended time only the total is known: where it may be most of what a run paused,
+-- or is not known, the pauses may be the scheduler's.
+halted as (
+    select
+        c.chain,
+        c.run_id,
+        max(k.suspended_us) as suspended_us,
+        bool_or(k.state = 'SUSPENDED' and coalesce(k.suspended_us, 0) = 0) as unknown
+    from job_chain c
+    join run r on r.run_id = c.run_id and r.cluster = $cluster
+    join claim k
+        on k.cluster = $cluster and k.scheduler = 'slurm' and k.job_id = r.job_id and k.run_key = r.run_key
+        and (k.suspended_us > 0 or k.state = 'SUSPENDED')
+    where c.chain in (select chain from chosen) and c.scheduler = 'slurm'
+    group by c.chain, c.run_id
+),
+stopped as (
+    select h.chain
+    from halted h
+    left join (
+        select run_id, max(paused_us) as paused_us
+        from (
+            select run_id, device_id, sum(gap_us + hoarded_us) as paused_us
+            from ledger_hour
+            where cluster = $cluster and run_id in (select run_id from halted)
+            group by run_id, device_id
+        )
+        group by run_id
+    ) p using (run_id)
+    where h.unknown or 2 * h.suspended_us > coalesce(p.paused_us, 0)
 )
 select chain, row_number() over (order by chain) as number
-from chosen;
+from chosen
+where chain not in (select chain from stopped);
 
 -- A row of checkpoint_held is a span of a device of a candidate, without the warm-up of its run: of at most $devices_max devices.
 -- alone: it is the one span of its candidate.

@@ -32,7 +32,7 @@ guessed_time as (
     select kind, job_id, run_key, naive_us, naive_zone, start_us, bool_and(end_us is null) as runs
     from claim
     where cluster = $cluster and scheduler = 'slurm' and naive_us is not null
-        and contains(labels, '"gpuwatch.io/local-time"')
+        and is_estimated_time(labels)
     group by all
 )
 select g.kind, g.job_id, g.run_key, null as pod_uid
@@ -42,7 +42,7 @@ join claim c
     and c.naive_us = g.naive_us and c.naive_zone = g.naive_zone
     -- Clocks are set back by half an hour, one hour or two. The record of a job after a resize has the printed start too, and begins later.
     and abs(c.start_us - g.start_us) in (1800000000, 3600000000, 7200000000)
-where not coalesce(contains(c.labels, '"gpuwatch.io/local-time"'), false) or (g.runs and c.end_us is not null)
+where not is_estimated_time(c.labels) or (g.runs and c.end_us is not null)
 union
 select s.kind, s.job_id, s.run_key, s.pod_uid
 from second_hand s
@@ -128,7 +128,7 @@ from (
         scheduler in ('slurm', 'kubernetes') and kind not in ('ksm', 'yunikorn')
         and job_id is not null and run_key is not null and device_count > 0
         and profile is distinct from 'aws.amazon.com/neuroncore'
-        and not coalesce(contains(labels, '"gpuwatch.io/shares"'), false)
+        and labels ->> '$."gpuwatch.io/shares"' is null
         and not (scheduler = 'kubernetes' and coalesce(node in (select node from single_profile), false)) as plain
     from claim c
     where cluster = $cluster
@@ -182,7 +182,7 @@ typed as (
         max(coalesce(fraction, device_count)) as amount,
         max(
             case
-                when scheduler = 'slurm' and contains(labels, '"gpuwatch.io/shares"')
+                when scheduler = 'slurm'
                     then try_cast(json_extract_string(labels, '$."gpuwatch.io/shares"') as bigint)
             end
         ) as shares,
@@ -617,9 +617,9 @@ select
     min(epoch_us(json_extract_string(labels, '$."gpuwatch.io/ended-by"')::timestamp)) as gone_us
 from claim
 where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
-    and pod_uid in (select pod_uid from claim where cluster = $cluster and contains(labels, '"gpuwatch.io/ended-by"'))
+    and pod_uid in (select pod_uid from claim where cluster = $cluster and labels ->> '$."gpuwatch.io/ended-by"' is not null)
 group by all
-having bool_and(coalesce(contains(labels, '"gpuwatch.io/ended-by"'), false))
+having bool_and(labels ->> '$."gpuwatch.io/ended-by"' is not null)
 union all
 select pod_uid, namespace, pod, last_us, gone_us
 from unlisted;

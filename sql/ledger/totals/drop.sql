@@ -1,4 +1,5 @@
 -- Drops the working tables of a query after its result is read.
+drop table if exists named_row;
 drop table if exists slice_used;
 drop table if exists slice_page;
 drop table if exists slice_hold;

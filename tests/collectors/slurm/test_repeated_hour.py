@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.collectors.slurm.files import read_sacct
+from gpuwatch.collectors.slurm.run_times import is_estimated
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.model import Rejects, Source
 
@@ -86,6 +87,60 @@ def test_the_time_of_the_text_decides(
 ) -> None:
     """A job that runs since 02:30, by the minutes for which it has run."""
     assert expected == read(tmp_path, text((60, "01:00", "02:30", None, minutes, 4), *others))["60"]
+
+
+def requested(folder: Path, written: str) -> dict[str, str]:
+    """By job that waits: when it was submitted (UTC)."""
+    path = folder / "sacct.txt"
+    path.write_text(written)
+    rows = [
+        row for batch in read_sacct(Source(str(path), "c1", "Europe/Berlin"), Rejects()) if batch.table == "pending"
+        for row in batch.rows.to_pylist()
+    ]  # fmt: skip
+    return {row["job_id"]: clock(row["submit_us"]) for row in rows}
+
+
+def waiting(number: int, submit: str) -> str:
+    return f"{number}|PENDING|2026-10-25T{submit}:00|Unknown|Unknown|0|1|None assigned|cpu=1,gres/gpu=1\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param([], "01:30", id="nothing decides: a wait is never longer than certain"),
+        pytest.param([(69, "02:40", "03:30", "03:50", 20, 0)], "01:30", id="an older job was submitted later by the clock"),
+        pytest.param([(71, "02:40", "02:41", "04:11", 150, 0)], "00:30", id="a younger one is certainly of the first hour"),
+        pytest.param([(71, "02:10", "03:30", "03:50", 20, 0)], "00:30", id="a younger one earlier by the clock: they were set back between"),
+        pytest.param([(60, "01:00", "01:30", None, 90, 1)], "00:30", id="the text was written before the second hour"),
+        pytest.param([(60, "01:00", "01:30", None, 150, 1)], "01:30", id="the text is of the second hour"),
+    ],
+)  # fmt: skip
+def test_a_request_that_waits_was_submitted_when_the_others_say(
+    tmp_path: Path, others: list[Job], expected: str
+) -> None:
+    assert {"70": expected} == requested(tmp_path, text(*others) + waiting(70, "02:30"))
+
+
+def test_an_end_that_is_guessed_makes_nothing_certain(tmp_path: Path) -> None:
+    """Both parts of a resized job lie in that hour: they follow each other, and both are estimated."""
+    rows = [
+        ("RESIZING", "01:00", "02:10", "02:20", 10, 2),
+        ("COMPLETED", "02:20", "02:10", "02:40", 30, 1),
+    ]
+    lines = [
+        f"7|{state}|2026-10-25T{submit}:00|2026-10-25T{start}:00|2026-10-25T{end}:00|{60 * minutes}|1|n1|gres/gpu={gpus}\n"
+        for state, submit, start, end, minutes, gpus in rows
+    ]
+    path = tmp_path / "sacct.txt"
+    path.write_text(HEADER + "\n" + "".join(lines))
+    claims = [
+        row for batch in read_sacct(Source(str(path), "c1", "Europe/Berlin"), Rejects()) if batch.table == "claim"
+        for row in batch.rows.to_pylist()
+    ]  # fmt: skip
+
+    assert [("00:10", "00:20", True), ("00:20", "00:40", True)] == sorted(
+        (clock(row["start_us"]), clock(row["end_us"]), is_estimated(row["labels"])) for row in claims
+    )
 
 
 @pytest.mark.parametrize("state", ["COMPLETING", "RUNNING"])

@@ -48,6 +48,8 @@ class Job(Shape):
     submitted_at: Time | None
     started_at: Time | None
     ended_at: Time | None
+    suspended_seconds: float | None
+    """How long Slurm had stopped its runs, which kept their GPUs; null where no record says that it did."""
     gpus: float | None
     gpu_seconds: Quantity | None
     device_seconds: Quantity | None
