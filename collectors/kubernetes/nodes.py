@@ -215,9 +215,14 @@ def _offered_slices(labels: dict[str, str], capacity: dict[str, int]) -> dict[st
 
 
 def _physical(labels: dict[str, str], resource: str, replicas: int) -> int:
-    """Devices behind the replicas of a shared resource: as labelled, else divided by the replicas of each device."""
-    labelled = _number(labels, f"{resource}.count")
-    return replicas // max(_number(labels, f"{resource}.replicas") or 1, 1) if labelled is None else labelled
+    """Devices behind the replicas of a shared resource: as labelled, at most the replicas by those of each device.
+
+    The label of whole GPUs counts also those that are cut into slices.
+    """
+    labelled, each = _number(labels, f"{resource}.count"), _number(labels, f"{resource}.replicas")
+    if labelled is None:
+        return replicas // max(each or 1, 1)
+    return min(labelled, -(-replicas // each)) if each else labelled
 
 
 def _labelled_slices(labels: dict[str, str]) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
-from typing import Any
 
 from dash import html
 from dash.development.base_component import Component
@@ -261,25 +260,22 @@ def estimate(slow: Row, findings: list[Row]) -> tuple[list[Component], str]:
 
 def runs(data: Row) -> Component | None:
     """The job's runs, if it was requeued or retried."""
-    items: list[Row] = data.get("runs") or []
-    if not items:
+    if not (items := data.get("runs") or []):
         return None
     columns = [parts.Column("Started"), parts.Column("Ended"), parts.Column("State"), parts.Column("GPUs", "r")]
-    rows: list[list[Any]] = [
+    stopped = any(item.get("suspended_seconds") for item in items)
+    rows = [
         [
             formats.when(item.get("started_at") or item.get("start")),
             formats.when(item.get("ended_at") or item.get("end")),
             state_tag(item.get("state")),
             parts.num(str(item.get("gpus") if item.get("gpus") is not None else formats.MISSING)),
+            *([formats.duration(item.get("suspended_seconds"))] if stopped else []),
         ]
         for item in items[:MAX_RUNS]
     ]
-    if any(item.get("suspended_seconds") for item in items):
-        columns.append(parts.Column("Suspended", "r"))
-        for row, item in zip(rows, items, strict=False):
-            row.append(formats.duration(item.get("suspended_seconds")))
-    title = f"{len(items)} run{'s' if len(items) > 1 else ''}"
-    return parts.card(title, parts.table(columns, rows, label="Runs"))
+    columns += [parts.Column("Suspended", "r")] if stopped else []
+    return parts.card(f"{len(items)} run{'s' if len(items) > 1 else ''}", parts.table(columns, rows, label="Runs"))
 
 
 def devices(data: Row) -> Component | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from gpuwatch.core import sqlfile
 from gpuwatch.core.model import hash64
 from gpuwatch.policy.inferred import VERSION as TEAM_VERSION
 from gpuwatch.policy.inferred import resolve_many
@@ -239,10 +240,10 @@ def _reprice(
         store.view("team_rows", resolved),
         store.transaction(),
     ):
-        store.run("billing/new_price")
         store.run(
             "billing/replace_prices", cluster=cluster, rate_version=wanted[0], team_version=wanted[1], basis=wanted[2]
         )
+        store.insert_as("device_price", sqlfile.load("billing/new_price")[0].text)
         if store.sql("select 1 from moved_day limit 1"):
             sum_moved_days(store, cluster)
 

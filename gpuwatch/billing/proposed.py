@@ -56,5 +56,5 @@ def _fill_prices(store: Store, state: State, clusters: Sequence[str], proposed: 
         store.view("class_rows", pa.Table.from_pylist(members, schema=CLASS_SCHEMA)),
         store.view("price_rows", pa.Table.from_pylist(rows, schema=PRICE_SCHEMA)),
     ):
-        store.run("billing/new_price")
         store.run("billing/proposed/prices")
+        store.keep_file("device_price", "billing/new_price")

@@ -146,6 +146,7 @@ def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexe
         work.run("ledger/attribution/23_inner_sign")
     if indexes:
         work.run("ledger/attribution/24_indexed_hold", **times)
+    work.run("ledger/segments/seen_span", **times)
     work.run("ledger/attribution/25_missing")
     if work.run("ledger/attribution/26_observed", **times):
         work.run("ledger/attribution/26_observed_hold")

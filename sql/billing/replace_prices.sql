@@ -1,6 +1,13 @@
--- Puts new classes and prices of one cluster, and the teams of team_rows, in place of the old. Needs changed_class and new_price.
--- Where a device has changed its class, all days of the cluster are summed again.
-delete from rolled_day where cluster in (select cluster from changed_class);
+-- Puts new classes and prices of one cluster, and the teams of team_rows, in place of the old. Prices by device follow (billing/new_price.sql).
+-- Day sums are by device class: where a device has changed its class, its days are summed again.
+delete from rolled_day
+where cluster = $cluster
+    and exists (
+        select 1
+        from device_class o
+        join class_rows n on n.device_id = o.device_id and n.profile is not distinct from o.profile
+        where o.cluster = $cluster and n.class_id <> o.class_id
+    );
 
 delete from device_class where cluster = $cluster;
 
@@ -11,8 +18,6 @@ delete from class_price where cluster = $cluster;
 insert into class_price by name select * from price_rows;
 
 delete from device_price where cluster = $cluster;
-
-insert into device_price by name select * from new_price;
 
 -- Days on which a run has changed its team, or whether a rule decides it, are summed again (store/day_sums/roll_sums.sql).
 create or replace temp table moved_day as

@@ -1,6 +1,6 @@
 -- A row is a node whose newest labels say that it is spot capacity.
 with newest as (
-    select cluster, node, arg_max(labels, coalesce(observed_us, 0)) as labels
+    select cluster, node, arg_max(labels, (coalesce(observed_us, 0), labels)) as labels
     from node
     where labels is not null
     group by cluster, node

@@ -26,7 +26,7 @@ on_node as (
     where coalesce(c.submit_us, c.start_us) >= e.as_of_us - $lookback_us
         and coalesce(c.submit_us, c.start_us) < e.at_us
         -- Shares of a GPU fit beside others', and other accelerators have places of their own: they ask for no free GPU.
-        and c.labels ->> '$."gpuwatch.io/shares"' is null
+        and (c.labels ->> '$."gpuwatch.io/shares"') is null
         and not coalesce(contains(c.profile, '/'), false)
     group by c.cluster, c.job_id, c.run_key, c.node, c.profile
 ),

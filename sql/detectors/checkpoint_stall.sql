@@ -77,7 +77,7 @@ holding as (
     group by h.chain, c.hour_us
 ),
 classed as (
-    select j.chain, w.hour_us, arg_max(w.workload_class, w.covered_us) as workload_class
+    select j.chain, w.hour_us, arg_max(w.workload_class, (w.covered_us, w.workload_class)) as workload_class
     from workload_hour w
     join job_chain j using (run_id)
     where w.cluster = $cluster and w.hour_us >= $since_us and w.hour_us < $until_us

@@ -1,7 +1,7 @@
 -- A row is a pool and an hour in which nodes with GPUs of one model ran several drivers, or a job asked for a newer CUDA than
 -- its node's driver has. A rollout that is through within a day is no finding (Rule.least_us).
 with sampled as (
-    select s.hour_us, d.node, arg_max(c.driver, s.last_us) as driver
+    select s.hour_us, d.node, arg_max(c.driver, (s.last_us, c.driver)) as driver
     from context_span s
     join context c on c.context_id = s.context_id
     join device d on d.device_id = s.device_id and d.cluster = c.cluster
@@ -33,7 +33,7 @@ node_driver as (
     select hour_us, node, driver, null::varchar as cuda
     from sampled
     union all
-    select h.hour_us, l.node, arg_max(l.driver, l.observed_us), arg_max(l.cuda, l.observed_us)
+    select h.hour_us, l.node, arg_max(l.driver, (l.observed_us, l.driver)), arg_max(l.cuda, (l.observed_us, l.cuda))
     from (select unnest(range($since_us, $until_us, 3600000000)) as hour_us) h
     join labelled l on l.observed_us < h.hour_us + 3600000000 and l.observed_us >= h.hour_us - ($since_us - $from_us)
     group by h.hour_us, l.node

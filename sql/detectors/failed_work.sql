@@ -38,7 +38,7 @@ total as (
         chain,
         min(start_us) as start_us,
         max(end_us) as end_us,
-        arg_min(run_id, start_us) as run_id,
+        arg_min(run_id, (start_us, run_id)) as run_id,
         list_sort(list(distinct device_id)) as device_ids,
         exact_sum((end_us - start_us)::double * share_num / share_den) / 3600e6 as held_gpu_hours,
         max(checkpoint_minutes) as checkpoint_minutes,

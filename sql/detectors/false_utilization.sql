@@ -156,7 +156,7 @@ hollow_hour as (
         g.chain,
         g.device_id,
         g.hour_us,
-        arg_max(g.run_id, g.start_us) as run_id,
+        arg_max(g.run_id, (g.start_us, g.run_id)) as run_id,
         min(g.start_us) as start_us,
         max(g.start_us) + 300000000 as end_us,
         bool_or(g.to_the_end and g.start_us + 300000000 >= g.held_until_us - $still_us) as still,

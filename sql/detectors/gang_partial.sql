@@ -3,7 +3,12 @@
 with gang as (
     select
         job_id,
-        max(min_count) as pods_min,
+        -- Only members with GPUs count: Kueue tells which pod sets have some.
+        max(min_count - coalesce(list_sum([
+            (pods ->> '$.count')::bigint
+            for pods in from_json(detail -> '$.pod_sets', '["json"]')
+            if (pods -> '$.devices') is null
+        ]), 0))::bigint as pods_min,
         -- It starts with fewer members than it has: it may run as it is.
         bool_or(coalesce(min_count < pod_count, false)) as elastic
     from (
@@ -16,7 +21,7 @@ with gang as (
             ) = 1
     )
     group by job_id
-    having max(min_count) >= 2
+    having pods_min >= 2
 ),
 request as (
     select distinct
@@ -256,7 +261,7 @@ select
     any_value(h.device_ids) as device_ids,
     any_value(w.claims) as claims,
     map {
-        'running_pods': arg_max(p.pods, p.part_end_us)::double,
+        'running_pods': arg_max(p.pods, (p.part_end_us, p.pods))::double,
         'pods_min': max(p.pods_min)::double,
         'held_devices': coalesce(any_value(h.devices), max(p.devices))::double,
         'missing_devices': max(p.missing_devices)::double,

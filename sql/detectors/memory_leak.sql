@@ -117,7 +117,7 @@ orphan as (
     having max(observed_us) - min(observed_us) >= $orphan_us_min and max(gr_engine_ratio) < $busy_ratio_max
 ),
 last_holder as (
-    select o.device_id, o.start_us, arg_max(h.run_id, h.end_us) as run_id
+    select o.device_id, o.start_us, arg_max(h.run_id, (h.end_us, h.run_id)) as run_id
     from orphan o
     join held h on h.device_id = o.device_id and h.end_us <= o.span_us and h.end_us > o.span_us - $orphan_us_min
     where o.start_us - o.span_us <= $orphan_us_min + $settle_us

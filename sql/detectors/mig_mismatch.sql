@@ -232,7 +232,7 @@ crashed as (
     where e.full_ratio >= $full_ratio_min
 ),
 next_larger as (
-    select c.run_id, c.device_id, arg_min(p.profile, p.memory_bytes) as fit
+    select c.run_id, c.device_id, arg_min(p.profile, (p.memory_bytes, p.profile)) as fit
     from crashed c
     join device d on d.device_id = c.device_id and d.cluster = $cluster
     join mig_size p on p.model = d.model and p.memory_bytes > 1.1 * c.memory_bytes

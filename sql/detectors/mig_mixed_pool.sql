@@ -33,7 +33,10 @@ mixed as (
 ),
 -- How each node offers its GPUs: the last record before the end of the evaluated hours.
 node_said as (
-    select node, arg_max(scheduler, observed_us) as scheduler, arg_max(mig_strategy, observed_us) as mig_strategy
+    select
+        node,
+        arg_max(scheduler, (coalesce(observed_us, 0), scheduler)) as scheduler,
+        arg_max(mig_strategy, (coalesce(observed_us, 0), mig_strategy)) as mig_strategy
     from node
     where cluster = $cluster and coalesce(observed_us, 0) < $until_us
     group by node
@@ -61,10 +64,10 @@ asked as (
         coalesce(min(start_us), max(evidence_us)) as to_us,
         max(device_count) as devices,
         -- Partitions are pools.
-        case when scheduler = 'slurm' then string_split(arg_max(queue, evidence_us), ',') end as pools,
+        case when scheduler = 'slurm' then string_split(arg_max(queue, (evidence_us, queue)), ',') end as pools,
         -- All of them are words of the model: `a10` is not part of A100.
-        regexp_extract_all(lower(arg_max(gpu_type, evidence_us)), '[a-z0-9]+') as type_words,
-        arg_max(reason, evidence_us) as reason
+        regexp_extract_all(lower(arg_max(gpu_type, (evidence_us, gpu_type))), '[a-z0-9]+') as type_words,
+        arg_max(reason, (evidence_us, reason)) as reason
     from pending
     where cluster = $cluster and job_id is not null and evidence_us >= $from_us and coalesce(submit_us, evidence_us) < $until_us
         and reason is distinct from 'NoLongerWaits' and not coalesce(contains(profile, '/'), false)

@@ -81,7 +81,7 @@ measured as (
         chain,
         other,
         hour_us,
-        arg_max(run_id, observed_us) as run_id,
+        arg_max(run_id, (observed_us, run_id)) as run_id,
         any_value(points) as points,
         min(observed_us) filter (where observed_us >= hour_us) as first_us,
         max(observed_us) as last_us,

@@ -156,7 +156,7 @@ select
         'free_gpus': max(len(k.free_ids))::double,
         'pending_minutes': sum(k.end_us - k.start_us) / 6e7
     } as numbers,
-    map {'jobs': max_by(k.jobs, k.end_us), 'waiting_job': max_by(k.job_id, k.end_us)} as words,
+    map {'jobs': max_by(k.jobs, (k.end_us, k.job_id, k.jobs)), 'waiting_job': max_by(k.job_id, (k.end_us, k.job_id))} as words,
     coalesce((
         select list({
             'device_id': c.device_id,

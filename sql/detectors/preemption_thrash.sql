@@ -192,7 +192,7 @@ thrash as (
         map {'case': 'thrash'} as words
     from thrash_hour t
     left join (
-        select job_id, arg_min(run_id, start_us) as run_id, arg_min(name, start_us) as name
+        select job_id, arg_min(run_id, (start_us, run_id)) as run_id, arg_min(name, (start_us, name)) as name
         from run
         where cluster = $cluster and job_id in (select job_id from turn)
         group by job_id

@@ -5,7 +5,7 @@ with recent as (
         r.job_id,
         min(r.start_us) as start_us,
         max(r.end_us) as end_us,
-        arg_max(r.run_id, r.start_us) as run_id,
+        arg_max(r.run_id, (r.start_us, r.run_id)) as run_id,
         bool_or(
             coalesce(try_cast(r.labels ->> '$."gpuwatch.io/exempt-until"' as timestamp) > make_timestamp(r.end_us), false)
         ) as is_exempt

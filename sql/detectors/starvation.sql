@@ -81,7 +81,7 @@ kept_waiting as (
     from below b
     join wait_span w
         on w.scheduler = b.scheduler and w.queue = b.queue and w.profile = b.profile
-    where w.devices <= b.quota - b.used and w.end_us - w.start_us >= $starved_us_min
+    where w.devices <= b.quota - b.used and w.devices > coalesce(b.kept, 0) - b.used and w.end_us - w.start_us >= $starved_us_min
         and w.start_us < b.end_us and w.end_us > b.start_us
 ),
 reached as (
@@ -116,7 +116,7 @@ stretch as (
         max(to_us) as to_us,
         min(quota) as quota,
         min(quota - used) as room,
-        arg_max(used, to_us) as used,
+        arg_max(used, (to_us, used)) as used,
         max(borrowed) as borrowed,
         any_value(root) as root,
         any_value(reclaim) as reclaim
@@ -184,7 +184,10 @@ queue_hour as (
         coalesce(flavor, '') as flavor,
         hour_us,
         profile,
-        max(coalesce(from_json(used, '"MAP(VARCHAR,BIGINT)"')[profile], 0)) as used,
+        max(greatest(
+            coalesce(from_json(used, '"MAP(VARCHAR,BIGINT)"')[profile], 0),
+            coalesce(from_json(detail ->> '$.reserved', '"MAP(VARCHAR,BIGINT)"')[profile], 0)
+        )) as used,
         min(from_json(quota, '"MAP(VARCHAR,BIGINT)"')[profile]) as quota
     from (
         select
@@ -270,8 +273,8 @@ reserved as (
         } as numbers,
         map {
             'case': 'idle reservation',
-            'flavor': arg_max(flavor, devices),
-            'borrower': arg_max(other, waited_us),
+            'flavor': arg_max(flavor, (devices, flavor)),
+            'borrower': arg_max(other, (waited_us, other)),
             'reclaim': ''
         } as words
     from waiting_other

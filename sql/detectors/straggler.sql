@@ -195,7 +195,7 @@ found as (
         min(start_us) as start_us,
         max(start_us) + 300000000 as end_us,
         list(distinct device_id order by device_id) as device_ids,
-        arg_max(device_id, loss_ratio) as worst_id,
+        arg_max(device_id, (loss_ratio, device_id)) as worst_id,
         max(gpus) as gpus,
         any_value(measure) as measure,
         exact_mean(busy) as busy_ratio,

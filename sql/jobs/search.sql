@@ -32,7 +32,7 @@ named as (
     from mine
     group by all
     union all
-    select 'job', job_id, cluster, max_by(name, start_us), max(end_us)
+    select 'job', job_id, cluster, max_by(name, (start_us, name)), max(end_us)
     from mine
     group by all
     union all

@@ -16,7 +16,7 @@ held as (
         select cluster, scheduler, job_id, run_key, node, kind, gpu_type, max(device_count) as number
         from claim
         where scheduler = 'slurm' and profile is null and fraction is null and node is not null
-            and labels ->> '$."gpuwatch.io/shares"' is null
+            and (labels ->> '$."gpuwatch.io/shares"') is null
         group by all
     ) c
     join run r

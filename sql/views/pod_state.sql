@@ -6,4 +6,4 @@ coalesce(
 
 -- Whether its containers with GPUs were started again and again after errors.
 create or replace temp macro failed_again(labels) as
-labels ->> '$."gpuwatch.io/last-exit"' is not null;
+(labels ->> '$."gpuwatch.io/last-exit"') is not null;

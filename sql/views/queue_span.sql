@@ -1,6 +1,6 @@
 -- A row of queue_span is a queue, a flavor of it where it has some, a kind of device (profile, '' whole GPUs) and a span in
 -- which its numbers were valid. A record is valid until the next one, at most $fresh_us; the first one after a silence is
--- assumed to have been valid for $unseen_us before.
+-- assumed to have been valid for $unseen_us before. `used` has what is reserved, too.
 create or replace temp table queue_span as
 with recursive cohort as (
     select name, parent
@@ -31,6 +31,9 @@ record as (
         quota,
         used,
         borrowed,
+        lend_max,
+        -- Kueue's admission checks run on quota that is reserved already.
+        detail ->> '$.reserved' as reserved,
         rowid as number
     from queue
     where cluster = $cluster and kind in ('cluster_queue', 'queue') and scheduler in ('kueue', 'volcano', 'yunikorn')
@@ -73,7 +76,14 @@ select
     coalesce(k.state, '') as state,
     r.preemption,
     from_json(k.quota, '"MAP(VARCHAR,BIGINT)"')[k.profile] as quota,
-    coalesce(from_json(k.used, '"MAP(VARCHAR,BIGINT)"')[k.profile], 0) as used,
+    greatest(
+        coalesce(from_json(k.used, '"MAP(VARCHAR,BIGINT)"')[k.profile], 0),
+        coalesce(from_json(k.reserved, '"MAP(VARCHAR,BIGINT)"')[k.profile], 0)
+    ) as used,
+    -- What the queue has for itself alone: nobody else may borrow it.
+    greatest(
+        from_json(k.quota, '"MAP(VARCHAR,BIGINT)"')[k.profile] - from_json(k.lend_max, '"MAP(VARCHAR,BIGINT)"')[k.profile], 0
+    ) as kept,
     coalesce(from_json(k.borrowed, '"MAP(VARCHAR,BIGINT)"')[k.profile], 0) as borrowed,
     case
         when k.before_us is null or k.observed_us - k.before_us > $fresh_us then k.observed_us - $unseen_us

@@ -6,9 +6,9 @@ select
     coalesce(job_id, uid) as job,
     coalesce(cluster_queue, queue) as queue,
     max(priority) as priority,
-    any_value(priority_class) as priority_class,
+    arg_max(priority_class, (observed_us, priority_class)) as priority_class,
     max(device_count) as devices,
-    coalesce(any_value(profile), '') as profile,
+    coalesce(arg_max(profile, (observed_us, profile)), '') as profile,
     coalesce(start_us, admitted_us) as start_us,
     max(least(
         coalesce(next_us, 9223372036854775807), observed_us + $fresh_us, last_us

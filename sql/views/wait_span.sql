@@ -29,7 +29,8 @@ with record as (
         lead(observed_us) over (partition by scheduler, kind, uid order by observed_us, rowid) as next_us,
         greatest(submit_us, evicted_us) as since_us,
         coalesce(detail ->> '$.waits.reason', reason, '') as word,
-        coalesce(detail ->> '$.waits.message', message, '') as message_text
+        coalesce(detail ->> '$.waits.message', message, '') as message_text,
+        coalesce((detail ->> '$.active') = 'false', false) as off
     from workload
     where cluster = $cluster and scheduler in ('kueue', 'volcano', 'yunikorn', 'slurm') and kind <> 'PendingWorkload'
         and observed_us >= $from_us - $fresh_us and observed_us < $until_us
@@ -46,9 +47,9 @@ select
     t.job,
     coalesce(l.parent, t.cluster_queue, t.queue) as queue,
     max(t.priority) as priority,
-    arg_max(t.priority_class, t.observed_us) as priority_class,
+    arg_max(t.priority_class, (t.observed_us, t.priority_class)) as priority_class,
     max(t.device_count) as devices,
-    coalesce(arg_max(t.profile, t.observed_us), '') as profile,
+    coalesce(arg_max(t.profile, (t.observed_us, t.profile)), '') as profile,
     since_us as start_us,
     max(least(
         coalesce(t.next_us, 9223372036854775807), t.observed_us + $fresh_us, p.last_us
@@ -56,12 +57,15 @@ select
 from record t
 join last_report p on p.slurm = (t.scheduler = 'slurm')
 left join local_queue l on t.scheduler = 'kueue' and l.namespace is not distinct from t.namespace and l.name = t.queue
-where t.since_us is not null and t.device_count > 0
+where t.since_us is not null and t.device_count > 0 and not t.off
     and case t.scheduler
         -- Before 0.14 Kueue gave no reason, so the message is read. A request that waits for displaced workloads to end is served.
         when 'kueue' then t.state in ('pending', 'evicted') and (
-            t.word = 'WaitingForQuota'
-            or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)insufficient unused quota|borrowing limit'))
+            -- The message may name what lacks: CPUs are no GPUs.
+            (t.word = 'WaitingForQuota' and not (
+                regexp_matches(t.message_text, '(?i)quota for [a-z]') and not regexp_matches(t.message_text, '(?i)quota for [a-z0-9.-]+/')
+            ))
+            or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)insufficient unused quota for [a-z0-9.-]+/|borrowing limit'))
         )
         when 'volcano' then t.state in ('pending', 'reserved') and t.word = 'NotEnoughResources'
         when 'yunikorn' then t.state = 'pending' and t.word = 'Accepted'

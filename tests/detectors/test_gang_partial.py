@@ -93,9 +93,22 @@ def working(w: World, job: str) -> None:
     waits(w, job, 1, 60, since=5)
 
 
+def launcher(w: World, job: str) -> None:
+    """A launcher without GPUs and three of four workers run."""
+    tell(
+        w, "workload", scheduler="kueue", kind="Workload", uid=job, name=job, job_id=f"ml/{job}", min_count=5, pod_count=5,
+        submit_us=0, observed_us=0, state="admitted",
+        detail={"pod_sets": [{"name": "launcher", "count": 1}, {"name": "worker", "count": 4, "devices": {"": 4}}]},
+    )  # fmt: skip
+    pods(w, job, [f"{job}-{number}" for number in range(3)], 5, 100, level=IDLE)
+    waits(w, job, 1, 5.1, since=5)
+    waits(w, job, 1, 65, since=5, reason="NoLongerWaits")
+
+
 MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, int]]] = {
     "two of four for an hour": (half, (5, 65, 2 * 60 * 60)),
     "a member that failed and finds no place again": (failed_member, (31, 80, 49 * 60)),
+    "one worker beside a launcher without GPUs": (launcher, (5, 65, 3 * 60 * 60)),
     "members that work all the same waste nothing": (working, (5, 100, 0)),
 }
 
@@ -155,6 +168,12 @@ def test_evidence_says_how_many(world: World) -> None:
     assert (2, 4, 2, 2, 60) == tuple(
         f.evidence[n] for n in ("running_pods", "pods_min", "held_devices", "missing_devices", "partial_minutes")
     )
+
+
+def test_members_without_gpus_do_not_count(world: World) -> None:
+    (f,) = of(world, f"is{list(MUST_FIRE).index('one worker beside a launcher without GPUs')}")
+
+    assert (3, 4, 1) == tuple(f.evidence[n] for n in ("running_pods", "pods_min", "missing_devices"))
 
 
 def test_idle_hoarding_claims_no_second_of_it(world: World) -> None:

@@ -125,6 +125,12 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         w, n, "1g.10gb", preemption={"reclaimable": False}
     ),
     "no device count": lambda w, n: starved(w, n, device_count=None),
+    "the quota of CPUs lacks": lambda w, n: starved(w, n, message=QUOTA.replace("nvidia.com/gpu", "cpu")),
+    "others of its own queue have reserved the rest and wait for admission checks": lambda w, n: starved(
+        w, n, lender={"detail": {"reserved": {"": 8}}}
+    ),
+    "what its queue has is not lent to anybody": lambda w, n: starved(w, n, lender={"lend_max": {"": 0}}),
+    "it was switched off": lambda w, n: starved(w, n, state="evicted", detail={"active": False}),
 }
 
 MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
@@ -135,6 +141,14 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
         (20, 140, "high", 0.9),
     ),
     "the borrower sits in another branch of the tree": (tree, (20, 140, "high", 0.9)),
+    "quota of CPUs and of GPUs lacks": (
+        lambda w, n: starved(w, n, message=f"{QUOTA.replace('nvidia.com/gpu', 'cpu')}, {QUOTA}"),
+        (20, 140, "high", 0.9),
+    ),
+    "a part of what its queue has is lent": (
+        lambda w, n: starved(w, n, lender={"lend_max": {"": 4}}, gpus=2),
+        (20, 140, "high", 0.9),
+    ),
     "queues of Volcano": (volcano, (20, 180, "high", 0.9)),
     "seen once": (snapshot, (120, 131, "high", 0.9)),
 }
@@ -207,12 +221,14 @@ def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> N
 
 
 def test_waits_for_quota_as_kueue_tells_them(tmp_path: Path) -> None:
-    """An evicted Workload tells its quota beside its eviction; it waits since then."""
+    """An evicted Workload tells its quota beside its eviction; it waits since then. Of two, one waits for CPUs."""
     conditions = captured_eviction()
-    waits = {name: conditions["QuotaReserved"][name] for name in ("reason", "message")}
+    cpu = {name: conditions["QuotaReserved"][name] for name in ("reason", "message")}
+    gpu = cpu | {"message": cpu["message"].replace("for cpu", "for nvidia.com/gpu")}
     w = World(tmp_path)
     w.gpu("g", (180, IDLE))
-    starved(w, "a", state="evicted", reason="Preempted", evicted_us=60, detail={"waits": waits})
+    starved(w, "a", state="evicted", reason="Preempted", evicted_us=60, detail={"waits": gpu})
+    starved(w, "b", state="evicted", reason="Preempted", evicted_us=60, detail={"waits": cpu})
     w.analyze(180, detectors=[RULE])
 
     assert [("a", 60.0, 140.0)] == [(f.subject, f.started, f.ended) for f in found(w, RULE)]

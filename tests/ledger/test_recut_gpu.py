@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -205,3 +206,80 @@ def test_a_number_that_was_another_slice_is_held_as_that(world: World) -> Iterat
         ("GPU-a/GI-2", 0, 1200, "u1", "1/2"),
     ] == held(world)
     assert HOUR == owned(world)
+
+
+# Cut twice within an hour.
+
+A, B = 1200, 2400
+"""Seconds of the hour at which a GPU is cut anew: jobs begin and end within its three parts."""
+
+
+def three_jobs(*profiles: str | None) -> list[dict[str, Any]]:
+    """One job in each part of the hour, two minutes after its beginning and before its end."""
+    parts = ((0, A), (A, B), (B, HOUR))
+    return [
+        claim(str(number), start + 120, end - 120, profile=profile)
+        for number, ((start, end), profile) in enumerate(zip(parts, profiles, strict=True), 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layouts", "profiles", "expected"),
+    [
+        pytest.param(
+            (whole(end=A), cut(SMALL, 7, start=A, end=B), whole(B)), (None, SMALL, None),
+            [("GPU-a", "1"), ("GPU-a/GI-7", "1/7"), ("GPU-a", "1")], id="whole, cut and whole again",
+        ),
+        pytest.param(
+            (cut(SMALL, 7, end=A), whole(A, B), cut(SMALL, 7, start=B)), (SMALL, None, SMALL),
+            [("GPU-a/GI-7", "1/7"), ("GPU-a", "1"), ("GPU-a/GI-7", "1/7")], id="cut, whole and cut again",
+        ),
+        pytest.param(
+            (cut(SMALL, 7, end=A), cut(LARGE, 1, start=A, end=B), cut(SMALL, 8, start=B)), (SMALL, LARGE, SMALL),
+            [("GPU-a/GI-7", "1/7"), ("GPU-a/GI-1", "1/2"), ("GPU-a/GI-8", "1/7")], id="three layouts",
+        ),
+        pytest.param(
+            (cut(LARGE, 1, end=A), cut(SMALL, 1, start=A, end=B), cut(LARGE, 1, start=B)), (LARGE, SMALL, LARGE),
+            [("GPU-a/GI-1", "1/2"), ("GPU-a/GI-1", "1/7"), ("GPU-a/GI-1", "1/2")], id="one number for two profiles",
+        ),
+        pytest.param(
+            (whole(end=A), cut(LARGE, 1, 2, start=A, end=B), cut(SMALL, 7, start=B)), (None, LARGE, SMALL),
+            [("GPU-a", "1"), ("GPU-a/GI-1", "1/2"), ("GPU-a/GI-7", "1/7")], id="whole, halves and a small slice",
+        ),
+    ],
+)  # fmt: skip
+def test_a_gpu_that_is_cut_twice_in_an_hour_counts_once(
+    layouts: tuple[list[Sample], ...], profiles: tuple[str | None, ...], expected: list[tuple[str, str]]
+) -> None:
+    world = World().add(*layouts, *three_jobs(*profiles)).book()
+    with world.store:
+        rows = [
+            (name, a, b, who.removesuffix(" estimated"), share)
+            for name, a, b, who, share in world.segments()
+            if who.removesuffix(" estimated") in ("1", "2", "3")
+        ]
+        spans = ((120, A - 120), (A + 120, B - 120), (B + 120, HOUR - 120))
+
+        assert [
+            (name, *span, str(n), share) for n, ((name, share), span) in enumerate(zip(expected, spans, strict=True), 1)
+        ] == sorted(rows, key=lambda row: row[1])
+        assert HOUR == owned(world)
+
+
+@pytest.mark.parametrize("long", [pytest.param(1, id="within an hour"), pytest.param(9, id="for three hours each")])
+def test_a_node_list_of_the_time_between_makes_no_other_gpu(long: int) -> None:
+    """A GPU that is cut, whole and cut again, on a node that says it has one whole GPU."""
+    parts = [(start * long, end * long) for start, end in ((0, A), (A, B), (B, HOUR))]
+    layouts = [cut(SMALL, 7, start=a, end=b) if turn != 1 else whole(a, b) for turn, (a, b) in enumerate(parts)]
+    jobs = [
+        claim(str(turn), a + 120, b - 120, profile=None if turn == 1 else SMALL) for turn, (a, b) in enumerate(parts)
+    ]
+    world = World().add(*layouts, node("n1", {"": 1}, at=HOUR * long // 2), *jobs).book()
+    with world.store:
+        rows = [(name, a, b, who[:1], share) for name, a, b, who, share in world.segments() if who[:1] in "012"]
+
+        assert sorted(
+            ("GPU-a" if turn == 1 else "GPU-a/GI-7", a + 120, b - 120, str(turn), "1" if turn == 1 else "1/7")
+            for turn, (a, b) in enumerate(parts)
+        ) == sorted(rows)
+        assert HOUR * long == owned(world)

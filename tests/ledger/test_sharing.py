@@ -188,6 +188,20 @@ def test_replicas_that_nobody_bound_stay_free_under_mps(world: World) -> Iterato
     close(world)
 
 
+@pytest.mark.parametrize("labelled", [True, False], ids=["the exporter names its pods", "no source names the device"])
+def test_two_replicas_of_one_gpu_are_no_second_gpu(labelled: bool) -> None:
+    """The node has one GPU: a pod that asks for two replicas has both of it, and counts once."""
+    half = HOUR // 2
+    readings = used("b", half, HOUR, 0.5) + used("a", 0, HOUR, 0.5) if labelled else whole(0, HOUR, 0.5)
+    world = World().add(readings, sliced(), pod("a", "u-a", 0, HOUR), pod("b", "u-b", half, HOUR, count=2)).book()
+    with world.store:
+        rows = [(name, a, b, who.removesuffix(" estimated"), share) for name, a, b, who, share in world.segments()]
+
+        assert [
+            ("GPU-a", 0, half, "u-a", "1"), ("GPU-a", half, HOUR, "u-a", "1/2"), ("GPU-a", half, HOUR, "u-b", "1/2"),
+        ] == rows  # fmt: skip
+
+
 def test_under_mps_each_bound_replica_pays_one_of_them() -> None:
     world = World().add(used("x", 0, HOUR, 0.6), used("y", 0, HOUR, 0.2), *pods("x", "y"), sliced(sharing="mps")).book()
 

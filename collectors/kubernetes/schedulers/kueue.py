@@ -54,7 +54,8 @@ def workload(item: Object, observed_us: int | None) -> Rows:
     found = conditions(item)
     job_id, owner_kind = owner_job(item)
     admission = mapping(status, "admission")
-    request = _Request(spec, status, admission)
+    reclaimed = [] if is_true(found.get("Finished")) else mappings(status, "reclaimablePods")
+    request = _Request(spec, status, admission, {string(pods, "name"): _whole(pods, "count", 0) for pods in reclaimed})
     count, profile = whole_or_none(request.devices)
     state, condition = _state(spec, found)
     row_us = newest(observed_us, None if observed_us is not None else last_changed_us(item, found.values()))
@@ -100,8 +101,11 @@ def workload(item: Object, observed_us: int | None) -> Rows:
 class _Request:
     """What all pod sets of a workload request, or were assigned once it is admitted."""
 
-    def __init__(self, spec: Object, status: Object, admission: Object) -> None:
-        """Raises Malformed."""
+    def __init__(self, spec: Object, status: Object, admission: Object, done: dict[str | None, int]) -> None:
+        """`done`: pods that have succeeded, by pod set. Kueue gave their quota back, and asks for none of them again after an eviction.
+
+        Raises Malformed.
+        """
         assigned = {string(a, "name"): a for a in mappings(admission, "podSetAssignments")}
         listed = status.get("resourceRequests")
         requests = {string(r, "name"): r for r in (mappings(status, "resourceRequests") if listed else [])}
@@ -116,7 +120,7 @@ class _Request:
         self.flavors: list[str] = []
         for pod_set in mappings(spec, "podSets"):
             name = string(pod_set, "name")
-            self._add(pod_set, name, assigned.get(name, {}), requests.get(name, {}))
+            self._add(pod_set, name, assigned.get(name, {}), requests.get(name, {}), done.get(name, 0))
         self.flavors = list(dict.fromkeys(self.flavors))
 
     @property
@@ -124,13 +128,16 @@ class _Request:
         """Whether the number of devices is known: with DRA claims or without pod sets it is not."""
         return self.pods is not None and not (self.dra and not self.devices) and not (self.other and not self.devices)
 
-    def _add(self, pod_set: Object, name: str | None, assigned: Object, request: Object) -> None:
+    def _add(self, pod_set: Object, name: str | None, assigned: Object, request: Object, done: int) -> None:
         requested = _whole(pod_set, "count", 1)
-        count = _whole(assigned, "count", requested)
-        minimum = _whole(pod_set, "minCount", count)
+        given = _whole(assigned, "count", requested)
+        count = max(given - done, 0)
+        minimum = max(_whole(pod_set, "minCount", given) - done, 0)
         template = mapping(pod_set, "template")
         devices, other = pod_devices(template, count)
         used, used_other = devices_of(mapping(assigned, "resourceUsage"))
+        if done and given:
+            used = {profile: number * count // given for profile, number in used.items()}
         if not used and not used_other:
             used, used_other = devices_of(mapping(request, "resources"))
         devices, other = used or devices, used_other or other
@@ -146,7 +153,7 @@ class _Request:
         self.flavors += gpu_flavors
         self.sets.append(
             non_empty(
-                name=name, count=count, asked=requested if requested != count else None, devices=devices, flavors=gpu_flavors,
+                name=name, count=count, asked=requested if requested != given else None, devices=devices, flavors=gpu_flavors,
                 topology=topology,
             )
         )  # fmt: skip

@@ -228,6 +228,7 @@ def _rows(
 ) -> Iterator[tuple[str, Columns]]:
     """One row for all flavors, then one per flavor with limits or use."""
     each = {name: (_limits(amounts, lends), other) for name, (amounts, other) in flavors.items()}
+    kept = {name: amounts.get("reserved") or {} for name, (amounts, _) in flavors.items()}
     total = _total([limits for limits, _ in each.values()])
     reserved = add_devices(*(amounts.get("reserved", {}) for amounts, _ in flavors.values()))
     other = {name: resources for name, (_, resources) in each.items() if resources}
@@ -239,7 +240,12 @@ def _rows(
     for name, (limits, resources) in each.items():
         if resources or any(limits[place] for place in LIMITS):
             row = {place: json_or_none(limits[place]) for place in LIMITS}
-            yield "queue", shared | row | {"flavor": name, "detail": json_or_none(non_empty(other=resources))}
+            yield (
+                "queue",
+                shared
+                | row
+                | {"flavor": name, "detail": json_or_none(non_empty(reserved=kept[name], other=resources))},
+            )
 
 
 def _total(flavors: list[dict[str, Devices]]) -> dict[str, Devices]:

@@ -10,7 +10,7 @@ with preemptible as (
     group by cluster, name
 ),
 prioritised as (
-    select cluster, job_id, arg_max(priority_class, coalesce(observed_us, admitted_us, submit_us, 0)) as priority_class
+    select cluster, job_id, arg_max(priority_class, (coalesce(observed_us, admitted_us, submit_us, 0), priority_class)) as priority_class
     from workload
     where priority_class is not null and job_id is not null
     group by cluster, job_id

@@ -167,7 +167,7 @@ dead_part as (
         any_value(p.node),
         any_value(p.start_us),
         max(least(p.end_us, f.end_us)),
-        arg_min(f.reason, f.end_us)
+        arg_min(f.reason, (f.end_us, f.reason))
     from part p
     join known_run k using (scheduler, job_id, run_key)
     join failed_part f
@@ -206,7 +206,7 @@ held_span as (
         greatest(s.start_us, min(p.start_us)) as start_us,
         least(s.end_us, max(p.end_us)) as end_us,
         max(p.end_us) as failed_us,
-        arg_max(p.reason, p.end_us) as reason
+        arg_min(p.reason, (-p.end_us, p.reason)) as reason
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
     join dead_part p on p.run_id = s.run_id and p.start_us < s.end_us and p.end_us > s.start_us

@@ -85,11 +85,11 @@ with newest as (
         device_id,
         any_value(gpu) as gpu,
         any_value(gi) as gi,
-        arg_max(profile, last_us) as profile,
-        arg_max(node, last_us) as node,
-        arg_max(gpu_index, last_us) as gpu_index,
-        arg_max(pci_bus_id, last_us) as pci_bus_id,
-        arg_max(model, last_us) as model,
+        arg_max(profile, (last_us, context_id)) as profile,
+        arg_max(node, (last_us, context_id)) as node,
+        arg_max(gpu_index, (last_us, context_id)) as gpu_index,
+        arg_max(pci_bus_id, (last_us, context_id)) as pci_bus_id,
+        arg_max(model, (last_us, context_id)) as model,
         min(first_us) as first_us,
         max(last_us) as last_us
     from seen_context

@@ -60,8 +60,8 @@ create or replace temp table share_site as
 with pod_node as (
     select
         node,
-        arg_max(replicas, coalesce(observed_us, since_us, 0)) as replicas,
-        arg_max(sharing, coalesce(observed_us, since_us, 0)) as sharing
+        arg_max(replicas, (coalesce(observed_us, since_us, 0), replicas)) as replicas,
+        arg_max(sharing, (coalesce(observed_us, since_us, 0), sharing)) as sharing
     from node
     where cluster = $cluster and scheduler = 'slurm' and replicas is not null
         and node not in (select node from node_record where scheduler = 'slurm')
@@ -128,8 +128,11 @@ from (
         scheduler in ('slurm', 'kubernetes') and kind not in ('ksm', 'yunikorn')
         and job_id is not null and run_key is not null and device_count > 0
         and profile is distinct from 'aws.amazon.com/neuroncore'
-        and labels ->> '$."gpuwatch.io/shares"' is null
-        and not (scheduler = 'kubernetes' and coalesce(node in (select node from single_profile), false)) as plain
+        and (labels ->> '$."gpuwatch.io/shares"') is null
+        and not (scheduler = 'kubernetes' and coalesce(node in (select node from single_profile), false))
+        and not (
+            scheduler = 'kubernetes' and profile is null and device_count > 1 and coalesce(node in (select node from site where sharing in ('time-slicing', 'mps')), false)
+        ) as plain
     from claim c
     where cluster = $cluster
         and not exists (
@@ -147,6 +150,12 @@ create or replace temp table wanted as
 with core_count as (
     select node, replicas from site where contains(devices, '"aws.amazon.com/neuron"') and replicas > 0
 ),
+-- Nodes whose GPUs have several pods at once: one that asks for more replicas than the node has GPUs has some of the same GPU.
+shared_node as (
+    select node, from_json(devices, '"MAP(VARCHAR,BIGINT)"')[''] as devices
+    from site
+    where sharing in ('time-slicing', 'mps') and from_json(devices, '"MAP(VARCHAR,BIGINT)"')[''] > 0
+),
 -- Neuron cores are parts of the devices of their node, where it says how many a device has.
 claimed as (
     select
@@ -158,10 +167,14 @@ claimed as (
                     then one.profile
                 else c.profile
             end as profile,
-            case when n.node is null then c.device_count else (c.device_count + n.replicas - 1) // n.replicas end as device_count,
+            case
+                when n.node is null then least(c.device_count, z.devices)
+                else (c.device_count + n.replicas - 1) // n.replicas
+            end as device_count,
             case when n.node is null then c.fraction else c.device_count / n.replicas end as fraction
         )
     from claim c
+    left join shared_node z on z.node = c.node and c.scheduler = 'kubernetes' and c.profile is null and c.kind <> 'dra'
     left join core_count n on n.node = c.node and c.profile = 'aws.amazon.com/neuroncore'
     left join single_pod one on one.pod_uid = c.pod_uid and one.node = c.node and c.scheduler = 'kubernetes'
     where c.cluster = $cluster and c.rowid not in (select number from lone_claim)
@@ -285,8 +298,8 @@ raylet as (
         node,
         state = 'up' as up,
         since_us,
-        arg_max(state = 'up', observed_us) over (partition by node) as now_up,
-        arg_max(since_us, observed_us) over (partition by node) as now_since_us
+        arg_max(state = 'up', (observed_us, state = 'up')) over (partition by node) as now_up,
+        arg_max(since_us, (observed_us, since_us)) over (partition by node) as now_since_us
     from node
     where cluster = $cluster and scheduler = 'ray' and since_us is not null
 ),
@@ -617,9 +630,9 @@ select
     min(epoch_us(json_extract_string(labels, '$."gpuwatch.io/ended-by"')::timestamp)) as gone_us
 from claim
 where cluster = $cluster and scheduler = 'kubernetes' and end_us is not null
-    and pod_uid in (select pod_uid from claim where cluster = $cluster and labels ->> '$."gpuwatch.io/ended-by"' is not null)
+    and pod_uid in (select pod_uid from claim where cluster = $cluster and (labels ->> '$."gpuwatch.io/ended-by"') is not null)
 group by all
-having bool_and(labels ->> '$."gpuwatch.io/ended-by"' is not null)
+having bool_and((labels ->> '$."gpuwatch.io/ended-by"') is not null)
 union all
 select pod_uid, namespace, pod, last_us, gone_us
 from unlisted;

@@ -59,7 +59,7 @@ machine as (
 ray_pod as (
     select distinct pod_uid
     from claim
-    where cluster = $cluster and scheduler = 'kubernetes' and labels ->> '$."ray.io/cluster"' is not null
+    where cluster = $cluster and scheduler = 'kubernetes' and (labels ->> '$."ray.io/cluster"') is not null
         and exists (select 1 from inner_run where scheduler = 'ray')
 ),
 in_pod as (

@@ -1,7 +1,7 @@
 -- A row is a device in a slot of a node: the newest one that was there, without those that were only replaced. One that was moved
 -- has a row for each of its slots that nobody took after it. `former`: it is on another node now; from here_us until away_us the slot
 -- had a GPU, NULL is always. A GPU that was cut otherwise has a row for each slice of each layout, and one for the time in which it was
--- whole: away_from and away_until bound the spans in which that was not so, and those in which another cluster had it.
+-- whole, which may be in several parts: away_from and away_until bound the spans in which that was not so, and those in which another cluster had it.
 with sliced as (
     select gpu from seen where gi >= 0
 ),
@@ -36,6 +36,30 @@ life as (
 cut_span as (
     select gpu, min(from_us) as from_us, max(until_us) as until_us from life group by gpu
 ),
+-- When only the GPU as a whole was sampled, between its slices.
+turned as (
+    select gpu, gi, first_us, last_us, count(*) filter (where gi >= 0) over (partition by gpu order by first_us, gi desc) as slices
+    from seen_span
+),
+whole_turn as (
+    select w.gpu, min(w.first_us) - any_value(l.slack_us) // 4 as from_us, max(w.last_us) + any_value(l.slack_us) // 4 as until_us
+    from turned w
+    join whole_life l using (gpu)
+    where w.gi < 0
+        and not exists (
+            select 1
+            from seen_span o
+            where o.gpu = w.gpu and o.gi >= 0 and o.first_us <= w.last_us and o.last_us >= w.first_us
+        )
+    group by w.gpu, w.slices
+),
+whole_between as (
+    select t.gpu, list(t.from_us order by t.from_us) as froms, list(t.until_us order by t.from_us) as untils
+    from whole_turn t
+    join cut_span s using (gpu)
+    where t.from_us > s.from_us and t.until_us < s.until_us
+    group by t.gpu
+),
 place as (
     select n.device_id, n.gi, n.profile, [0, l.until_us] as away_from, [l.from_us, 9223372036854775807] as away_until
     from seen n
@@ -47,10 +71,16 @@ place as (
     from seen n
     join life l on l.device_id = n.device_id and l.profile is distinct from n.profile
     union all
-    select n.device_id, -1, null, [s.from_us], [s.until_us]
+    select
+        n.device_id,
+        -1,
+        null,
+        list_concat([s.from_us], coalesce(b.untils, [])),
+        list_concat(coalesce(b.froms, []), [s.until_us])
     from seen n
     join cut_span s using (gpu)
-    where n.gi = -1 and not (s.from_us = 0 and s.until_us = 9223372036854775807)
+    left join whole_between b using (gpu)
+    where n.gi = -1 and not (s.from_us = 0 and s.until_us = 9223372036854775807 and b.gpu is null)
     union all
     select n.device_id, -1, n.profile, [], []
     from seen n
@@ -79,10 +109,11 @@ select
     false as former,
     null::bigint as here_us,
     null::bigint as away_us,
-    list_concat(p.away_from, o.away_from) as away_from,
-    list_concat(p.away_until, o.away_until) as away_until
+    list_concat(p.away_from, o.away_from, case when n.gi >= 0 then b.froms end) as away_from,
+    list_concat(p.away_until, o.away_until, case when n.gi >= 0 then b.untils end) as away_until
 from seen n
 join place p using (device_id)
+left join whole_between b using (gpu)
 left join other_cluster o using (gpu)
 where n.node is not null
     and n.gpu not in (select gpu from slot_turn where moved or to_us is not null)

@@ -39,7 +39,7 @@ own as (
         min(first_us - first_interval_us // 2) as start_us,
         max(last_us + last_interval_us // 2) as last_us,
         min(first_us) as first_sample_us,
-        arg_max(node, last_us) as node
+        arg_max(node, (last_us, node)) as node
     from seen
     group by gpu
 ),
@@ -103,13 +103,6 @@ select p.gpu, p.start_us, p.end_us
 from part p
 join owned_gpu o on o.gpu = p.gpu and p.start_us >= o.start_us and p.end_us <= o.end_us
 where not exists (select 1 from absent a where a.gpu = p.gpu and a.from_us <= p.start_us and a.to_us >= p.end_us);
-
--- A row of seen_span is a device of a GPU with slices and a label set within an hour.
-create or replace temp table seen_span as
-select s.device_id, s.first_us, s.last_us, c.gpu, c.gi, c.profile
-from context_span s
-join context c using (context_id)
-where c.cluster = $cluster and c.gpu in (select gpu from seen where gi >= 0);
 
 -- A row of slice_turn is a MIG slice (or the GPU as a whole) from its first to its last sample without a long silence.
 create or replace temp table slice_turn as

@@ -100,10 +100,10 @@ every as (
         p.gpu,
         -1 as gi,
         null::varchar as profile,
-        arg_max(n.node, n.last_us) as node,
-        arg_max(n.gpu_index, n.last_us) as gpu_index,
-        arg_max(n.pci_bus_id, n.last_us) as pci_bus_id,
-        arg_max(n.model, n.last_us) as model,
+        arg_max(n.node, (n.last_us, n.device_id)) as node,
+        arg_max(n.gpu_index, (n.last_us, n.device_id)) as gpu_index,
+        arg_max(n.pci_bus_id, (n.last_us, n.device_id)) as pci_bus_id,
+        arg_max(n.model, (n.last_us, n.device_id)) as model,
         false as measured
     from gpu_parent p
     join seen n using (gpu)

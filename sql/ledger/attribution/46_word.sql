@@ -12,8 +12,8 @@ with words as (
         max(qos) as qos,
         max(name) as name,
         max(labels) as labels,
-        arg_max(state, coalesce(evidence_us, end_us, start_us)) as last_state,
-        arg_max(state, coalesce(evidence_us, end_us, start_us)) filter (where end_us is not null) as end_state,
+        arg_max(state, (coalesce(evidence_us, end_us, start_us, 0), state)) as last_state,
+        arg_max(state, (coalesce(evidence_us, end_us, start_us, 0), state)) filter (where end_us is not null) as end_state,
         min(submit_us) as submit_us
     from claim
     where cluster = $cluster and ($nested or rowid not in (select number from lone_claim))

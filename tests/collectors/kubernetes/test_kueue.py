@@ -166,6 +166,50 @@ def test_an_admitted_workload_is_what_it_was_given() -> None:
     )["pod_sets"]
 
 
+def launcher(*conditions: Json, **status: Any) -> Json:
+    """An MPIJob: a launcher without GPUs and eight workers of four, at least four of them; `status` adds to it."""
+    item = gang(*conditions, status=status)
+    worker = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "4"}}}]}}
+    item["spec"]["podSets"] = [
+        {"name": "launcher", "count": 1, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        {"name": "worker", "count": 8, "minCount": 4, "template": worker},
+    ]
+    return item
+
+
+DONE = [{"name": "worker", "count": 3}]
+GIVEN = {"clusterQueue": "cq", "podSetAssignments": [
+    {"name": "launcher", "count": 1, "resourceUsage": {"cpu": "1"}},
+    {"name": "worker", "count": 6, "flavors": {"nvidia.com/gpu": "h100"}, "resourceUsage": {"nvidia.com/gpu": "24"}},
+]}  # fmt: skip
+REQUESTS = [{"name": "launcher", "resources": {"cpu": "1"}}, {"name": "worker", "resources": {"nvidia.com/gpu": "20"}}]
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param(launcher(WAIT), (9, 5, 32), id="it waits for all of its pods"),
+        pytest.param(launcher(QUOTA, ADMITTED, admission=GIVEN), (7, 5, 24), id="admitted in part"),
+        pytest.param(
+            launcher(QUOTA, ADMITTED, admission=GIVEN, reclaimablePods=DONE), (4, 2, 12), id="three of six workers have ended"
+        ),
+        pytest.param(launcher(WAIT, EVICTED, reclaimablePods=DONE), (6, 2, 20), id="evicted: it asks for the others only"),
+        pytest.param(
+            launcher(WAIT, EVICTED, reclaimablePods=DONE, resourceRequests=REQUESTS), (6, 2, 20), id="evicted, as Kueue counts"
+        ),
+        pytest.param(
+            launcher(QUOTA, ADMITTED, FINISHED, admission=GIVEN, reclaimablePods=[{"name": "worker", "count": 6}]),
+            (7, 5, 24),
+            id="over: what it was given",
+        ),
+    ],
+)  # fmt: skip
+def test_pods_that_have_ended_ask_for_nothing(item: Json, expected: tuple[int, int, int]) -> None:
+    row, _ = read(item)
+
+    assert expected == tuple(row[name] for name in ("pod_count", "min_count", "device_count"))
+
+
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [

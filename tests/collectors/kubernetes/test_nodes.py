@@ -298,6 +298,11 @@ def test_captured_labels(name: str, capacity: dict[str, str], expected: dict[str
             {"nvidia.com/gpu.product": "A100-SXM4-40GB-MIG-1g.5gb-SHARED", "nvidia.com/gpu.count": "7", "nvidia.com/gpu.replicas": "2"},
             {"nvidia.com/gpu": "14"}, ({"1g.5gb": 7}, "time-slicing", 2), id="single and shared",
         ),
+        pytest.param(
+            {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "2"},
+            {"nvidia.com/gpu": "4", "nvidia.com/mig-3g.40gb": "2"}, ({"": 1, "3g.40gb": 2}, "time-slicing", 4),
+            id="one of two GPUs is cut, and the count of the label has both",
+        ),
     ],
 )  # fmt: skip
 def test_shared_devices_are_counted_once(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.dashboards.components import gpu_facts, heat_map
+from gpuwatch.dashboards.pages.job import runs
 from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards.fake_api import HOSTILE, finding
 from tests.dashboards.laid_out import answering, check_layout, links, shown, text
@@ -170,3 +171,17 @@ def test_the_findings_of_a_gpu_say_whether_they_go_on() -> None:
     assert "Findings: 1 open, 1 ended" in text(page)
     assert text(page).index("GPUs held and idle") < text(page).index("ended 2 Nov 01:00")
     assert "/ui/fleet?q=n1" in links(page)
+
+
+@pytest.mark.parametrize(
+    ("suspended", "words"),
+    [
+        pytest.param(None, [], id="no record says so: no column"),
+        pytest.param(7200.0, ["Suspended", "2 h"], id="for two hours"),
+    ],
+)
+def test_a_job_page_tells_how_long_a_run_was_suspended(suspended: float | None, words: list[str]) -> None:
+    run = {"started_at": "2026-11-02T00:00:00Z", "ended_at": None, "state": "RUNNING", "gpus": 2}
+    table = runs({"runs": [run | {"suspended_seconds": suspended}]})
+
+    assert words == [word for word in ("Suspended", "2 h") if word in text(table)]
