@@ -75,6 +75,7 @@ EXAMPLES = {
     "lake maintain": "--config gpuwatch.toml",
     "lake pull": "--config gpuwatch.toml --data copy",
     "lake rebuild": "--config gpuwatch.toml --data gpuwatch-data",
+    "lake rebook": "--config gpuwatch.toml --data gpuwatch-data --since 2026-01-01T00:00:00Z --ray auto",
     "state copy": "postgresql+psycopg://gpuwatch@db.example.com/gpuwatch --data gpuwatch-data",
     "token create": "--scope read --team vision --expires 90d",
     "token list": "--format json",
