@@ -36,6 +36,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     made.gpu("GPU-a", (120, WORK)).job("1", ["GPU-a"], 0, None)
+    assert made.store, "its records are stored before anything is counted"
     yield made
     made.store.close()
 
