@@ -3,12 +3,15 @@
 with gang as (
     select
         job_id,
-        -- Only members with GPUs count: Kueue tells which pod sets have some.
-        max(min_count - coalesce(list_sum([
-            (pods ->> '$.count')::bigint
-            for pods in from_json(detail -> '$.pod_sets', '["json"]')
-            if (pods -> '$.devices') is null
-        ]), 0))::bigint as pods_min,
+        -- Only members with GPUs count, where Kueue tells which pod sets have some: of DRA claims it tells nothing.
+        max(min_count - case
+            when len(detail -> '$.pod_sets[*].devices') > 0 then coalesce(list_sum([
+                (pods ->> '$.count')::bigint
+                for pods in from_json(detail -> '$.pod_sets', '["json"]')
+                if (pods -> '$.devices') is null
+            ]), 0)
+            else 0
+        end)::bigint as pods_min,
         -- It starts with fewer members than it has: it may run as it is.
         bool_or(coalesce(min_count < pod_count, false)) as elastic
     from (

@@ -65,7 +65,7 @@ where t.since_us is not null and t.device_count > 0 and not t.off
             (t.word = 'WaitingForQuota' and not (
                 regexp_matches(t.message_text, '(?i)quota for [a-z]') and not regexp_matches(t.message_text, '(?i)quota for [a-z0-9.-]+/')
             ))
-            or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)insufficient unused quota for [a-z0-9.-]+/|borrowing limit'))
+            or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)(insufficient unused quota( in cohort)?|borrowing limit) for [a-z0-9.-]+/'))
         )
         when 'volcano' then t.state in ('pending', 'reserved') and t.word = 'NotEnoughResources'
         when 'yunikorn' then t.state = 'pending' and t.word = 'Accepted'

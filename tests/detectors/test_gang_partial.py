@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,10 +96,19 @@ def working(w: World, job: str) -> None:
 
 def launcher(w: World, job: str) -> None:
     """A launcher without GPUs and three of four workers run."""
+    three_of_four(w, job, {"name": "launcher", "count": 1}, {"name": "worker", "count": 4, "devices": {"": 4}})
+
+
+def claims(w: World, job: str) -> None:
+    """Three of four workers run. Kueue does not tell the GPUs of workers that ask for them by DRA claims."""
+    three_of_four(w, job, {"name": "worker", "count": 4})
+
+
+def three_of_four(w: World, job: str, *pod_sets: dict[str, Any]) -> None:
+    count = sum(one["count"] for one in pod_sets)
     tell(
-        w, "workload", scheduler="kueue", kind="Workload", uid=job, name=job, job_id=f"ml/{job}", min_count=5, pod_count=5,
-        submit_us=0, observed_us=0, state="admitted",
-        detail={"pod_sets": [{"name": "launcher", "count": 1}, {"name": "worker", "count": 4, "devices": {"": 4}}]},
+        w, "workload", scheduler="kueue", kind="Workload", uid=job, name=job, job_id=f"ml/{job}", min_count=count,
+        pod_count=count, submit_us=0, observed_us=0, state="admitted", detail={"pod_sets": pod_sets},
     )  # fmt: skip
     pods(w, job, [f"{job}-{number}" for number in range(3)], 5, 100, level=IDLE)
     waits(w, job, 1, 5.1, since=5)
@@ -109,6 +119,7 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, int]]] = {
     "two of four for an hour": (half, (5, 65, 2 * 60 * 60)),
     "a member that failed and finds no place again": (failed_member, (31, 80, 49 * 60)),
     "one worker beside a launcher without GPUs": (launcher, (5, 65, 3 * 60 * 60)),
+    "one of four workers whose GPUs Kueue does not tell": (claims, (5, 65, 3 * 60 * 60)),
     "members that work all the same waste nothing": (working, (5, 100, 0)),
 }
 

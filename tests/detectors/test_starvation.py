@@ -106,6 +106,7 @@ def tree(w: World, n: str) -> None:
 
 
 QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 4 more needed"
+OLD_QUOTA = QUOTA.replace("unused quota for", "unused quota in cohort for")
 
 MUST_NOT_FIRE: dict[str, Scene] = {
     "29 minutes": lambda w, n: starved(w, n, until=49),
@@ -126,6 +127,12 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     ),
     "no device count": lambda w, n: starved(w, n, device_count=None),
     "the quota of CPUs lacks": lambda w, n: starved(w, n, message=QUOTA.replace("nvidia.com/gpu", "cpu")),
+    "an old Kueue says that quota of CPUs lacks": lambda w, n: starved(
+        w, n, reason="Pending", message=OLD_QUOTA.replace("nvidia.com/gpu", "cpu")
+    ),
+    "an old Kueue says that CPUs may not be borrowed": lambda w, n: starved(
+        w, n, reason="Pending", message="borrowing limit for cpu in flavor h100 exceeded"
+    ),
     "others of its own queue have reserved the rest and wait for admission checks": lambda w, n: starved(
         w, n, lender={"detail": {"reserved": {"": 8}}}
     ),
@@ -143,6 +150,10 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
     "the borrower sits in another branch of the tree": (tree, (20, 140, "high", 0.9)),
     "quota of CPUs and of GPUs lacks": (
         lambda w, n: starved(w, n, message=f"{QUOTA.replace('nvidia.com/gpu', 'cpu')}, {QUOTA}"),
+        (20, 140, "high", 0.9),
+    ),
+    "an old Kueue says that quota lacks in the cohort": (
+        lambda w, n: starved(w, n, reason="Pending", message=OLD_QUOTA),
         (20, 140, "high", 0.9),
     ),
     "a part of what its queue has is lent": (
