@@ -36,9 +36,15 @@ life as (
 cut_span as (
     select gpu, min(from_us) as from_us, max(until_us) as until_us from life group by gpu
 ),
--- When only the GPU as a whole was sampled, between its slices.
+-- When only the GPU as a whole was sampled, between its slices. A GPU has a row for every hour of its history, so nothing here may
+-- compare all of its rows: DuckDB does where a window's aggregate has a FILTER.
 turned as (
-    select gpu, gi, first_us, last_us, count(*) filter (where gi >= 0) over (partition by gpu order by first_us, gi desc) as slices
+    select
+        gpu,
+        gi,
+        first_us,
+        last_us,
+        count(case when gi >= 0 then 1 end) over (partition by gpu order by first_us, gi desc) as slices
     from seen_span
 ),
 whole_turn as (
@@ -49,7 +55,8 @@ whole_turn as (
         and not exists (
             select 1
             from seen_span o
-            where o.gpu = w.gpu and o.gi >= 0 and o.first_us <= w.last_us and o.last_us >= w.first_us
+            where o.gpu = w.gpu and o.gi >= 0 and o.first_us // 3600000000 = w.first_us // 3600000000
+                and o.first_us <= w.last_us and o.last_us >= w.first_us
         )
     group by w.gpu, w.slices
 ),

@@ -122,7 +122,7 @@ with linked as (
 numbered as (
     select
         *,
-        count(*) filter (where after_silence) over (partition by device_id, profile order by first_us) as turn
+        count(case when after_silence then 1 end) over (partition by device_id, profile order by first_us) as turn
     from linked
 )
 select gpu, gi, device_id, profile, turn, min(first_us) as first_us, max(last_us) as last_us
