@@ -16,12 +16,12 @@ from gpuwatch.lake.units import day_of, us_of
 from gpuwatch.store.connection import Connection
 
 _OF_DAY = re.compile(rf"/{DAY}=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})/")
+_SEALED = "select day_us // 86400000000, rows from sealed_day"
+_UNSEALED = "select distinct observed_us // 86400000000 from sample_tail"
 _SAMPLED = """
 select distinct hour_us // 86400000000 from context_span
 union
 select day_us // 86400000000 from sealed_day
-union
-select distinct observed_us // 86400000000 from sample_tail
 """
 
 
@@ -35,10 +35,14 @@ class KeptSamples:
 
     def computable(self, store: Connection) -> dict[int, int]:
         """The days whose hours the lake's samples give, with how many there are: the two hours before and after a day count for it.
-        A day that has no samples anywhere is no obstacle.
+        A day that has no samples anywhere is no obstacle. One of which the store has other samples is: with `samples = false` the
+        lake keeps a day as it was before.
         """
-        elsewhere = {int(day) for (day,) in store.sql(_SAMPLED)} - self.samples.keys()
-        return {day: count for day, count in self.samples.items() if elsewhere.isdisjoint((day - 1, day + 1))}
+        here = dict(store.sql(_SEALED))
+        whole = {day: count for day, count in self.samples.items() if here.get(day, count) == count}
+        elsewhere = {int(day) for (day,) in store.sql(_SAMPLED)} - whole.keys()
+        elsewhere |= {int(day) for (day,) in store.sql(_UNSEALED)}
+        return {day: count for day, count in whole.items() if elsewhere.isdisjoint((day - 1, day, day + 1))}
 
 
 def kept_samples(lake: Lake) -> KeptSamples:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from gpuwatch.core.errors import StoreError
-from gpuwatch.lake.bucket import open_bucket
+from gpuwatch.lake import bucket
 from gpuwatch.lake.literals import text
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.ledger.parts import write
 from gpuwatch.rebook.files import read_inputs, write_results
+from gpuwatch.store.connection import is_query_error
 from gpuwatch.store.database import Store
 
 _KNOWN_TWICE = """
@@ -51,7 +53,7 @@ def compute(
     """Computes a part of the slice whose inputs are in `folder`; returns the names of the files with its rows.
 
     `samples` are the lake's files, `devices` the first and the last of the part. Raises StoreError where this machine does not
-    see the lake's data or has other versions.
+    see the lake's data, has other versions, or cannot read or write a file.
     """
     if versions() != expected:
         raise StoreError(
@@ -62,8 +64,8 @@ def compute(
         raise StoreError(f"{platform.node()} has no {folder}: all nodes must see the lake's data under the same name")
     first, last = devices
     # One thread: Ray gives a task one CPU.
-    with Store.open(None, memory_limit=memory_limit, threads=1) as store:
-        open_bucket(store, settings)
+    with _explained(settings, number), Store.open(None, memory_limit=memory_limit, threads=1) as store:
+        bucket.open_bucket(store, settings)
         store.run("views/workload_class")
         read_inputs(store, folder)
         # A view: a column that a step does not ask for is not read, and row groups of other devices are skipped.
@@ -76,6 +78,23 @@ def compute(
         store.sql(_KNOWN_TWICE)
         write(store, parameters, (first, last))
         return write_results(store, folder, number)
+
+
+@contextmanager
+def _explained(settings: LakeSettings, number: int) -> Iterator[None]:
+    """Names the machine and the lake where DuckDB fails, and no key: the caller would take it for an error of its own directory."""
+    hidden = bucket.secret(settings)[1] if settings.in_bucket else ()
+    try:
+        yield
+    except Exception as error:
+        if not is_query_error(error):
+            raise
+        words = str(error).splitlines()[0]
+        for secret in hidden:
+            words = words.replace(secret, "...")
+        raise StoreError(
+            f"{platform.node()} cannot compute part {number} from the lake's data in {settings.data}: {words}"
+        ) from None
 
 
 def _shown(versions: Mapping[str, str]) -> str:

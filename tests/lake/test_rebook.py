@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.lake import guard
 from gpuwatch.lake.connection import Lake, LakeError
@@ -18,10 +19,12 @@ from gpuwatch.lake.publish import Publisher
 from gpuwatch.lake.verify import verify
 from gpuwatch.ledger.parts import WRITTEN
 from gpuwatch.rebook import part
+from gpuwatch.rebook.compute import InTurn
 from gpuwatch.rebook.files import FOLDER
 from gpuwatch.rebook.kept_samples import kept_samples
 from gpuwatch.rebook.rebook import rebook
-from tests.lake.conftest import START_US, Fleet, Make
+from gpuwatch.store.database import Store
+from tests.lake.conftest import START_US, Fleet, Make, bring
 from tests.lake.rebooking import CHANGED, NOW_US, Rows, Spoiled, opened, plainly, rebooked, rows_of, small_parts
 
 
@@ -73,6 +76,24 @@ def test_a_day_whose_next_one_is_not_in_the_lake_is_computed_from_the_store(
 
         assert [START_US // DAY_US] == list(kept_samples(lake).samples)
         assert (36, 0, 0) == (done.hours, done.days, done.tasks)
+        found = rows_of(store)
+        assert {name: expected[name] for name in WRITTEN} == {name: found[name] for name in WRITTEN}
+
+
+def test_days_with_samples_that_the_lake_lacks_are_computed_from_the_store(
+    make_lake: Make, fleet: Fleet, tmp_path: Path
+) -> None:
+    """Samples of an hour that came after `samples = false`: the lake keeps the day as it was before."""
+    settings = make_lake("duckdb")
+    with opened(fleet.directory, settings) as (lake, store, state):
+        Publisher(settings, lambda: NOW_US).publish(lake, store)
+        bring(store, state, fleet.hours[0], fleet.now_us + HOUR_US)
+    expected = plainly(fleet, tmp_path / "plain")
+    with opened(fleet.directory, replace(settings, samples=False)) as (lake, store, state):
+        assert [START_US // DAY_US, START_US // DAY_US + 1] == sorted(kept_samples(lake).samples)
+        done = rebooked(lake, store, state, Spoiled())
+
+        assert (0, 0) == (done.days, done.tasks)
         found = rows_of(store)
         assert {name: expected[name] for name in WRITTEN} == {name: found[name] for name in WRITTEN}
 
@@ -187,6 +208,41 @@ def test_a_machine_with_another_version_says_so(make_lake: Make, tmp_path: Path)
     given = task(tmp_path, part.plain(make_lake("duckdb")), expected=part.versions() | {"duckdb": "9.9"})
     with pytest.raises(StoreError, match=r"has duckdb .*, and the store is computed with duckdb 9\.9"):
         part.compute(**given)  # type: ignore[arg-type]
+
+
+def test_samples_that_cannot_be_read_are_named(few: None, make_lake: Make, fleet: Fleet) -> None:
+    """The lake's disk may be full or gone: there is nothing to do about the directory."""
+    settings = make_lake("duckdb")
+    with opened(fleet.directory, settings) as (lake, store, state):
+        Publisher(settings, lambda: NOW_US).publish(lake, store)
+        before = {name: rows_of(store)[name] for name in WRITTEN}
+
+        class Unread(InTurn):
+            def run(self, calls: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+                Path(calls[0]["samples"][0]).unlink()
+                return super().run(calls)
+
+        with pytest.raises(StoreError, match=r"cannot compute part \d+ from the lake's data in .*sample") as raised:
+            rebooked(lake, store, state, Unread())
+
+        assert "make room" not in str(raised.value)
+        found = rows_of(store)
+        assert before == {name: found[name] for name in WRITTEN}
+
+
+def test_no_message_of_a_task_has_a_key(make_lake: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(make_lake("bucket"), s3_access_key_file=None, s3_secret_key_file=None)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "s3cret")
+
+    def shows(store: Store, folder: str) -> None:
+        store.sql("select error('the key is s3cret')")
+
+    monkeypatch.setattr(part, "read_inputs", shows)
+    with pytest.raises(StoreError, match=r"the key is \.\.\.") as raised:
+        part.compute(**task(tmp_path, part.plain(settings)))  # type: ignore[arg-type]
+
+    assert "s3cret" not in str(raised.value)
 
 
 def test_no_secret_leaves_with_a_task(make_lake: Make) -> None:
