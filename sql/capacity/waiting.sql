@@ -1,7 +1,7 @@
 -- A row is a span in which a request for GPUs waited by its own record, or by that of its queue: those for other accelerators and
 -- for shares of GPUs (profiles with a slash) do not wait for them. Its reason is that of the record that
 -- ends the span, or of the last one before the request started or was cancelled; for one of sacct, which names none, that of the
--- next record that does, or of the last, at most $fresh_us away. The first record of a request covers its
+-- next record that does, or of the last, at most $fresh_us away and with no run between. The first record of a request covers its
 -- wait since submission. A later one covers the time since the record before, however long ago that was; of a request
 -- submitted later than that record, more than $fresh_us ago, only the time since its submission.
 with request_record as (
@@ -90,8 +90,15 @@ reasoned as (
             ) as reason
         ),
         reason is null as lacked
-    from record
-    window requests as (partition by scheduler, job_id, queued, profile)
+    from (
+        select
+            *,
+            count(case when ran then 1 end) over (
+                partition by scheduler, job_id, queued, profile order by told_us
+            ) as wait
+        from record
+    )
+    window requests as (partition by scheduler, job_id, queued, profile, wait)
 ),
 -- Of two records of the same instant, the one with a reason comes first, which has more of a request: the other adds no span.
 turn as (

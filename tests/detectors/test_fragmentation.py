@@ -151,12 +151,12 @@ class Case:
             tell(self.world, "pending", **row, gpu_type=self.gpu_type, evidence_us=at, reason=reason)
         return self
 
-    def ran(self) -> Case:
+    def ran(self, start: float = 60, end: float = 100) -> Case:
         """The job that waits ran in between, on a node that others held before and after."""
         self.node("n4", 4, 0)
         gpus = [f"{self.name} n4-{n}" for n in range(4)]
-        for job, start, end in ((self.name, 60, 100), (f"{self.name} next", 0, 60), (f"{self.name} last", 100, 180)):
-            self.world.job(job, gpus, start, end, node=f"{self.name} n4")
+        for job, a, b in ((self.name, start, end), (f"{self.name} next", 0, start), (f"{self.name} last", end, 180)):
+            self.world.job(job, gpus, a, b, node=f"{self.name} n4")
         return self
 
     def ruled(self, rule: dict[str, object], **b1: object) -> Case:
@@ -184,6 +184,9 @@ SILENT: dict[str, Callable[[Case], object]] = {
     "nothing is free": lambda c: c.pieces(4).asked(4, 20),
     "a request that waits for quota": lambda c: c.pieces().waits(4, 10, 150, "QOSMaxGRESPerUser"),
     "a request of which only sacct has records": lambda c: c.pieces().recorded_at(5, 60, 160, reason=None),
+    "a job that ran since it waited for resources": lambda c: (
+        c.pieces().ran(20, 60).recorded_at(15).recorded_at(70, 130, reason=None)
+    ),
     "a request that waits for another job": lambda c: (
         c.pieces().recorded_at(5, 60, 160, reason=None).recorded_at(5, 60, 160, reason="Dependency")
     ),
