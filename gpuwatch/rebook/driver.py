@@ -26,7 +26,8 @@ WORDS_MAX = 500
 
 def main(address: str) -> None:
     """Runs the tasks that come until standard input is closed."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # what Ray prints is no answer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Ray prints is no answer
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", HEAD_GONE_S)
 

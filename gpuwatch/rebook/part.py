@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpuwatch.core.errors import StoreError
@@ -64,7 +65,11 @@ def compute(
         raise StoreError(f"{platform.node()} has no {folder}: all nodes must see the lake's data under the same name")
     first, last = devices
     # One thread: Ray gives a task one CPU.
-    with _explained(settings, number), Store.open(None, memory_limit=memory_limit, threads=1) as store:
+    with (
+        _explained(settings, number),
+        TemporaryDirectory(prefix="gpuwatch-part-", ignore_cleanup_errors=True) as spill,
+        Store.open(None, memory_limit=memory_limit, threads=1, temp_directory=spill) as store,
+    ):
         bucket.open_bucket(store, settings)
         store.run("views/workload_class")
         read_inputs(store, folder)

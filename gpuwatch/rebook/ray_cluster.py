@@ -74,7 +74,10 @@ def connected(address: str) -> Iterator[RayCluster]:
     Ray's own variables hold (RAY_AUTH_TOKEN_PATH and others). Raises StoreError where it cannot be reached.
     """
     command = [sys.executable, "-m", "gpuwatch.rebook.driver", address]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # In a session of its own: Ctrl-C reaches this process, which then closes the other's input.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         yield RayCluster(process, address)
     finally:

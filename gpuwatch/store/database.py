@@ -76,10 +76,12 @@ class Store(Connection):
                 make_private(path)
             except OSError as error:
                 raise StoreError(f"data directory {path}: {error.strerror}; choose another with --data") from error
-            config["temp_directory"] = temp_directory or str(path / "tmp")
+            temp_directory = temp_directory or str(path / "tmp")
             config["storage_compatibility_version"] = STORAGE_VERSION
             file = path / FILE_NAME
             target, changes = str(file), ChangeLog.of(file)
+        if temp_directory is not None:
+            config["temp_directory"] = temp_directory
         with private_umask() if path else nullcontext():
             try:
                 if file is not None and not file.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -243,6 +244,24 @@ def test_no_message_of_a_task_has_a_key(make_lake: Make, tmp_path: Path, monkeyp
         part.compute(**task(tmp_path, part.plain(settings)))  # type: ignore[arg-type]
 
     assert "s3cret" not in str(raised.value)
+
+
+def test_a_task_spills_to_a_folder_of_its_own(make_lake: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to the folder in which the command or Ray was started: nobody may write there, perhaps."""
+    found: list[str] = []
+
+    def shows(store: Store, folder: str) -> None:
+        found.append(store.sql("select current_setting('temp_directory')")[0][0])
+        assert Path(found[0]).is_dir()
+        raise StoreError("enough")
+
+    monkeypatch.setattr(part, "read_inputs", shows)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(StoreError, match="enough"):
+        part.compute(**task(tmp_path, part.plain(make_lake("duckdb"))))  # type: ignore[arg-type]
+
+    assert tmp_path in Path(found[0]).parents
+    assert not Path(found[0]).exists()
 
 
 def test_no_secret_leaves_with_a_task(make_lake: Make) -> None:
