@@ -60,13 +60,16 @@ left join local_queue l on t.scheduler = 'kueue' and l.namespace is not distinct
 where t.since_us is not null and t.device_count > 0 and not t.off
     and case t.scheduler
         -- Before 0.14 Kueue gave no reason, so the message is read. A request that waits for displaced workloads to end is served.
-        when 'kueue' then t.state in ('pending', 'evicted') and (
-            -- The message may name what lacks: CPUs are no GPUs.
-            (t.word = 'WaitingForQuota' and not (
-                regexp_matches(t.message_text, '(?i)quota for [a-z]') and not regexp_matches(t.message_text, '(?i)quota for [a-z0-9.-]+/')
-            ))
-            or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)(insufficient unused quota( in cohort)?|borrowing limit) for [a-z0-9.-]+/'))
-        )
+        -- The message may name what lacks: CPUs are no GPUs, whose names have a slash.
+        when 'kueue' then t.state in ('pending', 'evicted')
+            and (
+                t.word = 'WaitingForQuota'
+                or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)insufficient unused quota|borrowing limit'))
+            )
+            and (
+                not regexp_matches(t.message_text, '(?i)(quota|cohort|borrowing limit) for [a-z]')
+                or regexp_matches(t.message_text, '(?i)(quota|cohort|borrowing limit) for [a-z0-9.-]+/')
+            )
         when 'volcano' then t.state in ('pending', 'reserved') and t.word = 'NotEnoughResources'
         when 'yunikorn' then t.state = 'pending' and t.word = 'Accepted'
         else t.state = 'pending' and t.word in ('Resources', 'Priority')

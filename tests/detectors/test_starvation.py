@@ -156,6 +156,10 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
         lambda w, n: starved(w, n, reason="Pending", message=OLD_QUOTA),
         (20, 140, "high", 0.9),
     ),
+    "a message that does not name what lacks": (
+        lambda w, n: starved(w, n, reason="Pending", message="insufficient unused quota in cohort, 4 more needed"),
+        (20, 140, "high", 0.9),
+    ),
     "a part of what its queue has is lent": (
         lambda w, n: starved(w, n, lender={"lend_max": {"": 4}}, gpus=2),
         (20, 140, "high", 0.9),

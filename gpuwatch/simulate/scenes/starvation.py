@@ -13,8 +13,14 @@ from gpuwatch.simulate.scenes.gang_partial import pod_group
 from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "starvation"
-WAITS = ("Pending", "couldn't assign flavors to pod set main: insufficient unused quota in cohort, 3 more needed")
-OVER = ("Pending", "couldn't assign flavors to pod set main: insufficient quota, 2 more needed")
+WAITS = (
+    "Pending",
+    "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor {}, 3 more needed",
+)
+OVER = (
+    "Pending",
+    "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor {}, 2 more needed",
+)
 
 
 @scene(DETECTOR, "borrowed-away", rank=1, gpus=8, hours=7)
@@ -87,10 +93,21 @@ class Kueue:
         return run
 
     def waits(self, queue: str, name: str, gpus: int, hours: float, why: tuple[str, str], priority: int = 0) -> str:
-        """A Job that waits since `hours`: Kueue makes no pods for it. Returns its job id."""
+        """A Job that waits since `hours`: Kueue makes no pods for it. `why`: its reason and message, which names the flavor. Returns its job id."""
         s, job = self.s, f"{self.s.tag}-{name}"
         s.objects.append(
-            workload(job, queue, queue, queue, self.flavor, gpus, s.epoch, s.ago(hours), priority=priority, waits=why)
+            workload(
+                job,
+                queue,
+                queue,
+                queue,
+                self.flavor,
+                gpus,
+                s.epoch,
+                s.ago(hours),
+                priority=priority,
+                waits=(why[0], why[1].format(self.flavor)),
+            )
         )
         return f"{queue}/{job}"
 
