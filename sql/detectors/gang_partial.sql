@@ -6,9 +6,8 @@ with gang as (
         -- Only members with GPUs count, where Kueue tells which pod sets have some: of DRA claims it tells nothing.
         max(min_count - case
             when len(detail -> '$.pod_sets[*].devices') > 0 then coalesce(list_sum([
-                (pods ->> '$.count')::bigint
+                case when json_extract(pods, '$.devices') is null then (pods ->> '$.count')::bigint end
                 for pods in from_json(detail -> '$.pod_sets', '["json"]')
-                if (pods -> '$.devices') is null
             ]), 0)
             else 0
         end)::bigint as pods_min,

@@ -7,6 +7,7 @@ import pytest
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger.hours import BATCH_DAYS_MAX, _batches
+from gpuwatch.ledger.parts import HERE
 from tests.worlds.world import BUSY, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, node, samples
 
 DAY = 24 * HOUR
@@ -15,7 +16,7 @@ DAY = 24 * HOUR
 def days(world: World, *numbers: int) -> list[list[int]]:
     """The days of each batch of the first hour of these days."""
     wanted = [T0_US + number * DAY_US for number in numbers]
-    return [[(hour - T0_US) // DAY_US for hour in batch] for batch in _batches(world.store, wanted)]
+    return [[(hour - T0_US) // DAY_US for hour in batch] for batch in _batches(world.store, wanted, HERE)]
 
 
 @pytest.mark.parametrize(
@@ -62,4 +63,4 @@ def test_a_batch_gives_what_its_days_give(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_hours_of_one_day_need_no_count() -> None:
-    assert [[T0_US, T0_US + 5 * HOUR_US]] == _batches(World().store, [T0_US, T0_US + 5 * HOUR_US])
+    assert [[T0_US, T0_US + 5 * HOUR_US]] == _batches(World().store, [T0_US, T0_US + 5 * HOUR_US], HERE)
