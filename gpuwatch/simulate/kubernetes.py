@@ -59,8 +59,7 @@ def uid(*parts: str) -> str:
 
 
 def _pod(run: Run, epoch: Epoch) -> Json:
-    resource = f"nvidia.com/mig-{run.profile}" if run.profile else "nvidia.com/gpu"
-    amount = {resource: str(run.gpus)}
+    amount = {resource_of(run): str(run.gpus)}
     labels: Json = {"app": run.name, **dict(run.owner.labels)}
     metadata: Json = {
         "name": run.pod,
@@ -109,7 +108,7 @@ def _pod_status(run: Run, epoch: Epoch) -> Json:
         return {"phase": "Pending", "conditions": [bound], "containerStatuses": [pulling]}
     if run.start_s is None:
         waiting = _condition("PodScheduled", "False", epoch.rfc3339(run.submit_s))
-        waiting.update(reason="Unschedulable", message=run.reason or _no_room(run))
+        waiting.update(reason="Unschedulable", message=run.reason or no_room(resource_of(run), 1))
         return {"phase": "Pending", "conditions": [waiting]}
     if run.blocked:
         return _blocked_status(run, epoch)
@@ -171,9 +170,17 @@ def _condition(kind: str, status: str, moment: str) -> Json:
     return {"type": kind, "status": status, "lastTransitionTime": moment}
 
 
-def _no_room(run: Run) -> str:
-    resource = f"nvidia.com/mig-{run.profile}" if run.profile else "nvidia.com/gpu"
-    return f"0/1 nodes are available: 1 Insufficient {resource}. preemption: no preemption victims found."
+def resource_of(run: Run) -> str:
+    """What a pod asks for."""
+    return f"nvidia.com/mig-{run.profile}" if run.profile else "nvidia.com/gpu"
+
+
+def no_room(resource: str, lacking: int, others: int = 0) -> str:
+    """The scheduler's message about a pod: so many nodes lack free devices, and others are not what it selects."""
+    counted = f"{lacking} Insufficient {resource}"
+    if others:
+        counted = f"{others} node(s) didn't match Pod's node affinity/selector, {counted}"
+    return f"0/{lacking + others} nodes are available: {counted}. preemption: no preemption victims found."
 
 
 def _node(node: Node, epoch: Epoch) -> Json:
@@ -259,7 +266,7 @@ def _event(run: Run, epoch: Epoch) -> Json:
             "creationTimestamp": moment,
         },
         "reason": "Scheduled" if scheduled else "FailedScheduling",
-        "message": f"Successfully assigned {place}" if scheduled else run.reason or _no_room(run),
+        "message": f"Successfully assigned {place}" if scheduled else run.reason or no_room(resource_of(run), 1),
         "source": {"component": "default-scheduler"},
         "type": "Normal" if scheduled else "Warning",
     }

@@ -132,8 +132,10 @@ class LiveFleet:
     def known(self, at_s: int) -> list[Run]:
         """The runs as known to the schedulers `at_s` seconds after the start."""
         found = [run for each in self.runs if (run := _known(each, at_s)) is not None]
+        if not self._shows:
+            return found
         pools = pools_of(self.fleet)
-        return [explained(run, pools) for run in found] if self._shows else found
+        return [explained(run, pools) for run in found]
 
     def changed(self, since_s: int, at_s: int) -> list[Run]:
         """Runs that were submitted, started or ended in [since_s, at_s), and one running job as a sign of life."""

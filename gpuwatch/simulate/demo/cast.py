@@ -111,14 +111,17 @@ class Cast:
         for owner in metadata.get("ownerReferences", ()):
             kind, name = str(owner["kind"]).lower(), str(owner["name"])
             if _TAG.match(name) and name not in tokens:
-                tokens[name] = self._unique(JOBS["research"][len(self._used) % len(JOBS["research"])])
+                tokens[name] = self._next(JOBS["research"])
             # Kueue names the Workload of a Job "job-NAME-HASH".
             tokens.setdefault(f"{kind}-{name}", f"{kind}-{tokens.get(name, name)}")
 
     def _workload(self, run: Run) -> str:
         known = JOBS.get(team_of(run.owner), JOBS["research"])
         kinds = {"ReplicaSet": SERVICES, "StatefulSet": NOTEBOOKS}
-        listed = kinds.get(run.controller, known)
+        return self._next(kinds.get(run.controller, known))
+
+    def _next(self, listed: Sequence[str]) -> str:
+        """One of these names, another each time."""
         return self._unique(listed[len(self._used) % len(listed)])
 
     def _queue(self, tagged: str) -> str:

@@ -61,8 +61,9 @@ def demo_fleet(gpus: int, epoch: Epoch, past_s: int, step_s: int, seed: int) -> 
             if made.detector not in ALONE:
                 start_s = end_s - int(made.hours * HOUR_S)
                 for node in kept:
-                    until_s = _released_s(node, shown, end_s)
-                    if end_s == past_s:
+                    if end_s < past_s:
+                        until_s = _released_s(node, shown, end_s)
+                    else:
                         until_s = epoch.window_s if _goes_on(made, shown) else max(run.end_s or 0 for run in shown)
                     calendar.book(node.devices, start_s, until_s)
         if made.detector not in ALONE:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from gpuwatch.simulate.fleet import Fleet, Node
+from gpuwatch.simulate.kubernetes import no_room, resource_of
 from gpuwatch.simulate.runs import Run
 
 LACKING = " Insufficient "
@@ -34,12 +35,7 @@ def explained(run: Run, pools: Counter[str]) -> Run:
     if not _waits(run) or run.pool not in pools:
         return run
     mine = pools[run.pool]
-    others = pools.total() - mine
-    resource = f"nvidia.com/mig-{run.profile}" if run.profile else "nvidia.com/gpu"
-    parts = [f"{others} node(s) didn't match Pod's node affinity/selector"] if others else []
-    counted = ", ".join([*parts, f"{mine} Insufficient {resource}"])
-    reason = f"0/{mine + others} nodes are available: {counted}. preemption: no preemption victims found."
-    return replace(run, reason=reason)
+    return replace(run, reason=no_room(resource_of(run), mine, pools.total() - mine))
 
 
 def pools_of(fleet: Fleet) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.simulate.models import A100
 from gpuwatch.simulate.queues import workload
 from gpuwatch.simulate.scene import scene
-from gpuwatch.simulate.scenes.starvation import Kueue
+from gpuwatch.simulate.scenes.starvation import UNUSED, Kueue
 from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "preemption-thrash"
@@ -81,11 +81,7 @@ def inversion(s: Stage) -> None:
     kueue = Kueue(s, f"{s.tag}-cohort", node.pool)
     queue = f"{s.tag}-mixed"
     kueue.runs(queue, "cheap", node.devices, 6.5, priority=10)
-    why = (
-        "Pending",
-        "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor {}, 4 more needed",
-    )
-    kueue.waits(queue, "urgent", 4, 3.1, why, priority=1000)
+    kueue.waits(queue, "urgent", 4, 3.1, UNUSED, priority=1000)
     kueue.queue(queue, 4, 4, 1)
     s.plant("inversion", "priority 1000 waits for three hours behind priority 10", ("queue", queue), since_s=s.ago(3.1))
 

@@ -13,14 +13,8 @@ from gpuwatch.simulate.scenes.gang_partial import pod_group
 from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "starvation"
-WAITS = (
-    "Pending",
-    "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor {}, 3 more needed",
-)
-OVER = (
-    "Pending",
-    "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor {}, 2 more needed",
-)
+UNUSED, OVER = "insufficient unused quota", "insufficient quota"
+"""What lacks where others hold the quota, and where the queue has no more."""
 
 
 @scene(DETECTOR, "borrowed-away", rank=1, gpus=8, hours=7)
@@ -33,7 +27,7 @@ def borrowed_away(s: Stage) -> None:
     kueue.runs(poor, "small", gpus[:1], 6.5)
     for at, part in enumerate((gpus[1:4], gpus[4:])):
         kueue.runs(rich, f"large-{at}", part, 6.4)
-    kueue.waits(poor, "wanted", 3, 2.6, WAITS)
+    kueue.waits(poor, "wanted", 3, 2.6, UNUSED)
     kueue.queue(poor, 4, 1, 1)
     kueue.queue(rich, 4, 7, 0)
     s.plant(
@@ -92,22 +86,13 @@ class Kueue:
         )
         return run
 
-    def waits(self, queue: str, name: str, gpus: int, hours: float, why: tuple[str, str], priority: int = 0) -> str:
-        """A Job that waits since `hours`: Kueue makes no pods for it. `why`: its reason and message, which names the flavor. Returns its job id."""
+    def waits(self, queue: str, name: str, gpus: int, hours: float, lacks: str, priority: int = 0) -> str:
+        """A Job that waits since `hours` for their quota: Kueue makes no pods for it. Returns its job id."""
         s, job = self.s, f"{self.s.tag}-{name}"
+        message = f"{lacks} for nvidia.com/gpu in flavor {self.flavor}, {gpus} more needed"
+        why = ("Pending", f"couldn't assign flavors to pod set main: {message}")
         s.objects.append(
-            workload(
-                job,
-                queue,
-                queue,
-                queue,
-                self.flavor,
-                gpus,
-                s.epoch,
-                s.ago(hours),
-                priority=priority,
-                waits=(why[0], why[1].format(self.flavor)),
-            )
+            workload(job, queue, queue, queue, self.flavor, gpus, s.epoch, s.ago(hours), priority=priority, waits=why)
         )
         return f"{queue}/{job}"
 

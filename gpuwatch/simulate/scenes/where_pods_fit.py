@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.simulate.fleet import Node
+from gpuwatch.simulate.kubernetes import no_room
 from gpuwatch.simulate.models import A100, H100, H200, Model
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.scene import scene
@@ -92,8 +93,7 @@ def _selects(model: Model, pool: str) -> Json:
 
 def _message(short: int) -> str:
     """The scheduler's reason: so many nodes fit but for their GPUs, all others are not what the pod selects."""
-    parts = f"{ELSEWHERE} node(s) didn't match Pod's node affinity/selector, {short} Insufficient nvidia.com/gpu"
-    return f"0/{ELSEWHERE + short} nodes are available: {parts}. preemption: no preemption victims found."
+    return no_room("nvidia.com/gpu", short, ELSEWHERE)
 
 
 def _held_by_half(s: Stage, nodes: Sequence[Node]) -> None:
