@@ -17,7 +17,7 @@ from typing import Any
 from gpuwatch.rebook import part
 
 RETRIES = 3
-"""How often Ray starts a task again whose node or process is gone. One that fails by itself is not started again."""
+"""How often Ray restarts a task after its node or process has died. A task that raises an error is not restarted."""
 POLL_S = 0.2
 HEAD_GONE_S = "15"
 """After how many seconds without a head the process ends."""
@@ -79,7 +79,7 @@ def _serve(ray: Any, run: Any, say: Any, failures: tuple[type[Exception], ...]) 
 
 
 def _words(error: Exception) -> str:
-    """What went wrong, in a line: of an error within a task its cause, whose first line says it; Ray's own texts end with it."""
+    """The error in one line: the first line of what a task raised, or the last line of an error of Ray."""
     cause = getattr(error, "cause", None)
     lines = [line.strip() for line in str(cause or error).splitlines() if line.strip()] or [""]
     return f"{type(cause or error).__name__}: {lines[0 if cause else -1]}"[:WORDS_MAX]

@@ -1,4 +1,4 @@
-"""The Parquet files between the holder of a store and the tasks: what a part reads, and what it has computed."""
+"""Parquet files between the holder of a store and the tasks: the inputs of a part, and its results."""
 
 from __future__ import annotations
 

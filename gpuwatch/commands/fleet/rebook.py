@@ -41,7 +41,7 @@ def rebook(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Compute hours again after settings or rules have changed, also those whose samples are in the lake alone; then publish."""
+    """Recompute past hours from the lake's samples after settings or rules have changed, then publish them."""
     choose(form, True)
     settings = lake_settings(config)
     from gpuwatch.core.clock import Window
