@@ -110,19 +110,24 @@ partitioned (MIG) and time-shared, under Slurm and under Kubernetes with Kueue a
 planted cases, and decoys: situations that look similar but are not what the detector looks for. Each seed is two
 fleets: one of three days, and a small one of eight days for scenes that need more than three days.
 
-Seeds 1-10 were used while detectors and scenes were written. Seeds 101-113, not used before, gave two false recommendations of
-right-sizing. Seeds 201-214 gave one false finding of checkpoint-stall, and, with lost samples, one of small-batch and another
-of checkpoint-stall. The detectors were changed because of these. On seeds 301-320, 911, 921 and 922 later changes were tried. Seed 2 with
-new scenes of waiting pods gave seven false findings of fragmentation and eight of partial-island, because pods counted as waiting for
-nodes of Slurm; that was changed. Seed 1002 without SM_ACTIVE gave one of failed-work, about a job whose checkpoints only its pauses show;
-such a decoy now counts only where SM_ACTIVE is there. The false finding of fragmentation on seed 1006 was mended after it was measured
-(requests that an empty node is too small for); the small fleets of seeds 1006 and 1013 then had none. Seeds 301-320, 20 in each of the four
-variants, were measured with fewer scenes. Seeds 1003-1007, 1014 and 1015, which this page showed before, had no other false finding. The seeds
-below were not used before, and no detector was changed because of them: 20 with all fields, and the first of them in the other
-variants. They are few, so the intervals are wide. Requests for accelerators of other vendors and for shares of GPUs, in no scene, were separated from
-requests for GPUs after these measurements. Seeds 2001 and 2002 were measured with all fields after later changes of ownership: all 205 planted
-cases were found, nothing else, and none of 276 decoys. Seed 3002 was measured with all fields after scenes of nodes out of service, crash loops and
-images that are not pulled were added: all 109 planted cases were found, nothing else, and none of 146 decoys.
+What the seeds were used for:
+
+| Seeds | Use and result |
+| --- | --- |
+| 1-10 | used while detectors and scenes were written |
+| 101-113 | not used before; two false recommendations of right-sizing, because of which the detector was changed |
+| 201-214 | one false finding of checkpoint-stall, and with lost samples one of small-batch and one of checkpoint-stall, because of which they were changed |
+| 301-320, 911, 921, 922 | used to try later changes; 301-320 were measured with fewer scenes, 20 in each of the four variants |
+| 2, new scenes of waiting pods | seven false findings of fragmentation and eight of partial-island, because pods counted as waiting for nodes of Slurm; this was changed |
+| 1002, without SM_ACTIVE | one false finding of failed-work, about a job whose checkpoints only its pauses show; such a decoy now counts only if SM_ACTIVE is measured |
+| 1006 | one false finding of fragmentation, corrected afterwards (requests too large for an empty node); the small fleets of 1006 and 1013 then had none |
+| 1003-1007, 1014, 1015 | measured earlier, no other false finding |
+| those of the tables below | not used before, and no detector was changed because of them: 20 with all fields, the first of them in the other variants |
+| 2001, 2002, all fields | after later changes of ownership: all 205 planted cases found, nothing else, and none of 276 decoys |
+| 3002, all fields | after scenes of nodes out of service, crash loops and images that are not pulled were added: all 109 planted cases found, nothing else, and none of 146 decoys |
+
+The seeds of the tables are few, so the intervals are wide. After these measurements, requests for accelerators of other vendors and for shares of
+GPUs, which are in no scene, were separated from requests for GPUs.
 
 - **Found**: planted cases with a finding of that detector about that subject at an overlapping time.
 - **False**: findings about anything that was not planted for that detector, on the whole fleet.

@@ -39,9 +39,7 @@ NODE_OUT_OF_SERVICE = register(
         bucket="out_of_service",
         layer="scheduling",
         effort=HOURS,
-        thresholds=(
-            Threshold("still_us", 2 * 3_600_000_000, "out within the last two hours of what is known is out still"),
-        ),
+        thresholds=(Threshold("still_us", 2 * 3_600_000_000, "out within the last two known hours counts as ongoing"),),
         least_us=DAY_US,
         headline=_headline,
         summary=_summary,

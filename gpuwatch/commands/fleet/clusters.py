@@ -21,7 +21,7 @@ def clusters(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """List which cell has which cluster, and the process that holds the cell: data are passed on to it."""
+    """List which cell has which cluster, and the process that holds the cell and gets the data."""
     choose(form, True)
     from gpuwatch.state.cells import Cells
     from gpuwatch.state.server import Server

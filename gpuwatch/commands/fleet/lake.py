@@ -146,7 +146,7 @@ def rebuild(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Make the data directory of a cell again that has lost its disk, from what it has published. It then publishes on."""
+    """Rebuild the data directory of a cell that lost its disk, from what it has published."""
     choose(form, True)
     settings = lake_settings(config)
     from gpuwatch.core.clock import rfc3339

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 router = APIRouter(prefix=PREFIX, tags=["sources"])
 
 
-@router.get("/coverage", response_model=Coverage, responses=errors(), summary="The time that there is data of")
+@router.get("/coverage", response_model=Coverage, responses=errors(), summary="From when to when there is data")
 def coverage(request: Request, access: Reader, service: Svc, cluster: Name = None) -> Response:
     """From the first to the last instant of the ledger. `ended`: it stops more than a day ago, as that of imported files does. Windows
     such as `7d` end now; ask for START,END to see the last days of data that has ended.

@@ -36,7 +36,7 @@ def listed(access: FleetReader, service: Svc, limit: Limit = PAGE, cursor: Curso
     return answer({"items": found[start : start + limit], "next": following})
 
 
-@router.delete("/imports/{id}", response_model=Forgotten, responses=errors(404), summary="Takes an import back")
+@router.delete("/imports/{id}", response_model=Forgotten, responses=errors(404), summary="Undoes an import")
 async def forgotten(
     access: Admin, service: Svc, id: Annotated[int, Path(ge=1, le=ID_MAX, description="From the list of imports.")]
 ) -> Response:
