@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuwatch.collectors.dcgm.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
+from gpuwatch.collectors.push.key_order import KeyOrder
 from gpuwatch.collectors.push.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, Texts, split
 from gpuwatch.collectors.push.remote_write_wire import Wire, varint, wire
 from gpuwatch.collectors.push.series_order import SeriesOrder
@@ -117,10 +118,13 @@ class RemoteWrite:
         if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
             self._clusters.clear()
 
+    def _may_learn(self) -> bool:
+        """Whether there is memory left for the order of series."""
+        return sum(each.order.size + each.key_order.size for each in self._clusters.values()) < MAX_ORDER_BYTES
+
     def _samples(self, series: Any, known: _Known, rejects: Rejects) -> Samples:
         """The readable samples of version 1.0."""
-        learn = sum(each.order.size for each in self._clusters.values()) < MAX_ORDER_BYTES
-        found = known.order.split(series, known.by_bytes.get, learn)
+        found = known.order.split(series, known.by_bytes.get, self._may_learn())
         samples, odd = _fast(found.numbers, found.tails, found.lines)
         if found.others or odd:
             more = [(line, series[line - 1]) for line in sorted([*found.others, *odd])]
@@ -134,24 +138,18 @@ class RemoteWrite:
             raise _too_large(f"{MAX_SYMBOLS} symbols")
         symbols, series = list(request.symbols), request.timeseries
         found = split(series, known.texts.numbers(symbols), known.texts.trailers)
-        number_of = known.by_texts.get
-        at_hand = [number_of(key, _UNKNOWN) for key in found.keys]
-        lines = found.lines
-        if _UNKNOWN in at_hand:
-            seen = [place for place, number in enumerate(at_hand) if number != _UNKNOWN]
-            at_hand, lines = [at_hand[place] for place in seen], [lines[place] for place in seen]
-            samples, odd = _of_lists(at_hand, [found.tails[place] for place in seen], lines)
-        else:
-            samples, odd = _of_lists(at_hand, found.tails, lines)
+        numbers = known.key_order.numbers(found.keys, known.by_texts.get, _UNKNOWN, self._may_learn())
+        at_hand = numbers != _UNKNOWN
+        samples, odd = _fast(numbers[at_hand], found.tails[at_hand], found.lines[at_hand])
         if len(samples.line) == len(series):
             return samples
-        key_of = dict(zip(found.lines, found.keys, strict=True))
-        read = {*odd, *found.others, *(key_of.keys() - set(lines))}
+        place_of = {line: place for place, line in enumerate(found.lines.tolist())}
+        read = {*odd, *found.others, *found.lines[~at_hand].tolist()}
         for line in found.others:
             known.learn(series[line - 1])
 
         def number(message: Any, line: int) -> int:
-            return known.number_2(message, symbols, key_of.get(line, b""))
+            return known.number_2(message, symbols, found.keys.of(place_of[line]) if line in place_of else b"")
 
         more = [(line, series[line - 1]) for line in sorted(read)]
         return joined([samples, self._read(more, self._wire.series_2, number, rejects)])
@@ -199,6 +197,7 @@ class _Known:
         self.by_texts: dict[bytes, int] = {}
         self.texts = Texts()
         self.order = SeriesOrder()
+        self.key_order = KeyOrder()
         self.size = 0  # bytes of the keys
         self._wire = wire
         self.contexts = Contexts(self.numbers)
@@ -264,10 +263,6 @@ class _Known:
             return self.numbers.refuse(NOT_TEXT)
         name = found.pop("__name__", "")
         return self.numbers.number_of(name, found) if name else self.numbers.refuse(NO_NAME)
-
-
-def _of_lists(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Samples, list[int]]:
-    return _fast(np.array(numbers, np.int32), np.frombuffer(b"".join(tails), np.uint8), np.array(lines, np.int64))
 
 
 def _fast(numbers: NDArray[np.int32], tails: NDArray[np.uint8], lines: NDArray[np.int64]) -> tuple[Samples, list[int]]:

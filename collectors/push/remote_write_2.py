@@ -7,11 +7,12 @@ look-up key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 MAX_SYMBOLS = 250_000
@@ -20,6 +21,8 @@ MAX_TEXT_BYTES = 8 * 1024
 """A longer text gets no number: labels may not be that long."""
 MAX_TRAILERS, MAX_TRAILER_BYTES = 10_000, 64
 """Limits of the trailers: bytes after the sample (kind of metric, start) that contain no sample."""
+TRAILERS_COMPARED = 16
+"""Different trailers of one size that are looked for in a request; series with others are parsed as full messages."""
 TEXT_BYTES = 100
 """Memory of a text in addition to its bytes."""
 
@@ -30,6 +33,9 @@ HEAD = b"\x12\x10\x09"
 _LABELS, _LONGEST = 0x0A, 0x80  # tag of the indexes, and the end of those whose length takes one byte
 SHORTEST = 2 + 2 + ZERO_SAMPLE - 1
 """A series with a label and a sample is longer than this."""
+_ZERO_ROW = np.frombuffer(ZERO_HEAD, np.uint8)
+_PADDING = bytes(2 + 0xFF + ONE_SAMPLE)
+"""Behind the last series, so that a place that its bytes name is never beyond the end."""
 _NO_NUMBER = -1
 _VARINT_BYTES = 5
 
@@ -71,72 +77,98 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Split:
-    """The series of a request: those with one sample as bytes and label key, and the lines of all others."""
+class Keys:
+    """The look-up keys of series: the numbers of their texts, one after the other."""
 
-    lines: list[int]
-    tails: list[bytes]
-    keys: list[bytes]
-    """Empty if the labels have no key."""
+    texts: NDArray[np.int32]
+    """_NO_NUMBER for a text without one."""
+    first: NDArray[np.int64]
+    """Where each key begins in `texts`, and the end of the last."""
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def of(self, at: int) -> bytes:
+        """One key, as bytes; empty if a text has no number."""
+        texts = self.texts[self.first[at] : self.first[at + 1]]
+        return b"" if (texts == _NO_NUMBER).any() else texts.tobytes()
+
+
+@dataclass(frozen=True)
+class Split:
+    """The series of a request: those with one sample and a label key, and the lines of all others."""
+
+    lines: NDArray[np.int64]  # from 1
+    tails: NDArray[np.uint8]  # (series, ONE_SAMPLE): the sample of each, with the value 0 written out
+    keys: Keys
     others: list[int]
 
 
-def split(series: Any, numbers: NDArray[np.int32], trailers: set[bytes]) -> Split:
-    """Splits series by their bytes; `numbers` are those of the request's texts."""
-    lines: list[int] = []
-    tails: list[bytes] = []
-    labels: list[bytes] = []
-    others: list[int] = []
-    add_line, add_tail, add_labels = lines.append, tails.append, labels.append
-    for line, raw in enumerate(series, 1):
-        # Like _after_labels, but inlined: this runs for every sample.
-        if len(raw) > SHORTEST and raw[0] == _LABELS and (after := raw[1] + 2) < _LONGEST:
-            end = after + ONE_SAMPLE
-            # The full head of the sample is checked later, for all samples at once.
-            if raw[end:] in trailers and len(raw) >= end and raw[after + 1] == HEAD[1] and raw[after - 1] < 0x80:
-                add_tail(raw[after:end])
-                add_labels(raw[2:after])
-                add_line(line)
-                continue
-            end = after + ZERO_SAMPLE
-            if (
-                raw[after : after + 2] == b"\x12\x07"
-                and raw[end:] in trailers
-                and len(raw) >= end
-                and raw[after - 1] < 0x80
-            ):
-                add_tail(ZERO_HEAD + raw[after + 2 : end])
-                add_labels(raw[2:after])
-                add_line(line)
-                continue
-        others.append(line)
-    return Split(lines, tails, keys(labels, numbers), others)
+def split(series: Sequence[bytes], numbers: NDArray[np.int32], trailers: Collection[bytes]) -> Split:
+    """Splits series by their bytes, all at once; `numbers` are those of the request's texts."""
+    lengths = np.fromiter(map(len, series), np.int64, len(series))
+    octets = np.frombuffer(b"".join(series) + _PADDING, np.uint8)
+    starts = np.cumsum(lengths) - lengths
+    labels = octets[starts + 1].astype(np.int64)  # their bytes
+    sample = starts + 2 + labels
+    zero = octets[sample + 1] == ZERO_SAMPLE - 2
+    ends = sample + np.where(zero, ZERO_SAMPLE, ONE_SAMPLE)
+    left = starts + lengths - ends
+    # The full head of a sample is checked later.
+    good = (lengths > SHORTEST) & (octets[starts] == _LABELS) & (labels > 0) & (labels < _LONGEST - 2) & (left >= 0)
+    good &= (octets[sample - 1] < 0x80) & (zero | (octets[sample + 1] == ONE_SAMPLE - 2)) & (octets[sample] == HEAD[0])
+    found = np.flatnonzero(good)
+    found = found[_known(octets, ends[found], left[found], trailers)]
+    tails = sliding_window_view(octets, ONE_SAMPLE)[sample[found]]
+    of_zero = np.flatnonzero(zero[found])
+    tails[of_zero, len(ZERO_HEAD) :] = tails[of_zero, 2:ZERO_SAMPLE]
+    tails[of_zero, : len(ZERO_HEAD)] = _ZERO_ROW
+    others = np.ones(len(series), np.bool_)
+    others[found] = False
+    found_keys = _keys(octets, starts[found] + 2, labels[found], numbers)
+    return Split(found + 1, tails, found_keys, (np.flatnonzero(others) + 1).tolist())
 
 
-def keys(labels: Sequence[bytes], numbers: NDArray[np.int32]) -> list[bytes]:
-    """The numbers of the texts of each list of indexes (complete packed varints), as bytes; empty if an index has no
-    number.
+def _known(
+    octets: NDArray[np.uint8], begin: NDArray[np.int64], sizes: NDArray[np.int64], trailers: Collection[bytes]
+) -> NDArray[np.bool_]:
+    """Which of these parts are trailers. A request has few different ones: beyond TRAILERS_COMPARED of a size, none is known."""
+    known: NDArray[np.bool_] = sizes == 0
+    for size in np.unique(sizes[(sizes > 0) & (sizes <= MAX_TRAILER_BYTES)]).tolist():
+        places = np.flatnonzero(sizes == size)
+        parts = sliding_window_view(octets, size)[begin[places]]
+        for _ in range(TRAILERS_COMPARED):
+            same = (parts == parts[0]).all(axis=1)
+            known[places[same]] = parts[0].tobytes() in trailers
+            places, parts = places[~same], parts[~same]
+            if not len(places):
+                break
+    return known
+
+
+def _keys(
+    octets: NDArray[np.uint8], begin: NDArray[np.int64], sizes: NDArray[np.int64], numbers: NDArray[np.int32]
+) -> Keys:
+    """The numbers of the texts of each list of indexes (complete packed varints). `begin` and `sizes` say where in `octets`
+    the lists are; none is empty.
     """
-    if not labels:
-        return []
-    octets = np.frombuffer(b"".join(labels), np.uint8)
-    ends = np.flatnonzero(octets < 0x80)
+    if not len(begin):
+        return Keys(np.empty(0, np.int32), np.zeros(1, np.int64))
+    until = np.cumsum(sizes)
+    indexes = octets[np.repeat(begin - until + sizes, sizes) + np.arange(until[-1])]
+    ends = np.flatnonzero(indexes < 0x80)
     starts = np.concatenate([[0], ends[:-1] + 1])
-    lengths = ends - starts + 1
-    places = (octets[starts] & 0x7F).astype(np.int64)
-    for byte in range(1, min(int(lengths.max()), _VARINT_BYTES)):
-        longer = np.flatnonzero(lengths > byte)
-        places[longer] |= (octets[starts[longer] + byte] & 0x7F).astype(np.int64) << 7 * byte
-    bad = (places >= len(numbers)) | (lengths > _VARINT_BYTES)
-    found = np.full(len(places), _NO_NUMBER, np.int32)
-    found[~bad] = numbers[places[~bad]]
-    last = np.searchsorted(ends, np.cumsum([len(each) for each in labels]) - 1) + 1
-    first = np.concatenate([[0], last[:-1]])
-    packed = found.tobytes()
-    rows = [packed[4 * a : 4 * b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-    for row in np.unique(np.searchsorted(last, np.flatnonzero(found == _NO_NUMBER), side="right")).tolist():
-        rows[row] = b""
-    return rows
+    places = (indexes[starts] & 0x7F).astype(np.int64)
+    if len(ends) < len(indexes):
+        lengths = ends - starts + 1
+        for byte in range(1, min(int(lengths.max()), _VARINT_BYTES)):
+            longer = np.flatnonzero(lengths > byte)
+            places[longer] |= (indexes[starts[longer] + byte] & 0x7F).astype(np.int64) << 7 * byte
+        places[lengths > _VARINT_BYTES] = len(numbers)
+    texts = np.append(numbers, np.int32(_NO_NUMBER))[np.minimum(places, len(numbers))]
+    first = np.zeros(len(begin) + 1, np.int64)
+    first[1:] = np.searchsorted(ends, until - 1) + 1
+    return Keys(texts, first)
 
 
 def _after_labels(raw: bytes) -> int:
