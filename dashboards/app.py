@@ -98,6 +98,11 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
         page, view = find(query.path), await views.draw(_caller(), query, scheme or "light")
         return view.content, view.digest, "", title_of(page.title if page else None)
 
+    @dash.callback(Output("as-of", "children"), Input("url", "pathname"), Input("tick", "n_intervals"))
+    async def as_of(_: str, __: int | None) -> str:
+        formats.use_zone(_caller().zone)
+        return await shell_frame.as_of(client.of(_caller()))
+
     @dash.callback(
         Output("filters", "children"),
         Output("filtered", "data"),

@@ -121,6 +121,8 @@ class Api:
     caller: Caller
     answers: set[str] = field(default_factory=set)
     """Names of all answers so far: two calls with the same names had the same answers."""
+    instants: set[str] = field(default_factory=set)
+    """As of when the answers so far are that came from a copy of a lake."""
 
     async def get(self, path: str, **params: object) -> Row:
         """The JSON object of any route below /api/v1/, for routes without a method of their own here."""
@@ -151,6 +153,7 @@ class Api:
             self.answers.add(f"{asked} {error.status} {error.code} {error} {error.hint}")
             raise
         self.answers.add(f"{asked} {blake2b(response.content, digest_size=16).hexdigest()}")
+        self.instants.update(response.headers.get_list("gpuwatch-as-of"))
         return response
 
     async def change(

@@ -6,7 +6,8 @@ import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import formats, parts
+from gpuwatch.dashboards.client import Api
+from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.shell import filters, saved_views, search, states
 from gpuwatch.dashboards.shell.filters import Choices
 from gpuwatch.dashboards.shell.page import Page, find, pages
@@ -47,6 +48,7 @@ def frame() -> Component:
                         html.Div(id="filters", className="filters", role="search", **parts.aria("Filters")),
                         html.Div(id="message", className="message", role="status"),
                         html.Main(states.skeleton(), id="page", className="page"),
+                        html.Footer(id="as-of", className="soft small"),
                     ],
                     className="body",
                 ),
@@ -131,6 +133,13 @@ def zone_toggle() -> Component:
         title="Times in UTC; click for your own time zone",
         **parts.aria("Time zone: UTC"),
     )
+
+
+async def as_of(api: Api) -> str:
+    """The footer of a replica's pages: as of when its data are. Empty for a process with data of its own."""
+    await ledger_math.optional(api.get("coverage"))
+    oldest = min(api.instants, default=None)
+    return "" if oldest is None else f"Data as of {formats.when(oldest)}, copied from the lake"
 
 
 def crumbs(page: Page | None, query: Query) -> Component | None:

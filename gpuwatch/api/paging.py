@@ -66,7 +66,8 @@ def decode(text: str | None, asked: str) -> Cursor | None:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         parameters, key, position, window = json.loads(raw)
-        span = None if window is None else Window(*map(_whole, window))
+        start_us, end_us = (0, 1) if window is None else map(_whole, window)
+        span = None if window is None else Window(start_us, end_us)
         if not isinstance(key, str) or len(key) > _MAX_KEY:
             raise ValueError("no key")
         cursor = Cursor(key, _whole(position), span)

@@ -169,11 +169,15 @@ def _of_bundle(
     context: typer.Context, bundle: Path, cluster: str | None, span: Window | None, config: Path | None
 ) -> dict[str, Any]:
     """Imports a bundle into a temporary directory and audits it."""
+    from gpuwatch.imports import cluster_zones
     from gpuwatch.imports.files import import_paths
 
     require_bundle(bundle)
+    zones, at_us = cluster_zones.of_file(config), now_us(context)
     with _aside(config) as (store, state, settings), progress("audit") as step:
-        report = import_paths(store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), progress=step)
+        report = import_paths(
+            store, state, "bundle", [bundle], cluster=cluster, now_us=at_us, zones=zones, progress=step
+        )
         print_report(report)
         return _scorecard(context, store, state, settings, span, step)
 

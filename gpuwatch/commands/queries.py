@@ -289,7 +289,7 @@ def _exact(span: Window) -> str:
     """The window as exact times for a server, whose clock may differ."""
     from gpuwatch.core.clock import rfc3339
 
-    return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
+    return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}{f'@{span.zone}' if span.zone else ''}"
 
 
 command("findings", findings, place=70)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuwatch.core.errors import UnreadableInput
@@ -95,10 +95,11 @@ def import_paths(
     cluster: str | None,
     now_us: int,
     timezone: str | None = None,
+    zones: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
     """Imports files, directories of files, or bundles; repeating an import changes nothing. A file that was imported with
-    another cluster or time zone replaces what it gave before.
+    another cluster or time zone replaces what it gave before. `zones`: of clusters, where neither `timezone` nor a bundle has one.
 
     Raises UnreadableInput if nothing can be read; an unreadable file among others is listed in the report.
     `progress(done, total, name)` is called before each file. Times are in microseconds.
@@ -112,6 +113,7 @@ def import_paths(
             parts += _bundle_parts(path, cluster, timezone, state, report, now_us)
         else:
             parts += parts_of(kind, path, cluster, timezone)
+    parts = [replace(part, timezone=part.timezone or (zones or {}).get(part.cluster)) for part in parts]
     read = 0
     repeated: list[int] = []
     known = known_files(store, _incomplete(store))

@@ -171,13 +171,12 @@ class Publisher:
         return done
 
     def _changes(self, store: Connection, counts: Counter[str], now_us: int) -> Iterable[TableChange]:
-        stamps: Stamps | None = None
+        stamps = Stamps(store)
         for table in self._published_tables(store):
             make = self._columns.get(table.name) != table.kept_columns
             if not make and self._unchanged(table, counts, now_us):
                 continue
             known = {} if make else self._known.get(table.name, {})
-            stamps = stamps or Stamps(store)
             units = of_store(store, table, known, stamps, now_us)
             if table.name == SAMPLES:
                 units = with_retired(store, units, known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -46,13 +47,20 @@ class Stamps:
     """The stamps of a store's days: which are computed, and as what."""
 
     def __init__(self, store: Connection) -> None:
-        self._found: dict[Key, str] = {}
+        self._store = store
+
+    @cached_property
+    def _found(self) -> dict[Key, str]:
+        """Read once a table needs them: most small publishes have none that does."""
+        return {Key(row["cluster"], day_of(row["day_us"])): row["stamp"] for row in self._store.rows("lake/stamps")}
+
+    @cached_property
+    def _all(self) -> dict[date, str]:
         by_day: dict[date, list[str]] = {}
-        for row in store.rows("lake/stamps"):
-            day = day_of(row["day_us"])
-            self._found[Key(row["cluster"], day)] = row["stamp"]
-            by_day.setdefault(day, []).append(row["stamp"])
-        self._all = {day: " ".join(sorted(stamps)) for day, stamps in by_day.items()}
+        for key, stamp in self._found.items():
+            if key.day is not None:
+                by_day.setdefault(key.day, []).append(stamp)
+        return {day: " ".join(sorted(stamps)) for day, stamps in by_day.items()}
 
     def of(self, table: Table, key: Key) -> str | None:
         """The stamp of a unit; for tables without clusters those of all clusters."""

@@ -65,6 +65,11 @@ def parameters(window: Window, by: Sequence[str]) -> dict[str, object]:
     """What SQL needs to know about the dimensions. Raises UsageError for too many days."""
     words = [name for name in by if name in WORDS or _is_label(name)]
     periods = any(name in by for name in PERIODS)
+    if periods and window.zone is not None:
+        raise UsageError(
+            f"window: days, weeks and months of rows are of UTC, so they do not add up to a window of {window.zone}; leave out "
+            f"@{window.zone}, or ask for one day, week or month of {window.zone} at a time"
+        )
     if periods and window.end_us - window.start_us > DAYS_MAX * DAY_US:
         raise UsageError(f"window: more than {DAYS_MAX} days by day, week or month; ask for a shorter one")
     return {

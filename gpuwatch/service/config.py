@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gpuwatch.core.config_file import read_file
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.registry import LiveSource, live_kinds
+from gpuwatch.imports import cluster_zones
 from gpuwatch.lake import settings as lake_settings
 from gpuwatch.lake.settings import LakeSettings
 from gpuwatch.service import after_pass, collect, sign_on
@@ -43,7 +44,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
     Raises UnreadableInput for a file that cannot be read, and one UsageError with every mistake.
     """
     content = read_file(path)
-    names = (*live_kinds(), "alerts", "channel", sign_on.TABLE, lake_settings.NAME)
+    names = (*live_kinds(), "alerts", "channel", sign_on.TABLE, lake_settings.NAME, cluster_zones.TABLE)
     return _made(
         lambda: settings_of(content, path, environ, names),
         {name: content[name] for name in names if name in content},
@@ -70,6 +71,7 @@ def _made(
     public_url = None if settings is None else settings.public_url
     sso = None if settings is None else _tried(lambda: sign_on.configured(tables, public_url), problems)
     lake = _tried(lambda: _lake(tables, environ or {}), problems)
+    _tried(lambda: cluster_zones.configured(tables), problems)  # imports read it
     message = "; ".join(problems)
     problems += [lack for path, lack in unreadable(tables).items() if live and path not in message]
     if settings is None or sources is None or alerts is None or problems:

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, passed_on
+from gpuwatch.dashboards.shell.frame import as_of
 
 
 def api(app: FastAPI, **caller: Any) -> Api:
@@ -72,6 +73,23 @@ def test_a_browsers_cookie_stays_a_cookie(cookie: str, expected: str | None) -> 
     found = asyncio.run(api(echo(), cookie=cookie).me())
 
     assert (None, expected) == (found["authorization"], found["cookie"])
+
+
+@pytest.mark.parametrize(
+    ("instant", "expected"),
+    [
+        pytest.param(None, "", id="a process with data of its own"),
+        pytest.param("2026-11-21T06:40:09Z", "Data as of 21 Nov 06:40 UTC, copied from the lake", id="a replica"),
+    ],
+)
+def test_the_footer_shows_as_of_when_a_replicas_data_are(instant: str | None, expected: str) -> None:
+    app = FastAPI()
+
+    @app.get("/api/v1/coverage")
+    def coverage() -> Response:
+        return JSONResponse({"end": None}, headers={} if instant is None else {"Gpuwatch-As-Of": instant})
+
+    assert expected == asyncio.run(as_of(api(app)))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ ALL = (
 LAKE = (
     "lake.enabled=true", "lake.catalogue=postgresql://gpuwatch@db.example.com/gpuwatch", "lake.catalogueSecret=db",
     "lake.data=s3://books/lake", "lake.s3.endpoint=https://s3.example.com:9000", "lake.s3.pathStyle=true",
-    "lake.s3.existingSecret=keys", "lake.ports={9000}", "lake.cell.name=east", "stateUrl.existingSecret=state",
+    "lake.s3.existingSecret=keys", "lake.cell.name=east", "stateUrl.existingSecret=state",
 )  # fmt: skip
 CASES = {
     "lake": LAKE,
@@ -111,7 +111,7 @@ WRONG = [
     {"lake": {"catalogue": "/data/catalogue.sqlite"}},
     {"lake": {"data": "/data/lake"}},
     {"lake": {"cell": {"name": "East 1"}}},
-    {"lake": {"lead": {"replicas": 2}}},
+    {"lake": {"lead": {"replicas": 4}}},
     {"lake": {"api": {"replicas": -1}}},
     {"lake": {"s3": {"secret": "x"}}},
 ]
@@ -408,9 +408,29 @@ def test_replicas_are_many_and_leads_one() -> None:
     assert 5 == of_role("api", "lake.api.replicas=5")["spec"]["replicas"]
     budget = one("PodDisruptionBudget", *LAKE, name="gw-gpuwatch-api")["spec"]
     assert (1, "api") == (budget["minAvailable"], budget["selector"]["matchLabels"]["app.kubernetes.io/component"])
+    leads = rendered(*LAKE, "lake.lead.replicas=2")
+    budgets = [o["metadata"]["name"] for o in leads if o["kind"] == "PodDisruptionBudget"]
+    assert ["gw-gpuwatch-api"] == budgets, (
+        "a budget for leads, of which one is ready, would stop every drain of its node"
+    )
     kinds = [o["kind"] for o in rendered(*CASES["cell alone"])]
     assert ("Deployment" in kinds, "StatefulSet" in kinds) == (False, True)
     assert [0, 0, 0] == [of_role(role, "console.enabled=true")["spec"]["replicas"] for role in ROLES]
+
+
+@pytest.mark.parametrize(
+    ("case", "service"),
+    [
+        pytest.param("defaults", "service/gw-gpuwatch ", id="one service"),
+        pytest.param("lake", "service/gw-gpuwatch-api ", id="a fleet: a cell has no pages"),
+        pytest.param("cell alone", "Another release of the fleet has the pages", id="a cell without replicas"),
+    ],
+)
+def test_the_notes_name_the_service_with_the_pages(case: str, service: str) -> None:
+    more = [part for value in CASES[case] for part in ("--set", value)]
+    answer = helm("install", "gw", str(CHART), "--namespace", "watch", "--dry-run=client", *more)
+    assert 0 == answer.returncode, answer.stderr
+    assert service in answer.stdout.partition("NOTES:")[2]
 
 
 def test_the_pages_of_a_fleet_are_those_of_its_replicas() -> None:
@@ -435,6 +455,14 @@ def test_processes_of_a_fleet_reach_each_other_and_the_bucket() -> None:
     assert {"cell": "service", "api": "api", "lead": "lead"} == labels and set(labels.values()) < set(components)
     ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
     assert {8765, 9000, 5432, 443} <= ports
+    for value, port in (
+        ("lake.catalogue=postgresql://gpuwatch@pgbouncer.example.com:6432/gpuwatch", 6432),
+        ("lake.s3.endpoint=http://minio", 80),
+        ("lake.ports={7480}", 7480),
+    ):
+        rules = one("NetworkPolicy", *LAKE, value)["spec"]["egress"]
+        assert port in {one["port"] for rule in rules for one in rule["ports"]}, value
+    assert 80 not in ports
     (among,) = [rule for rule in policy["egress"] if "podSelector" in str(rule.get("to"))]
     assert (["8765"], {"app.kubernetes.io/name": "gpuwatch", "app.kubernetes.io/instance": "gw"}) == (
         [str(port["port"]) for port in among["ports"]],

@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -323,3 +324,80 @@ def test_the_lead_closes_a_period_and_corrects_it(
     finally:
         service.stop()
         leases.close()
+
+
+WEBHOOK = """
+name = "ops"
+kind = "webhook"
+url = "https://hooks.example.com/x"
+severity_min = "info"
+events = ["opened", "resolved", "report"]
+"""
+DONE = (
+    "select channel, finding_key, event from outbox order by 1, 2, 3",
+    "select name, value from setting where name like 'report%' order by 1",
+    "select name, number, reopened_us from period_closing order by 1, 2",
+    "select count(*) as corrections from period_correction",
+)
+"""What a lead has done: messages, the week that was announced, closed periods and their corrections."""
+
+
+def test_the_next_lead_repeats_nothing(
+    make_lake: Make, fleet: Fleet, state_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alerts, the report of the week, a closed period and its correction: each is there once, whoever leads, and how often."""
+    monkeypatch.setattr(after_pass, "LOOK_BACK_US", LONG_US)
+    made, settings, moment = make_lake("postgresql"), Settings(state_url=state_url), [START_US + 10 * DAY_US]
+    wanted = publish(made, fleet.directory, "update finding set state = 'open', resolved_reason = null")
+    config = after_pass.configured({"channel": [tomllib.loads(WEBHOOK)]})
+    plan = Plan(settings, {}, (), config, lake=replica_of(made))
+    leases = [Leases(Server(state_url), LEAD, f"http://lead{number}:1", 3600) for number in range(2)]
+    services: list[Service] = []
+
+    def lead(number: int) -> Service:
+        taken = leases[number].take()
+        assert taken is not None
+        holding, directory = Holding(leases[number], taken, seconds()), tmp_path / f"lead{number}"
+        service = Service.open(directory, settings, plan, now_us=lambda: moment[0], role=LEAD_ROLE, holding=holding)
+        services.append(service)
+        assert service.mirror is not None
+        service.mirror.start()
+        wait_until(lambda: not service.mirror.problems(), "the copy is whole")  # type: ignore[union-attr]
+        return service
+
+    def done() -> list[list[dict[str, Any]]]:
+        with State.open(Server(state_url)) as state:
+            return [[dict(row) for row in state.read(query)] for query in DONE]
+
+    try:
+        first = lead(0)
+        clock = Clock()
+        api = Api(first, create_app(first, clock=clock), clock, moment)
+        closed = api.request("POST", "/api/v1/periods", json={"period": "2026-W45", "force": True})
+        assert 201 == closed.status_code, closed.text
+        with Store.open(fleet.directory) as store, State.open(fleet.directory) as state:
+            bring(store, state, fleet.hours[0], fleet.now_us + HOUR_US)
+        pulled = first.mirror.pulls  # type: ignore[union-attr]
+        publish(made, fleet.directory, "update finding set state = 'open', resolved_reason = null")
+        wait_until(lambda: first.mirror.pulls > pulled, "the new hour is copied")  # type: ignore[union-attr]
+        first.analyse_once()
+        messages, weeks, periods, corrections = before = done()
+        assert set(wanted) <= {row["finding_key"] for row in messages if row["event"] == "opened"}
+        assert "report" in {row["event"] for row in messages}
+        assert any("2026-W45" in row["value"] for row in weeks)
+        assert ["2026-W45"] == [row["name"] for row in periods] and 0 < corrections[0]["corrections"]
+
+        leases[0].release(first.holding.epoch)  # type: ignore[arg-type]
+        second = lead(1)
+        for service in (second, first, second):
+            service.analyse_once()
+            assert before == done()
+        api = Api(second, create_app(second, clock=clock), clock, moment)
+        again = api.request("POST", "/api/v1/periods", json={"period": "2026-W45", "force": True})
+        assert 409 == again.status_code, again.text
+        assert before == done()
+    finally:
+        for service in services:
+            service.stop()
+        for each in leases:
+            each.close()

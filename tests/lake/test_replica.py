@@ -53,6 +53,42 @@ QUESTIONS = (
 )
 
 
+OF_THE_STATE = (
+    "/api/v1/audit",
+    "/api/v1/budgets/set",
+    "/api/v1/channels",
+    "/api/v1/deliveries",
+    "/api/v1/detectors/card",
+    "/api/v1/fx",
+    "/api/v1/me",
+    "/api/v1/owned",
+    "/api/v1/periods",
+    "/api/v1/policies",
+    "/api/v1/rates",
+    "/api/v1/rates/in-force",
+    "/api/v1/recipients",
+    "/api/v1/reports/formats",
+    "/api/v1/spot",
+    "/api/v1/teams",
+    "/api/v1/tokens",
+    "/api/v1/views",
+    "/healthz",
+    "/metrics",
+    "/readyz",
+)
+"""Answers of the state, which all processes share, or of the process itself."""
+
+
+def without_instant(api: Api) -> set[str]:
+    """The routes whose plain GET is answered without saying as of when the answer is."""
+    asked = {
+        path: api.get(path)
+        for path, methods in api.app.openapi()["paths"].items()
+        if "get" in methods and not any(one["required"] for one in methods["get"].get("parameters", ()))
+    }
+    return {path for path, answer in asked.items() if answer.is_success and "gpuwatch-as-of" not in answer.headers}
+
+
 @pytest.fixture
 def shared(catalogues: Postgres, fleet: Fleet) -> str:
     """The URL of a server with the state of the fleet."""
@@ -112,6 +148,8 @@ def test_a_replica_answers_as_the_cell_does(make_lake: Make, fleet: Fleet, share
             ready["mirror"]["age_s"],
         )
         assert [{"cell": "east", "published": "2026-11-04T00:00:00Z"}] == ready["mirror"]["cells"]
+
+        assert set(OF_THE_STATE) == without_instant(api), "every answer from the copy has the instant that it is of"
 
         taken = api.request("POST", "/api/v1/events", json=[])
         assert (503, "not_holder") == (taken.status_code, taken.json()["error"]["code"])

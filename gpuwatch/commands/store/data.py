@@ -54,7 +54,11 @@ def import_(
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the data.")] = None,
     timezone: Annotated[
         str | None,
-        typer.Option("--timezone", metavar="TZ", help="Time zone of local times without an offset. Default: UTC."),
+        typer.Option(
+            "--timezone",
+            metavar="TZ",
+            help="Time zone of local times without an offset. Default: that of the cluster in [timezones] of --config, or UTC.",
+        ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if any row was rejected.")] = False,
     forget: Annotated[
@@ -68,6 +72,7 @@ def import_(
     """Import history from files. Importing a file twice changes nothing; with other options, it replaces the first time."""
     from gpuwatch.core.clock import rfc3339, zone
     from gpuwatch.core.registry import importers
+    from gpuwatch.imports.cluster_zones import of_file
     from gpuwatch.imports.files import import_paths
     from gpuwatch.imports.unknown_kind import unknown_kind
 
@@ -106,6 +111,7 @@ def import_(
                     cluster=cluster,
                     now_us=now_us(context),
                     timezone=timezone,
+                    zones=of_file(config),
                     progress=step,
                 )
     print_report(report)

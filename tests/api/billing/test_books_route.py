@@ -153,3 +153,17 @@ def test_a_pool_picks_its_rows(filled: Api, route: str, pool: str, jobs: set[str
     items = filled.get(f"/api/v1/{route}window=2026-W45&pool={pool}").json()["items"]
 
     assert jobs == {item["job"] for item in items if item["job"] is not None}
+
+
+@pytest.mark.parametrize("path", ["ledger?by=team&", "chargeback?by=team&"])
+def test_a_day_of_new_york_is_the_hours_of_that_day(filled: Api, path: str) -> None:
+    """The sum over a local day, here one of 25 hours, is that of the same instants; rows of UTC days are refused in it, in words."""
+    local = filled.get(f"/api/v1/{path}window=2026-11-01@America/New_York").json()
+    exact = filled.get(f"/api/v1/{path}window=2026-11-01T04:00:00Z,2026-11-02T05:00:00Z").json()
+    assert exact == local and local["items"]
+    assert {"start": "2026-11-01T04:00:00Z", "end": "2026-11-02T05:00:00Z"} == local["window"]
+    assert [] == filled.get(f"/api/v1/{path}window=2026-11-01").json()["items"]
+
+    refused = filled.get(f"/api/v1/{path.replace('by=team', 'by=day')}window=2026-W45@America/New_York")
+    assert 400 == refused.status_code
+    assert "leave out @America/New_York" in refused.json()["error"]["message"]

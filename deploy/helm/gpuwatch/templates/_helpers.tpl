@@ -116,6 +116,21 @@ capabilities:
 {{- end }}
 {{- end -}}
 
+{{- define "gpuwatch.lakePorts" -}}
+{{- /* The ports that the URLs of the catalogue and of the bucket name, as a JSON list. */ -}}
+{{- $ports := list -}}
+{{- range compact (list .Values.lake.catalogue .Values.lake.s3.endpoint) -}}
+{{- $url := urlParse . -}}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- if $port -}}
+{{- $ports = append $ports (int $port) -}}
+{{- else if eq $url.scheme "http" -}}
+{{- $ports = append $ports 80 -}}
+{{- end -}}
+{{- end -}}
+{{- $ports | uniq | toJson -}}
+{{- end -}}
+
 {{- define "gpuwatch.config" -}}
 {{- if .Values.config -}}
 {{ .Values.config }}
