@@ -63,6 +63,9 @@ def fill_charges(
             stack.enter_context(store.view(name, rows))
         _fill_cells(store, whole, window, _inner_dimensions(by, rules), rules, scale, asked, by_run)
         store.run("billing/policy_charges/payer", scale=scale.shares)
+        if any(rule.quotas for rule in rules):
+            store.run("billing/policy_charges/quota_payer")
+        store.run("billing/policy_charges/payer_sums")
         edges = {"from_us": day_floor(window.start_us), "to_us": day_floor(window.end_us)}
         store.run("billing/policy_charges/line", **parts, **edges)
         if any(rule.shared for rule in rules):
@@ -103,8 +106,10 @@ def _fill_cells(
     by_run: bool,
 ) -> None:
     """Fills `cell` with the ledger of the whole days, and of the parts of days before the edges of the window."""
-    preemptible = any(discount.word == "preemptible" for rule in rules for discount in rule.discounts)
-    store.run("billing/policy_charges/cell_new", preemptible=preemptible)
+    store.run("billing/policy_charges/cell_new")
+    if any(rule.discounts for rule in rules):
+        preemptible = any(discount.word == "preemptible" for rule in rules for discount in rule.discounts)
+        store.run("billing/policy_charges/run_factor", preemptible=preemptible)
     spans = [
         (Window(day_floor(edge_us), edge_us), part)
         for part, edge_us in ((BEFORE, window.start_us), (UNTIL, window.end_us))

@@ -27,6 +27,7 @@ drop table if exists dealt;
 drop table if exists pool;
 drop table if exists line;
 drop table if exists payer;
+drop table if exists payer_weight;
 drop table if exists free_place;
 drop table if exists held_team;
 drop table if exists cell;
