@@ -63,7 +63,7 @@ def differences(store: Store, state: State, settings: Settings) -> list[Differen
     clusters = clusters_of(store)
     for cluster in clusters:
         own, methods = settings_of(state, settings, cluster), share_methods(state, settings.mig_share_method)
-        waiting = store.sql("select exists(from sample_tail)")[0][0]
+        waiting = store.sql("select exists(select 1 from sample_tail)")[0][0]
         if waiting or read_inputs(store, cluster, own, methods).changed:
             raise UsageError(f"verify: records of cluster {cluster!r} wait for an analysis: run gpuwatch analyze first")
     with _copy(store) as copied:

@@ -96,7 +96,6 @@ class Store(Connection):
                     check_replayed(connection, path, file, changes)
                     warn_if_cut(connection, file, changes, store._newest_us)
                 store._migrate()
-                store.changes.learn(name for (name,) in store.sql(TABLES_KNOWN))
             except BaseException:
                 connection.close()
                 raise
@@ -122,7 +121,9 @@ class Store(Connection):
     def is_empty(self) -> bool:
         """Whether nothing was ever imported, scraped or sent."""
         kept = ("import_file", "sample", "sample_tail", *TABLES)
-        return not any(self.sql(f"select exists(from {identifier(name)})")[0][0] for name in dict.fromkeys(kept))
+        return not any(
+            self.sql(f"select exists(select 1 from {identifier(name)})")[0][0] for name in dict.fromkeys(kept)
+        )
 
     # Writing ---------------------------------------------------------------------------------------------------
 
@@ -244,6 +245,7 @@ class Store(Connection):
                     name=available[version],
                     now=time.time_ns() // 1000,
                 )
+        self.changes.learn(name for (name,) in self.sql(TABLES_KNOWN))
 
 
 def _attach(path: Path, name: str) -> str:

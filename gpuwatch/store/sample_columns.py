@@ -116,7 +116,7 @@ def _add(store: Connection, table: str, fields: Collection[str], *, surely: bool
     missing = [name for name in columns() if name in fields and name not in have]
     if not missing:
         return
-    if surely and not store.sql(f"select exists(from {table})")[0][0]:
+    if surely and not store.sql(f"select exists(select 1 from {table})")[0][0]:
         _make(store, table, have.union(missing), copied=False)
         return
     for name in missing:
