@@ -51,6 +51,7 @@ DEGRADED_GPU = register(
             Threshold("alike_gpus_min", 3, "with fewer GPUs of a model in a pool the usual number of lanes is unknown"),
             Threshold("remembered_us", 30 * DAY_US, "a GPU off the bus is missed for a month"),
         ),
+        needs=("fault_readings",),
         headline=_headline,
         summary=_summary,
         remedy=_remedy,

@@ -16,8 +16,9 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.ledger import workload_class
+from gpuwatch.ledger.claims import read_claims
 from gpuwatch.ledger.device_slots import Slot
-from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, numbers, read_hints
+from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, numbers
 from gpuwatch.ledger.node_division import divide
 from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Placed, Wanted, place
 from gpuwatch.ledger.slice_shares import method_spans, method_table, unit_table, unseen_table
@@ -91,12 +92,11 @@ def attribute(
         work.run("ledger/attribution/08_edge", cluster=cluster, everywhere=everywhere)
         first, last = work.sql("select coalesce(min(hour), 0), coalesce(max(hour) + 1, 0) from edge_hour")[0]
         work.run("ledger/attribution/10_device", edge_from_us=first * HOUR_US, edge_until_us=last * HOUR_US, **times)
-        work.run("ledger/segments/elsewhere", **times)
-        work.run("views/local_time")
-        work.run("ledger/attribution/20_claim", **times)
-        nested, hints = False, read_hints(work)
+        several_clusters = _rows(work, "select 1 from context having min(cluster) < max(cluster)")
+        work.run("ledger/segments/elsewhere" if several_clusters else "ledger/segments/elsewhere_none", **times)
+        nested, hints = False, read_claims(work, times)
         if hints.may_nest:
-            work.run("ledger/attribution/21_nested", **times)
+            work.run("ledger/claims/nested", **times)
             nested = _rows(work, "select 1 from nested")
         nodes = _hold(work, cluster, times, nested, hints.indexes)
         with work.view("inner_rows", inner_table(inner_holds(work, nodes) if nested else [])):
@@ -104,9 +104,9 @@ def attribute(
         measured = by_process or _rows(work, "select 1 from process_use")
         if measured:
             work.run("ledger/attribution/29_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
-        seen_gpus = [row[0] for row in work.sql("select distinct gpu from seen order by 1")]
+        cut = dict(work.sql("select gpu, bool_or(gi >= 0) from seen group by gpu order by gpu"))
         parents = pa.Table.from_pydict(
-            {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
+            {"gpu": list(cut), "parent_id": [device_key(cluster, gpu) for gpu in cut]}, schema=_PARENT
         )
         with (
             work.view("gpu_parent", parents),
@@ -114,7 +114,10 @@ def attribute(
             work.view("method_span", method_table(spans)),
             work.view("share_unit", unit_table(work, spans)),
         ):
-            work.run("ledger/attribution/30_capacity", **times)
+            work.run("ledger/attribution/30_owned", **times)
+            if any(cut.values()):
+                work.run("ledger/attribution/31_slice", **times)
+            work.run("ledger/attribution/32_capacity")
             work.run("ledger/attribution/35_new_device", **times)
             work.run("ledger/segments/placed_hold", **times)
             processes = measured and _rows(work, "select 1 from process_use where units is not null")

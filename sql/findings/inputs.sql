@@ -48,6 +48,23 @@ from (
     limit 1
 )
 union all
+-- Hours in which a GPU reports a fault, or has fewer PCIe lanes than it can have.
+select 'fault_readings', count(*) > 0
+from (
+    select 1
+    from device_hour
+    where cluster = $cluster and (
+        len(xids) > 0
+        or row_remap_pending > 0
+        or row_remap_failed > 0
+        or ecc_dbe_count > 0
+        or memory_unrepairable > 0
+        or remapped_uncorrectable_rows is not null
+        or pcie_lanes_seen_max < pcie_lanes_max
+    )
+    limit 1
+)
+union all
 select 'memory_readings', count(*) > 0
 from (
     (select 1 from device_hour where cluster = $cluster and fb_used_min_bytes is not null limit 1)

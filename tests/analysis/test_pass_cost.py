@@ -14,7 +14,7 @@ from gpuwatch.store.connection import Connection
 from tests.worlds.detectors import WORK, World, hour_us
 
 QUIET_MAX = 30
-FIRST_MAX = 256
+FIRST_MAX = 250
 """Statements of a pass without changes, and of the first one over one GPU and 120 samples."""
 
 
@@ -90,8 +90,14 @@ def test_a_new_record_ends_the_quiet(world: World, statements: list[str]) -> Non
 
 
 def test_what_has_no_input_is_not_looked_for(world: World, statements: list[str]) -> None:
-    """Neither failed runs, nor memory, nor requests of the days before: three statements of some hundred lines in all."""
-    words = {"failed work": "failed_span", "memory": "fb_bytes_max", "requests": "requests_all"}
+    """Failed runs, memory, requests of the days before, faults, several records of a run: statements of some hundred lines."""
+    words = {
+        "failed work": "failed_span",
+        "memory": "fb_bytes_max",
+        "requests": "requests_all",
+        "faults": "odd_device",
+        "several records": "preferred_kind",
+    }
 
     def looked_for() -> set[str]:
         return {name for name, word in words.items() if any(word in text for text in statements)}
@@ -100,7 +106,8 @@ def test_what_has_no_input_is_not_looked_for(world: World, statements: list[str]
     assert set() == looked_for()
 
     day = 24 * 60
-    world.gpu("GPU-a", (60, {**WORK, "fb_used_bytes": 1}), start=day).job("2", ["GPU-a"], 30, 60, state="FAILED")
+    world.gpu("GPU-a", (60, {**WORK, "fb_used_bytes": 1, "row_remap_pending": 1}), start=day)
+    world.job("2", ["GPU-a"], 30, 60, state="FAILED").job("2", ["GPU-a"], 30, 60, state="FAILED")
     statements.clear()
     world.analyze(day + 60)
     assert set(words) == looked_for()

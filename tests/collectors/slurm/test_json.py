@@ -283,7 +283,7 @@ def test_devices_of_a_controller_job(tmp_path: Path, job: Json, rows: list[tuple
 
 
 def test_records_with_and_without_nodes_are_of_different_kinds(tmp_path: Path) -> None:
-    """20_claim.sql takes the devices of a run from one kind: what is told by node and what is spread never add up."""
+    """claims/merged.sql takes the devices of a run from one kind: what is told by node and what is spread never add up."""
     totals = squeue({"job_state": "COMPLETED", "gres_detail": []})
     tables, _ = read(tmp_path, answer(totals, squeue(), sacct()))
 
