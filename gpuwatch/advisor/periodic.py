@@ -56,6 +56,8 @@ def find(
     baseline_max: float,
     on_time_min: float,
     depth_min: float,
+    irregular_ratio: float,
+    chance_max: float,
 ) -> Patterns:
     """The patterns of pauses in the rows of `gap`, the part of each minute in which nothing ran (NaN: not known).
 
@@ -63,7 +65,8 @@ def find(
     is at most `baseline_max`: work goes on between them. There are `pauses_min` of them or more. In those of three minutes
     and more nothing runs: `depth_min` of the minutes between their first and last one. The period is a local peak of the
     autocorrelation at `score_min` or above (of fewer than `pauses_many` pauses `score_few_min`: few come on time by chance)
-    between `period_min` and `period_max` minutes, and `on_time_min` of the pauses follow each other by it.
+    between `period_min` and `period_max` minutes, and `on_time_min` of the pauses follow each other by it. Steps that differ from
+    it by up to `irregular_ratio` of it would look this regular with a probability of `chance_max` at most.
     """
     known = np.isfinite(gap).sum(axis=1)
     row = np.flatnonzero(known >= np.maximum(pauses_min * period_min, 2))
@@ -91,7 +94,7 @@ def find(
     steady = _on_time(starts, step, spacing) >= np.where(few, 1.0, STEADY)
     steady &= (step >= period_min) & (step <= period_max) & (pauses >= STEADY_PAUSES)
     period = np.where(alike, period, step)
-    keep = alike | steady
+    keep = (alike | steady) & (_chance(starts, period, on_time_min, irregular_ratio) <= chance_max)
     row, known, marks, pauses, excess, period, score = _only(keep, row, known, marks, pauses, excess, period, score)
     last = marks.shape[1] - 1 - marks[:, ::-1].argmax(axis=1)
     return Patterns(row, period, score, pauses, excess.sum(axis=1) / known, marks, last)
@@ -165,12 +168,42 @@ def _median_steps(starts: Marks) -> Counts:
 
 def _on_time(starts: Marks, period: Counts, spacing: Series) -> Series:
     """The part of each row's steps from pause to pause that are one period, or two, long."""
+    row, off, cycles = _deviations(starts, period)
+    good = (off <= np.maximum(spacing[row] * np.maximum(period[row], 1), 1)) & (cycles <= 2)
+    steps = np.bincount(row, minlength=len(period))
+    return np.bincount(row, good, minlength=len(period)) / np.maximum(steps, 1)
+
+
+def _deviations(starts: Marks, period: Counts) -> tuple[Counts, Counts, Series]:
+    """Of each step from pause to pause: its row, by how many minutes it is off, and the number of periods that it is long."""
     row, minute = np.nonzero(starts)
     same = row[1:] == row[:-1]
     row, apart = row[1:][same], np.diff(minute)[same]
     mine = np.maximum(period[row], 1)
     cycles = np.maximum(np.rint(apart / mine), 1)
-    good = np.abs(apart - cycles * mine) <= np.maximum(spacing[row] * mine, 1)
-    good &= cycles <= 2
+    return row, np.abs(apart - cycles * mine).astype(np.int64), cycles
+
+
+def _chance(starts: Marks, period: Counts, on_time_min: float, irregular_ratio: float) -> Series:
+    """An upper bound on the probability that irregular steps are as close to the period as each row's steps are.
+
+    An irregular step is off by any number of minutes up to `irregular_ratio` of the period, each equally likely. For every k
+    from `on_time_min` of the n steps to all of them, Chernoff's bound limits the probability that k irregular steps of n are as
+    close as the k closest here. One step is not counted, since the period is fitted to the steps. The result is the smallest of
+    these bounds times their number.
+    """
+    row, off, cycles = _deviations(starts, period)
+    off = np.where(cycles <= 2, off, np.maximum(period[row], off))
+    order = np.lexsort((off, row))
+    row, off = row[order], off[order]
     steps = np.bincount(row, minlength=len(period))
-    return np.bincount(row, good, minlength=len(period)) / np.maximum(steps, 1)
+    closest = np.arange(len(row)) - (np.cumsum(steps) - steps)[row] + 1
+    tried = (closest >= on_time_min * steps[row]) & (steps[row] > 1)
+    row, off, closest, n = row[tried], off[tried], closest[tried], steps[row][tried]
+    by_chance = np.minimum((2 * off + 1) / (2 * irregular_ratio * period[row] + 1), 1.0)
+    share = np.maximum((closest - 1) / (n - 1), by_chance)
+    rest = np.where(share < 1, (1 - share) / np.where(share < 1, 1 - by_chance, 1), 1)
+    bound = np.exp(-(n - 1) * (share * np.log(share / by_chance) + (1 - share) * np.log(rest)))
+    smallest = np.ones(len(period))
+    np.minimum.at(smallest, row, bound)
+    return smallest * np.maximum(np.bincount(row, minlength=len(period)), 1)
