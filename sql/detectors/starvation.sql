@@ -61,7 +61,40 @@ below as (
         and l.start_us < q.end_us and l.end_us > q.start_us
     where not regexp_matches(q.state, '(?i)hold|inactive|clos|stop|drain')
 ),
--- What waits and would fit in what its own queue has left, for as long as both were so.
+lending as (
+    select
+        *,
+        greatest(
+            case when regexp_matches(state, '(?i)hold|inactive|clos|stop|drain') then least(used, quota) else quota end
+            - coalesce(kept, 0),
+            0
+        ) as lent
+    from queue_span
+    where quota is not null and end_us > start_us
+),
+-- How much of a cohort's quota is free for any of its queues, from one change to the next: what its queues lend less what is used
+-- of that. A queue that is on hold lends nothing.
+free_edge as (
+    select scheduler, root, flavor, profile, start_us as at_us, lent - greatest(used - coalesce(kept, 0), 0) as free
+    from lending
+    union all
+    select scheduler, root, flavor, profile, end_us, greatest(used - coalesce(kept, 0), 0) - lent
+    from lending
+),
+free_step as (
+    select
+        scheduler,
+        root,
+        flavor,
+        profile,
+        at_us as start_us,
+        lead(at_us) over steps as end_us,
+        sum(sum(free)) over steps as free
+    from free_edge
+    group by scheduler, root, flavor, profile, at_us
+    window steps as (partition by scheduler, root, flavor, profile order by at_us)
+),
+-- What waits and would fit in what its own queue has left, for as long as both were so and its cohort had too little free.
 kept_waiting as (
     select
         b.scheduler,
@@ -76,13 +109,17 @@ kept_waiting as (
         w.job,
         w.devices,
         w.start_us as since_us,
-        greatest(b.start_us, w.start_us) as from_us,
-        least(b.end_us, w.end_us) as to_us
+        greatest(b.start_us, w.start_us, f.start_us) as from_us,
+        least(b.end_us, w.end_us, f.end_us) as to_us
     from below b
     join wait_span w
         on w.scheduler = b.scheduler and w.queue = b.queue and w.profile = b.profile
-    where w.devices <= b.quota - b.used and w.devices > coalesce(b.kept, 0) - b.used and w.end_us - w.start_us >= $starved_us_min
-        and w.start_us < b.end_us and w.end_us > b.start_us
+    join free_step f
+        on f.scheduler = b.scheduler and f.root = b.root and f.flavor = b.flavor and f.profile = b.profile
+        and f.start_us < b.end_us and f.end_us > b.start_us
+    where w.devices <= b.quota - b.used and w.devices > greatest(coalesce(b.kept, 0) - b.used, 0) + greatest(f.free, 0)
+        and w.end_us - w.start_us >= $starved_us_min
+        and w.start_us < least(b.end_us, f.end_us) and w.end_us > greatest(b.start_us, f.start_us)
 ),
 reached as (
     select

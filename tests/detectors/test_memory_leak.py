@@ -57,6 +57,12 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "a free GPU with what its driver uses": lambda w, n: on(w, n, (240, EMPTY)),
     "a free GPU with 900 MiB": lambda w, n: on(w, n, (240, using(0.9))),
     "a held GPU, idle with full memory": lambda w, n: on(w, n, (240, using(70))).job(n, [n], 0, 240, node=f"n-{n}"),
+    "a job that Slurm suspended keeps its memory": lambda w, n: on(w, n, (60, BUSY), (180, using(70))).job(
+        n, [n], 0, None, heard=240, node=f"n-{n}", state="SUSPENDED", suspended=180
+    ),
+    "a job that was suspended for hours grows before and after": lambda w, n: on(
+        w, n, *growing(20, 1, 3), (180, using(23)), *growing(23, 1, 2)
+    ).job(n, [n], 0, 480, node=f"n-{n}", suspended=180),
     "nine minutes after the job": lambda w, n: on(w, n, (60, BUSY), (14, LEFT), (120, EMPTY)).job(
         n, [n], 0, 60, node=f"n-{n}"
     ),
@@ -121,6 +127,9 @@ def waiting(world: World, job: str, submitted: float, heard: float) -> World:
 
 MUST_FIRE: dict[str, Scene] = {
     "left by a job": lambda w, n: on(w, n, (60, BUSY), (120, LEFT), (60, EMPTY)).job(n, [n], 0, 60, node=f"n-{n}"),
+    "left by a job that was suspended before": lambda w, n: on(
+        w, n, (30, BUSY), (30, using(70)), (120, LEFT), (60, EMPTY)
+    ).job(n, [n], 0, 60, node=f"n-{n}", suspended=30),
     "left by a job, and taken by the next": lambda w, n: (
         on(w, n, (60, BUSY), (60, LEFT), (60, BUSY), (60, EMPTY))
         .job(f"{n}a", [n], 0, 60, node=f"n-{n}")

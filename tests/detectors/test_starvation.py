@@ -65,6 +65,13 @@ def starved(
     gang(w, n, until, gpus=gpus, since=since, **(words | {"state": "admitted"}))
 
 
+def beside(w: World, n: str, quota: int, used: int, **words: Any) -> None:
+    """The same, and a third queue of the cohort."""
+    starved(w, n)
+    for at in HOURLY:
+        queue(w, f"{n}-third", at, quota, used, **({"cohort": f"all-{n}"} | words))
+
+
 def interrupted(w: World, n: str) -> None:
     """The other borrows for twenty minutes, gives back, and borrows for twenty minutes again."""
     starved(w, n, other=8)
@@ -113,6 +120,8 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "nobody borrows": lambda w, n: starved(w, n, other=8),
     "its own quota is in use": lambda w, n: starved(w, n, used=8),
     "it wants more than its quota has left": lambda w, n: starved(w, n, gpus=5),
+    "its cohort has as much quota free elsewhere": lambda w, n: beside(w, n, 8, 4),
+    "its cohort lends what it needs, and keeps the rest": lambda w, n: beside(w, n, 12, 0, lend_max={"": 4}),
     "another flavor is borrowed": lambda w, n: starved(w, n, borrower={"flavor": "a100"}),
     "another cohort borrows": lambda w, n: starved(w, n, borrower={"cohort": f"far-{n}"}),
     "quota is there and no place near enough": lambda w, n: starved(w, n, reason="TopologyPlacementFailed"),
@@ -162,6 +171,19 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
     ),
     "a part of what its queue has is lent": (
         lambda w, n: starved(w, n, lender={"lend_max": {"": 4}}, gpus=2),
+        (20, 140, "high", 0.9),
+    ),
+    "its cohort has less quota free elsewhere": (lambda w, n: beside(w, n, 8, 5), (20, 140, "high", 0.9)),
+    "its cohort has free quota that is not lent": (
+        lambda w, n: beside(w, n, 8, 0, lend_max={"": 3}),
+        (20, 140, "high", 0.9),
+    ),
+    "its cohort has free quota of another flavor": (
+        lambda w, n: beside(w, n, 8, 0, flavor="a100"),
+        (20, 140, "high", 0.9),
+    ),
+    "its cohort has free quota in a queue that is on hold": (
+        lambda w, n: beside(w, n, 8, 0, state="Hold"),
         (20, 140, "high", 0.9),
     ),
     "queues of Volcano": (volcano, (20, 180, "high", 0.9)),
