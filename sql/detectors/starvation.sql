@@ -80,6 +80,9 @@ free_edge as (
     union all
     select scheduler, root, flavor, profile, end_us, greatest(used - coalesce(kept, 0), 0) - lent
     from lending
+    union all
+    -- The cohorts' own quota is assumed to be as in their last record all the time.
+    select 'kueue', root, flavor, profile, 0, lent from cohort_quota
 ),
 free_step as (
     select

@@ -1,7 +1,5 @@
--- A row of queue_span is a queue, a flavor of it where it has some, a kind of device (profile, '' whole GPUs) and a span in
--- which its numbers were valid. A record is valid until the next one, at most $fresh_us; the first one after a silence is
--- assumed to have been valid for $unseen_us before. `used` has what is reserved, too.
-create or replace temp table queue_span as
+-- A row of cohort_root is a cohort below others, and the one at the top.
+create or replace temp table cohort_root as
 with recursive cohort as (
     select name, parent
     from queue
@@ -15,11 +13,38 @@ above as (
     from above a
     join cohort c on c.name = a.root
     where a.depth < 32
+)
+select name, arg_max(root, depth) as root from above group by name;
+
+-- A row of cohort_quota is a kind of device of which a cohort lends quota of its own, by its last record.
+create or replace temp table cohort_quota as
+with last as (
+    select name, flavor, quota, lend_max
+    from queue
+    where cluster = $cluster and scheduler = 'kueue' and kind = 'cohort' and flavor is not null and quota is not null
+        and observed_us < $until_us
+    qualify row_number() over (partition by name, flavor order by observed_us desc, rowid desc) = 1
 ),
-root as (
-    select name, arg_max(root, depth) as root from above group by name
-),
-record as (
+kind_of as (
+    select *, unnest(map_keys(from_json(quota, '"MAP(VARCHAR,BIGINT)"'))) as profile
+    from last
+)
+select
+    coalesce(o.root, k.name) as root,
+    k.flavor,
+    k.profile,
+    sum(least(
+        from_json(k.quota, '"MAP(VARCHAR,BIGINT)"')[k.profile], from_json(k.lend_max, '"MAP(VARCHAR,BIGINT)"')[k.profile]
+    ))::bigint as lent
+from kind_of k
+left join cohort_root o on o.name = k.name
+group by all;
+
+-- A row of queue_span is a queue, a flavor of it where it has some, a kind of device (profile, '' whole GPUs) and a span in
+-- which its numbers were valid. A record is valid until the next one, at most $fresh_us; the first one after a silence is
+-- assumed to have been valid for $unseen_us before. `used` has what is reserved, too.
+create or replace temp table queue_span as
+with record as (
     select
         scheduler,
         kind,
@@ -95,4 +120,4 @@ select
 from kind_of k
 join last_report p on p.slurm = (k.scheduler = 'slurm')
 left join rule r on r.scheduler = k.scheduler and r.name = k.name
-left join root o on o.name = k.parent;
+left join cohort_root o on o.name = k.parent;

@@ -72,6 +72,14 @@ def beside(w: World, n: str, quota: int, used: int, **words: Any) -> None:
         queue(w, f"{n}-third", at, quota, used, **({"cohort": f"all-{n}"} | words))
 
 
+def pooled(w: World, n: str, quota: int, flavor: str = "h100") -> None:
+    """The same in a cohort with quota of its own, which is a part of another one."""
+    for at in HOURLY:
+        row = {"scheduler": "kueue", "kind": "cohort", "name": f"all-{n}", "parent": f"root-{n}", "observed_us": at}
+        tell_all(w, "queue", [row, row | {"flavor": flavor, "quota": {"": quota}}])
+    starved(w, n)
+
+
 def interrupted(w: World, n: str) -> None:
     """The other borrows for twenty minutes, gives back, and borrows for twenty minutes again."""
     starved(w, n, other=8)
@@ -122,6 +130,7 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "it wants more than its quota has left": lambda w, n: starved(w, n, gpus=5),
     "its cohort has as much quota free elsewhere": lambda w, n: beside(w, n, 8, 4),
     "its cohort lends what it needs, and keeps the rest": lambda w, n: beside(w, n, 12, 0, lend_max={"": 4}),
+    "its cohort has free quota of its own": lambda w, n: pooled(w, n, 4),
     "another flavor is borrowed": lambda w, n: starved(w, n, borrower={"flavor": "a100"}),
     "another cohort borrows": lambda w, n: starved(w, n, borrower={"cohort": f"far-{n}"}),
     "quota is there and no place near enough": lambda w, n: starved(w, n, reason="TopologyPlacementFailed"),
@@ -184,6 +193,11 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
     ),
     "its cohort has free quota in a queue that is on hold": (
         lambda w, n: beside(w, n, 8, 0, state="Hold"),
+        (20, 140, "high", 0.9),
+    ),
+    "its cohort has too little quota of its own": (lambda w, n: pooled(w, n, 3), (20, 140, "high", 0.9)),
+    "its cohort has quota of its own of another flavor": (
+        lambda w, n: pooled(w, n, 8, "a100"),
         (20, 140, "high", 0.9),
     ),
     "queues of Volcano": (volcano, (20, 180, "high", 0.9)),
