@@ -40,6 +40,7 @@ GANG_PARTIAL = register(
         needs=("runs", "workloads", "pending"),
         thresholds=(
             Threshold("partial_us_min", 5 * MINUTE_US, "the gang plugin of Kubernetes gives up after 5 minutes"),
+            Threshold("work_max", 0.5, "a gang whose members work for half of the time does not wait for the others"),
             Threshold("fresh_us", 2 * HOUR_US, "a waiting request is recorded again every hour"),
         ),
         headline=_headline,

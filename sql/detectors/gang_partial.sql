@@ -151,6 +151,38 @@ held_part as (
     from hour_part p
     join held h on h.chain = p.chain and h.start_us < p.part_end_us and h.end_us > p.part_start_us
 ),
+-- What each held device did meanwhile; `idle` is the time of the minutes in which it did no work.
+spent as (
+    select
+        t.chain,
+        t.hour_us,
+        t.run_id,
+        t.device_id,
+        sum(m.end_us - m.start_us - m.unobserved_us) as known_us,
+        sum(case when worked then m.end_us - m.start_us - m.unobserved_us else 0 end) as worked_us,
+        sum(case when worked then 0 else m.hoarded_us end) as hoarded_us,
+        sum(case when worked then 0 else m.gap_us end) as gap_us,
+        sum(case when worked then 0 else m.stalled_us end) as stalled_us,
+        sum(case when worked then 0 else m.communication_us end) as communication_us
+    from held_part t
+    join (select *, compute_us + memory_roof_us > 0 as worked from device_minute) m
+        on m.cluster = $cluster and m.hour_us = t.hour_us and m.device_id = t.device_id
+        and m.start_us >= t.start_us and m.end_us <= t.end_us
+    where t.sure and m.hour_us >= $from_us and m.hour_us < $until_us
+    group by t.chain, t.hour_us, t.run_id, t.device_id
+),
+-- Members that work do not wait for the others: the job is elastic, or its members are independent of each other.
+at_work as (
+    select chain, hour_us
+    from spent
+    group by chain, hour_us
+    having sum(worked_us) > $work_max * sum(known_us)
+),
+waiting_part as (
+    select *
+    from hour_part
+    where (chain, hour_us) not in (select (chain, hour_us) from at_work)
+),
 place as (
     select
         t.chain,
@@ -172,9 +204,9 @@ together as (
         least(a.part_end_us, b.part_end_us) - 1 as at_us,
         greatest(a.missing_devices - b.devices, b.missing_devices - a.devices) as free_min,
         least(a.missing_devices, b.missing_devices) as free_below
-    from hour_part a
+    from waiting_part a
     join place l on l.chain = a.chain and l.hour_us = a.hour_us
-    join hour_part b
+    join waiting_part b
         on b.hour_us = a.hour_us and b.chain <> a.chain
         and least(a.part_end_us, b.part_end_us) > greatest(a.part_start_us, b.part_start_us)
         and least(a.part_end_us, b.part_end_us) - greatest(a.start_us, b.start_us) >= $partial_us_min
@@ -200,24 +232,6 @@ deadlock as (
     where coalesce(f.devices, 0) >= t.free_min and coalesce(f.devices, 0) < t.free_below
     group by t.chain, t.hour_us
 ),
-lost as (
-    select
-        t.chain,
-        t.hour_us,
-        t.run_id,
-        t.device_id,
-        sum(m.hoarded_us) as hoarded_us,
-        sum(m.gap_us) as gap_us,
-        sum(m.stalled_us) as stalled_us,
-        sum(m.communication_us) as communication_us
-    from held_part t
-    join device_minute m
-        on m.cluster = $cluster and m.hour_us = t.hour_us and m.device_id = t.device_id
-        and m.start_us >= t.start_us and m.end_us <= t.end_us
-    -- Members that work all the same waste nothing by waiting in between.
-    where t.sure and m.hour_us >= $from_us and m.hour_us < $until_us and m.compute_us + m.memory_roof_us = 0
-    group by t.chain, t.hour_us, t.run_id, t.device_id
-),
 -- Nobody measures these devices, but a gang that has not all members it needs does not run.
 unmeasured as (
     select t.chain, t.hour_us, t.run_id, t.device_id, sum(t.end_us - t.start_us) as us
@@ -238,7 +252,7 @@ wanted as (
             {'bucket': 'stalled', 'us': stalled_us},
             {'bucket': 'communication', 'us': communication_us}
         ], recursive := true)
-        from lost
+        from spent
         union all
         select chain, hour_us, run_id, device_id, 'unobserved', us from unmeasured
     )
@@ -272,7 +286,7 @@ select
         'deadlocked_gangs': coalesce(any_value(d.count) + 1, 0)::double
     } as numbers,
     map {'deadlock_with': coalesce(any_value(d.others), '')} as words
-from hour_part p
+from waiting_part p
 left join held_device h using (chain, hour_us)
 left join wanted w using (chain, hour_us)
 left join deadlock d using (chain, hour_us)

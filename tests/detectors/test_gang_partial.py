@@ -16,6 +16,7 @@ from tests.worlds.detectors import (
     IDLE,
     PAGE_HEADINGS,
     WORK,
+    Phase,
     World,
     page_headings,
     page_rows,
@@ -48,6 +49,13 @@ def running(w: World, job: str, least: int | None, waiting: int, reason: str = "
         waits(w, job, waiting, 60, since=5, reason=reason)
 
 
+def playing(w: World, job: str, *phases: Phase, lasts: float = 65) -> None:
+    """The same two of four members, whose GPUs play phases."""
+    for number in range(2):
+        w.gpu(f"{job}-{number}", *phases)
+    half(w, job, lasts=lasts)
+
+
 def nobody_runs(w: World, job: str) -> None:
     gang(w, job, 4)
     waits(w, job, 4, 60, since=5)
@@ -70,6 +78,10 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "members that pull their image have a node and wait for none": lambda w, n: running(w, n, 4, 0),
     "members that a gate holds back": lambda w, n: running(w, n, 4, 2, "SchedulingGated"),
     "a gang that waits for quota as a whole": lambda w, n: running(w, n, 4, 4, "WaitingForQuota"),
+    "members that work all the same: trials, or an elastic job of which nobody says so": lambda w, n: playing(
+        w, n, (120, WORK)
+    ),
+    "members that work and save in between": lambda w, n: playing(w, n, *(((20, WORK), (10, IDLE)) * 4)),
     "an elastic job starts with fewer": lambda w, n: half(w, n, least=3, count=4),
     "as many as it needs run": lambda w, n: running(w, n, 2, 2),
     "no member runs": nobody_runs,
@@ -88,10 +100,14 @@ def failed_member(w: World, job: str) -> None:
     waits(w, job, 1, 80, since=31, reason="NoLongerWaits")
 
 
-def working(w: World, job: str) -> None:
-    gang(w, job, 3)
-    pods(w, job, [f"{job}-0", f"{job}-1"], 5, 100, level=WORK)
-    waits(w, job, 1, 60, since=5)
+def fell_apart(w: World, job: str) -> None:
+    """A gang of two works until one member is lost, for which there is no place. The other one hangs."""
+    gang(w, job, 2)
+    w.gpu(f"{job}-0", (30, WORK), (80, IDLE))
+    pods(w, job, [f"{job}-0"], 0, 110, level=IDLE)
+    pods(w, job, [f"{job}-1"], 0, 30, level=WORK, first=1, state="Failed")
+    waits(w, job, 1, 32, since=31)
+    waits(w, job, 1, 80, since=31, reason="NoLongerWaits")
 
 
 def launcher(w: World, job: str) -> None:
@@ -120,7 +136,11 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, int]]] = {
     "a member that failed and finds no place again": (failed_member, (31, 80, 49 * 60)),
     "one worker beside a launcher without GPUs": (launcher, (5, 65, 3 * 60 * 60)),
     "one of four workers whose GPUs Kueue does not tell": (claims, (5, 65, 3 * 60 * 60)),
-    "members that work all the same waste nothing": (working, (5, 100, 0)),
+    "a member that worked until another one was lost": (fell_apart, (31, 80, 49 * 60)),
+    "members that work at times": (
+        lambda w, n: playing(w, n, *(((10, WORK), (20, IDLE)) * 4)),
+        (5, 60, 2 * 40 * 60),
+    ),
 }
 
 DEADLOCKS = {
