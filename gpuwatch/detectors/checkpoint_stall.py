@@ -90,8 +90,7 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
     store.run("detectors/support/checkpoint_candidate", devices_max=DEVICES_MAX, **scope.sql_parameters())
     if scope.until_us - scope.since_us < DAY_US:
         store.run("detectors/support/checkpoint_pausing", **scope.sql_parameters())
-    (devices,) = store.sql("select count(distinct device_id) from checkpoint_held")[0]
-    parts = -(-devices // DEVICES_AT_ONCE)
+    parts = -(-store.sql("select count(distinct device_id) from checkpoint_held")[0][0] // DEVICES_AT_ONCE)
     known = {n for (n,) in store.sql("select number from checkpoint_known where hour_us < $s", s=scope.since_us)}
     found, earlier = [_NONE], [_NONE[1]]
     for windows, minutes in _days(store, scope, parts):
@@ -174,8 +173,7 @@ def _found(windows: Windows, minutes: Minutes, p: Mapping[str, Any], before: boo
     windows = Windows(*(column[enough] for column in windows))
     span = minutes.minute[windows.last - 1] - minutes.minute[windows.first] + 1
     order = np.argsort(span, kind="stable")
-    hours, pauses = [_NONE[0]], [_NONE[1]]
-    start = 0
+    hours, pauses, start = [_NONE[0]], [_NONE[1]], 0
     while start < len(order):
         # Windows of about one length, as many as fit: the longest of them is the width of all.
         fit = np.arange(1, len(order) - start + 1) * span[order[start:]] <= MATRIX_MAX
