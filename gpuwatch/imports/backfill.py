@@ -293,5 +293,5 @@ def _nothing(history: History, names: Sequence[str], since_us: int, until_us: in
         return f"{history.samples.name}: none of its {len(names)} DCGM metrics {span} is known ({', '.join(names[:3])}, ...)"
     return (
         f"{history.samples.name}: responds, but has no DCGM metric (DCGM_FI_...) and no kube-state-metrics {span}; "
-        "check --match, --since, --tenant, and that this server scrapes dcgm-exporter"
+        "check --match, --tenant and the times, and that this server scrapes dcgm-exporter"
     )

@@ -27,7 +27,7 @@ from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.scan.lines import no_team
+from gpuwatch.scan.lines import no_jobs, no_team
 from gpuwatch.scan.losses import unnamed_losses
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -84,7 +84,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: (-Fraction(one[field] or 0), -Fraction(one["cost"] or one["gpu_hours"])))
-    unknown = [*_lacking_counters(store, facts["window"]), *no_team(teams), *card["unknown"]]
+    owners = _no_jobs(store, facts["window"]) or no_team(teams)
+    unknown = [*_lacking_counters(store, facts["window"]), *owners, *card["unknown"]]
     return card | {"teams": teams, "unknown": unknown}
 
 
@@ -99,6 +100,12 @@ def _lacking_counters(store: Store, window: Window) -> list[Json]:
     what = f"{devices} {of} no {', '.join(names)}: a busy GPU may be working or waiting."
     fix = "Add the lines that gpuwatch doctor prints to the counters file of dcgm-exporter (option -f)."
     return [{"layer": "", "what": what, "fix": fix}]
+
+
+def _no_jobs(store: Store, window: Window) -> list[Json]:
+    """That the window has no job, where earlier days have some."""
+    (row,) = store.rows("scan/jobs_before", start_us=window.start_us, end_us=window.end_us)
+    return [] if row["within"] else no_jobs(row["earlier"], row["last_us"], row["first_us"], window)
 
 
 def top_actions(card: Mapping[str, Any]) -> list[Json]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.core.clock import DAY_US, Window, rfc3339
 from gpuwatch.core.words import joined
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import MISSING
@@ -18,7 +19,8 @@ FIRST = 3
 UNNAMED_SHARE = Fraction(1, 10)
 """Of the held GPU time: for less without a team, nobody needs to do anything."""
 NO_TEAM = "No team is named"
-UNMEASURED, UNGRADED = "held GPU-hours were not measured", "Not graded: "
+UNMEASURED, UNGRADED, UNPRICED = "held GPU-hours were not measured", "Not graded: ", "GPU-hours have no rate"
+NO_JOBS = "No job of these days"
 JUDGED_SHOWN = 2
 """Things that were not judged and are named."""
 
@@ -84,9 +86,28 @@ def no_team(teams: Sequence[Json]) -> list[dict[str, str]]:
     return [{"layer": "", "what": what, "fix": fix}]
 
 
+def no_jobs(earlier: int, last_us: int | None, first_us: int | None, window: Window) -> list[dict[str, str]]:
+    """That all jobs of the records ended before the window: then the newest metrics are later than the dumps. `earlier`: how many
+    jobs; the first began and the last ended at these times.
+    """
+    if not earlier or last_us is None or first_us is None:
+        return []
+    days = -(-(window.end_us - first_us) // DAY_US)
+    ended = "the only job of the records ended" if earlier == 1 else f"the {earlier:,} jobs of the records ended"
+    what = f"{NO_JOBS} is known: {ended} by {rfc3339(last_us)}, before the first of them. So all GPUs look free."
+    fix = f"The metrics are newer than the dumps of jobs: dump the jobs again, or scan with --days {days}."
+    return [{"layer": "", "what": what, "fix": fix}]
+
+
 def unknown_lines(unknown: Sequence[Json]) -> list[str]:
-    """Why no team is named and what was not measured, with the fix, then what was not judged, in one line: the page has the fixes."""
-    first = [one for one in unknown if one["what"].startswith(NO_TEAM) or UNMEASURED in one["what"]]
+    """Why no job or team is named, and what was not measured or has no price, with the fix; then what was not judged, in one line:
+    the page has the fixes.
+    """
+    first = [
+        one
+        for one in unknown
+        if one["what"].startswith((NO_JOBS, NO_TEAM)) or UNMEASURED in one["what"] or UNPRICED in one["what"]
+    ]
     reasons = [f"{one['what']} {one['fix']}".replace(GAP, " ") for one in first]
     graded = any(UNMEASURED in one["what"] for one in first)
     whats = [one["what"] for one in unknown if one not in first]

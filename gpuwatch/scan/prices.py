@@ -24,11 +24,20 @@ def set_prices(state: State, given: bytes | None, name: str, actor: str, at_us: 
     if given is not None:
         rejects = Rejects()
         rates = parse_rates(given, name, rejects)
+        faults = [_fault(reason, *rejects.first[reason]) for reason in rejects.counts]
         if not rates:
-            why = "; ".join(list(rejects.counts)[:3]) or "it is empty"
+            why = "; ".join(faults[:3]) or "it is empty"
             raise UnreadableInput(f"--rates {name}: no valid row; {why}")
-        notes = [f"gpuwatch: --rates {name}: left out {count}: {reason}" for reason, count in rejects.counts.items()]
+        counts = rejects.counts.values()
+        notes = [
+            f"gpuwatch: --rates {name}: left out {count}: {why}" for count, why in zip(counts, faults, strict=True)
+        ]
         set_rates(state, rates, actor, Path(name).name, at_us)
     elif not load_rates(state):
         set_rates(state, list_prices(), actor, "list prices", at_us)
     return set(load_rates(state)) == set(list_prices()), notes
+
+
+def _fault(reason: str, file: str, line: int, text: str) -> str:
+    """Why rows were left out, and the first of them."""
+    return f"{reason} (line {line}: {text})" if text else reason

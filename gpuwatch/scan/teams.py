@@ -91,8 +91,16 @@ def team_lines(card: Json) -> list[str]:
         name, _, lost, share, held, cost = (
             str(cell.text) for cell in _team_row(one, card["currency"], field, Fraction(0)).cells
         )
-        part = f" ({share} of its {of})" if share != lost else ""
-        lines.append(f"{name}: {held} GPU-hours, {cost}; avoidable {lost}{part}")
+        if share != NOT_MEASURED:
+            lost = f"{lost} ({share} of its {of})"
+        elif (
+            one["avoidable_gpu_hours"] is not None
+            and one["avoidable_ratio"] is None
+            and one["measured_ratio"] is not None
+        ):
+            measured = report_text.percent(one["measured_ratio"])
+            lost = f"at least {lost} ({measured} of what it held was measured)"
+        lines.append(f"{name}: {held} GPU-hours, {cost}; avoidable {lost}")
     return lines + _more_teams(card["teams"][TEAM_LINES:], card["currency"])
 
 

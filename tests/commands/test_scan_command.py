@@ -227,3 +227,18 @@ def test_a_zone_is_for_a_bundle(tmp_path: Path) -> None:
 
     assert "--timezone is for a --bundle" in scan("--prometheus", "http://p", *asked, "UTC").stderr
     assert "Mars/Olympus" in scan("--bundle", tmp_path, *asked, "Mars/Olympus").stderr
+
+
+def test_a_bad_row_of_the_prices_is_named_with_its_line(tmp_path: Path, bundle: Path) -> None:
+    """A decimal comma moves the cells: the reason alone names another column."""
+    rates = tmp_path / "rates.csv"
+    head = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to"
+    rates.write_text(f"{head}\n*,owned,2,85,2026-01-01T00:00:00Z\n", "utf-8")
+
+    refused = scan("--bundle", bundle, "--rates", rates, "--out", tmp_path / "out")
+    rates.write_text(f"{head}\n*,owned,-2,2026-01-01T00:00:00Z,\n*,owned,2,2020-01-01T00:00:00Z,\n", "utf-8")
+    done = scan("--bundle", bundle, "--rates", rates, "--out", tmp_path / "out")
+
+    assert 2 == refused.exit_code and "(line 2: *,owned,2,85,2026-01-01T00:00:00Z" in refused.stderr, refused.stderr
+    assert 0 == done.exit_code, done.output
+    assert "left out 1: usd_per_gpu_hour" in done.stderr and "(line 2: *,owned,-2," in done.stderr

@@ -255,6 +255,10 @@ def test_a_terminal_shows_what_each_team_pays_and_could_avoid() -> None:
         "vision: 500 GPU-hours, $1.50 k; avoidable $600 (40 % of its cost)",
         "guessed (inferred): 500 GPU-hours, $1.50 k; avoidable not measured",
     ] == [words(line) for line in team_lines(card([team("vision", "600.00"), team("guessed", None)]))]
+    partly = team("nlp", "105.00") | {"avoidable_ratio": None, "measured_ratio": 0.17}
+    assert ["nlp: 500 GPU-hours, $1.50 k; avoidable at least $105 (17 % of what it held was measured)"] == [
+        words(line) for line in team_lines(card([partly]))
+    ]
     assert "and 2 more teams, $3.00 k: scan.json has all" == words(
         team_lines(card([*many, team("t6", "1.00"), team("t7", "1.00")]))[6]
     )

@@ -73,6 +73,14 @@ def unknown(*whats: str) -> list[dict[str, Any]]:
             ],
             id="what was not measured has its fix, and no grade besides",
         ),
+        pytest.param(
+            ["12 GPU-hours have no rate, so their cost is unknown.", "A: x"],
+            [
+                "12 GPU-hours have no rate, so their cost is unknown. Do it.",
+                "Not judged: “A”. The page has the fix of each.",
+            ],
+            id="what has no price has its fix",
+        ),
         pytest.param(["No team is named: no job."], ["No team is named: no job. Do it."], id="the reason has its fix"),
     ],
 )
