@@ -20,10 +20,12 @@ node_setting as (
         bool_or(scheduler = 'kubernetes') as in_kubernetes,
         -- GPU Feature Discovery leaves the label out where the strategy is none.
         coalesce(
-            arg_max(mig_strategy, observed_us),
+            arg_max(mig_strategy, (coalesce(observed_us, 0), mig_strategy)),
             case when bool_or((labels ->> '$."nvidia.com/mig.capable"') is not null) then 'none' end
         ) as strategy,
-        arg_max(labels ->> '$."nvidia.com/mig.config"', observed_us) filter (where scheduler = 'kubernetes') as config,
+        arg_max(
+            labels ->> '$."nvidia.com/mig.config"', (coalesce(observed_us, 0), labels ->> '$."nvidia.com/mig.config"')
+        ) filter (where scheduler = 'kubernetes') as config,
         bool_or(scheduler = 'slurm' and regexp_matches(coalesce(devices, ''), '[0-9]+g\.[0-9]+gb')) as in_gres
     from node
     group by cluster, node

@@ -31,7 +31,7 @@ set variable uncut = (
             max(to_us) over (order by from_us, to_us rows between unbounded preceding and 1 preceding) as before_us
         from cut_span
     )
-    select arg_max({'from_us': before_us, 'until_us': from_us}, from_us - before_us)
+    select arg_max({'from_us': before_us, 'until_us': from_us}, (from_us - before_us, from_us))
     from edge
     where from_us > before_us
 );

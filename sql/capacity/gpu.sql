@@ -24,7 +24,7 @@ node_record as (
         scheduler,
         node,
         max(n.observed_us) as observed_us,
-        arg_max({'state': n.state}, coalesce(n.observed_us, -1)).state as state
+        arg_max({'state': n.state}, (coalesce(n.observed_us, -1), n.state is distinct from 'up', n.state)).state as state
     from node n
     join cluster_end e using (cluster)
     where coalesce(n.observed_us <= e.at_us, true)

@@ -13,7 +13,7 @@ with gpu as (
     limit $limit
 ),
 driver as (
-    select s.device_id, arg_max(c.driver, s.last_us) as driver
+    select s.device_id, arg_max(c.driver, (s.last_us, c.driver)) as driver
     from context_span s
     join context c on c.context_id = s.context_id
     where c.driver is not null and s.device_id in (select device_id from gpu)
@@ -33,7 +33,7 @@ fault as (
         max(h.row_remap_failed) as row_remap_failed,
         max(h.remapped_uncorrectable_rows) as remapped_uncorrectable_rows,
         max(h.gpu_temp_max_celsius) as gpu_temp_max_celsius,
-        arg_max(h.pcie_lanes_min, h.hour_us) as pcie_lanes,
+        arg_max(h.pcie_lanes_min, (h.hour_us, h.pcie_lanes_min)) as pcie_lanes,
         max(h.pcie_lanes_max) as pcie_lanes_max
     from device_hour h
     join part p on p.device_id = h.device_id

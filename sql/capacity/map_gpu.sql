@@ -48,7 +48,7 @@ reading as (
 ),
 -- A slice reports the temperature of its GPU.
 heat as (
-    select d.cluster, d.gpu, arg_max(r.gpu_temp_celsius, r.observed_us) as celsius
+    select d.cluster, d.gpu, arg_max(r.gpu_temp_celsius, (r.observed_us, r.gpu_temp_celsius)) as celsius
     from reading r
     join device d using (device_id)
     join cluster_end e on e.cluster = d.cluster

@@ -125,7 +125,7 @@ linked as (
     from short
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (partition by need, hour_us, enough order by start_us) as turn
+    select *, count(case when begins then 1 end) over (partition by need, hour_us, enough order by start_us) as turn
     from linked
 )
 select

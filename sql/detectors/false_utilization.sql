@@ -93,7 +93,7 @@ classified as (
 counted as (
     select
         *,
-        count(*) filter (where low_sm) over half_hour as low_sm_behind
+        count(case when low_sm then 1 end) over half_hour as low_sm_behind
     from classified
     where (run_id, device_id) in (select (run_id, device_id) from classified where low_sm)
     window half_hour as (

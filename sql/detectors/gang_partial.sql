@@ -102,7 +102,7 @@ partial as (
     where s.pods > 0 and s.pods < g.pods_min and s.waits > 0 and s.end_us > s.start_us
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (partition by job_id order by start_us) as number
+    select *, count(case when begins then 1 end) over (partition by job_id order by start_us) as number
     from partial
 ),
 stretch as (

@@ -11,7 +11,7 @@ with linked as (
         and end_us > (select min(start_us) from held) and start_us < (select max(end_us) from held)
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (partition by device_id order by start_us) as number
+    select *, count(case when begins then 1 end) over (partition by device_id order by start_us) as number
     from linked
 ),
 idle_run as (

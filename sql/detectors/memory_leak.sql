@@ -49,7 +49,7 @@ free_segment as (
         and l.node in (select node from known_node) and l.node not in (select node from shared_node)
 ),
 free_numbered as (
-    select *, count(*) filter (where begins) over (partition by device_id order by start_us) as number
+    select *, count(case when begins then 1 end) over (partition by device_id order by start_us) as number
     from free_segment
 ),
 free_span as (
@@ -99,7 +99,7 @@ turned as (
     from reading
 ),
 stretched as (
-    select *, count(*) filter (where turns) over (partition by device_id, span_us order by observed_us) as number
+    select *, count(case when turns then 1 end) over (partition by device_id, span_us order by observed_us) as number
     from turned
 ),
 orphan as (
@@ -193,7 +193,7 @@ hourly as (
 rising as (
     select
         *,
-        count(*) filter (where fb_used_max_bytes > before_bytes and before_us = hour_us - 3600000000) over (
+        count(case when fb_used_max_bytes > before_bytes and before_us = hour_us - 3600000000 then 1 end) over (
             partition by device_id, run_id order by hour_us
             range between $growth_us - 7200000000 preceding and current row
         ) as risen,

@@ -110,7 +110,7 @@ classified as (
     from window_seen
 ),
 counted as (
-    select *, count(*) filter (where small) over two_hours as small_behind
+    select *, count(case when small then 1 end) over two_hours as small_behind
     from classified
     where (run_id, device_id) in (select (run_id, device_id) from classified where small)
     window two_hours as (

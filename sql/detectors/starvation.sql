@@ -42,7 +42,7 @@ lent_span as (
     from (
         select
             *,
-            count(*) filter (where begins) over (
+            count(case when begins then 1 end) over (
                 partition by scheduler, root, flavor, profile order by start_us
             ) as number
         from lent_turn
@@ -138,7 +138,7 @@ reached as (
 numbered as (
     select
         *,
-        count(*) filter (where coalesce(after_pause, true)) over (
+        count(case when coalesce(after_pause, true) then 1 end) over (
             partition by scheduler, queue, flavor, profile, job order by from_us, to_us
         ) as number
     from reached

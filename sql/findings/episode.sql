@@ -26,7 +26,7 @@ linked as (
 numbered as (
     select
         *,
-        count(*) filter (where begins) over (
+        count(case when begins then 1 end) over (
             partition by subject_kind, subject_id, cause_us order by start_us, end_us
         ) as episode
     from linked
@@ -64,8 +64,8 @@ number_joined as (
             when 'mean' then exact_weighted_mean(entry.value, nullif(end_us - start_us, 0))
             when 'max' then max(entry.value)
             when 'min' then min(entry.value)
-            when 'first' then arg_min(entry.value, start_us)
-            else arg_max(entry.value, end_us)
+            when 'first' then arg_min(entry.value, (start_us, end_us, entry.value))
+            else arg_max(entry.value, (end_us, start_us, entry.value))
         end as value
     from number_part
     left join measure_how m on m.name = entry.key
@@ -97,16 +97,16 @@ found as (
         subject_kind,
         subject_id,
         cause_us,
-        arg_max(subject_name, end_us) as subject_name,
-        arg_min(run_id, start_us) as run_id,
-        arg_max(team, end_us) as team,
+        arg_max(subject_name, (end_us, start_us, subject_name)) as subject_name,
+        arg_min(run_id, (start_us, end_us, run_id)) as run_id,
+        arg_max(team, (end_us, start_us, team)) as team,
         min(start_us) as started_us,
         max(end_us) as ended_us,
         coalesce(bool_or(still) filter (where is_last), false) as still,
         max(confidence) as confidence,
-        arg_max(severity, end_us) as severity,
-        arg_max(words, end_us) as words,
-        arg_max(rule_version, end_us) as rule_version
+        arg_max(severity, (end_us, start_us, severity)) as severity,
+        arg_max(words, (end_us, start_us, words::varchar)) as words,
+        arg_max(rule_version, (end_us, start_us, rule_version)) as rule_version
     from episode_row
     group by subject_kind, subject_id, cause_us
 )

@@ -15,7 +15,7 @@ with held as (
 numbered as (
     select
         *,
-        count(*) filter (where begins) over (partition by device_id, run_id, estimated order by start_us) as turn
+        count(case when begins then 1 end) over (partition by device_id, run_id, estimated order by start_us) as turn
     from held
 )
 select

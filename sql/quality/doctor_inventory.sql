@@ -58,7 +58,7 @@ select
     l.node,
     d.gpus,
     max(l.number)::bigint as most,
-    arg_max(l.at_us, l.number) as at_us
+    arg_max(l.at_us, (l.number, -l.at_us)) as at_us
 from level l
 left join described d on d.cluster = l.cluster and d.node = l.node
 where not coalesce(d.other, false)

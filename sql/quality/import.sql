@@ -5,7 +5,7 @@ select
     count(*) as files,
     max(imported_us) as imported_us,
     sum(records)::bigint as records,
-    arg_max(path, imported_us) as path
+    arg_max(path, (imported_us, path)) as path
 from import_file
 group by kind, cluster
 order by kind, cluster;

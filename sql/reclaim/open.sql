@@ -32,7 +32,7 @@ linked as (
     where not i.free
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (partition by cluster, device_id order by start_us) as number
+    select *, count(case when begins then 1 end) over (partition by cluster, device_id order by start_us) as number
     from linked
 ),
 idle_run as (
@@ -54,7 +54,7 @@ whole as (
         max(n.idle_from_us) as idle_from_us,
         any_value(h.known_us) as known_us,
         arg_max(h.run_id, (h.start_us, h.run_id)) as run_id,
-        arg_max(h.pool, h.device_id) as pool,
+        arg_max(h.pool, (h.device_id, h.pool)) as pool,
         list(distinct h.node order by h.node) filter (where h.node is not null) as nodes
     from held h
     left join now_idle n on n.key = h.key and n.device_id = h.device_id

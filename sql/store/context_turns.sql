@@ -51,7 +51,7 @@ turn_edge as (
 turn as (
     select
         *,
-        count(*) filter (where begins) over (
+        count(case when begins then 1 end) over (
             partition by device_id, hour_us order by observed_us
         ) as number
     from turn_edge

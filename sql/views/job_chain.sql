@@ -30,7 +30,7 @@ linked as (
 numbered as (
     select
         *,
-        count(*) filter (where coalesce(after_pause, true)) over (
+        count(case when coalesce(after_pause, true) then 1 end) over (
             partition by scheduler, job_id order by start_us, run_id
         ) as number
     from linked

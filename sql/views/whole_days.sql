@@ -19,7 +19,7 @@ set variable rolled = (
         from day
         group by island
     )
-    select arg_max({'from_us': from_us, 'until_us': until_us}, until_us - from_us)
+    select arg_max({'from_us': from_us, 'until_us': until_us}, (until_us - from_us, from_us))
     from stretch
 );
 

@@ -80,3 +80,13 @@ def test_no_query_is_read_otherwise_by_the_oldest_duckdb() -> None:
     texts = {name: (ROOT / "sql" / f"{name}.sql").read_text("utf-8") for name in sorted(sql_names())}
 
     assert {} == {name: match[0] for name, text in texts.items() if (match := ONLY_DUCKDB_2.search(text))}
+
+
+FILTERED_COUNT = re.compile(r"count\(\*\) filter \((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s+over\b")
+
+
+def test_no_window_counts_with_a_filter() -> None:
+    """DuckDB computes `count(*) filter (...) over` in quadratic time of the partition, `count(case ... end) over` in linear time."""
+    files = [path for path in (ROOT / "sql").rglob("*.sql") if "schema" not in path.parts]
+
+    assert [] == [str(path.relative_to(ROOT)) for path in files if FILTERED_COUNT.search(path.read_text("utf-8"))]

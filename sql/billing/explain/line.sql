@@ -79,7 +79,7 @@ before as (
 numbered as (
     select
         *,
-        count(*) filter (where start_us > before_us and start_us // 3600000000 > (before_us - 1) // 3600000000) over (
+        count(case when start_us > before_us and start_us // 3600000000 > (before_us - 1) // 3600000000 then 1 end) over (
             partition by kind_id, policy, run_id, share_num, share_den
             order by start_us
             rows unbounded preceding

@@ -3,8 +3,16 @@ create or replace temp table focus_place as
 select
     cluster,
     node,
-    arg_max(labels ->> '$."topology.kubernetes.io/region"', observed_us) as region,
-    arg_max(labels ->> '$."topology.kubernetes.io/zone"', observed_us) as zone
-from node
-where json_valid(labels) and contains(labels, 'topology.kubernetes.io/')
+    arg_max(region, (observed_us, region)) as region,
+    arg_max(zone, (observed_us, zone)) as zone
+from (
+    select
+        cluster,
+        node,
+        coalesce(observed_us, 0) as observed_us,
+        labels ->> '$."topology.kubernetes.io/region"' as region,
+        labels ->> '$."topology.kubernetes.io/zone"' as zone
+    from node
+    where json_valid(labels) and contains(labels, 'topology.kubernetes.io/')
+)
 group by cluster, node;

@@ -50,7 +50,7 @@ linked as (
 numbered as (
     select
         *,
-        count(*) filter (where after_break) over (
+        count(case when after_break then 1 end) over (
             partition by cluster, device_id, profile, method order by start_us rows unbounded preceding
         ) as life
     from linked

@@ -28,10 +28,10 @@ used as (
         max(w.dram_active_max_ratio) over life as dram_ratio,
         count(*) over life as hours,
         -- A reading that lacks in some hour is known in none.
-        count(*) filter (
-            where w.fb_used_max_bytes is not null and w.sm_active_max_ratio is not null
-                and w.dram_active_max_ratio is not null
-        ) over life as hours_read,
+        count(case
+            when w.fb_used_max_bytes is not null and w.sm_active_max_ratio is not null
+                and w.dram_active_max_ratio is not null then 1
+        end) over life as hours_read,
         max(w.sm_active_ratio) over life as sm_mean_ratio
     from workload_hour w
     join run_of r using (run_id)

@@ -5,7 +5,7 @@ with wanted as (
 select
     w.cluster,
     w.gpu,
-    arg_max(d.gpu_index, d.last_us) as gpu_index
+    arg_max(d.gpu_index, (coalesce(d.last_us, 0), d.gpu_index)) as gpu_index
 from wanted w
 join device d on d.cluster = w.cluster and d.gpu = w.gpu
 where d.gpu_index is not null

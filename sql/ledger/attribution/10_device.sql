@@ -170,7 +170,7 @@ select
     max(observed_us) filter (where not off) as last_us,
     max(since_us) as since_us,
     min(created_us) as created_us,
-    case when arg_max(off, record_us) then coalesce(max(observed_us), 9223372036854775807) end as off_us,
+    case when arg_max(off, (record_us, not off)) then coalesce(max(observed_us), 9223372036854775807) end as off_us,
     bool_and(off) as always_off
 from (
     select

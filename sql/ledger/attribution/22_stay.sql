@@ -68,7 +68,7 @@ turn_edge as (
 numbered as (
     select
         *,
-        count(*) filter (where begins) over (
+        count(case when begins then 1 end) over (
             partition by gpu order by place rows unbounded preceding
         ) as number
     from turn_edge

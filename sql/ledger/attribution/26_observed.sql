@@ -28,7 +28,7 @@ linked as (
 numbered as (
     select
         *,
-        count(*) filter (where silence_us > 2 * interval_us) over (
+        count(case when silence_us > 2 * interval_us then 1 end) over (
             partition by device_id, scheduler, job_id, run_key order by first_us
         ) as turn
     from linked

@@ -49,7 +49,7 @@ with linked as (
 numbered as (
     select
         *,
-        count(*) filter (where new_layout) over (partition by device_id, profile order by first_us) as life
+        count(case when new_layout then 1 end) over (partition by device_id, profile order by first_us) as life
     from linked
 ),
 lived as (

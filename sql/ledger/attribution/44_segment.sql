@@ -134,7 +134,7 @@ linked as (
 numbered as (
     select
         *,
-        count(*) filter (where begins) over (
+        count(case when begins then 1 end) over (
             partition by
             device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, method, split, members
         order by start_us

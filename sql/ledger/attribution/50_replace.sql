@@ -149,7 +149,7 @@ declared as (
         min(w.start_us) as start_us,
         max(w.end_us) as end_us,
         bool_and(w.ended) as ended,
-        arg_max(w.pod_uid in (select pod_uid from guessed), w.end_us)
+        arg_max(w.pod_uid in (select pod_uid from guessed), (w.end_us, w.pod_uid))
         or w.run_id in (select run_id from ended_run where unlisted) as end_estimated
     from wanted w
     where w.run_id not in (select run_id from lone_claim)

@@ -165,7 +165,7 @@ left_behind as (
         t.run_key,
         t.pod_uid,
         k.node,
-        arg_min(case when r.up then t.last_us else r.since_us end, r.since_us) as end_us
+        arg_min(case when r.up then t.last_us else r.since_us end, (r.since_us, r.up)) as end_us
     from timed t
     join by_kind k
         on k.scheduler = t.scheduler and k.job_id = t.job_id and k.run_key = t.run_key

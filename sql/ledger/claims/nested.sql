@@ -108,7 +108,7 @@ from pair
 where start_us < outer_end_us and end_us > outer_start_us
 -- Ray in Slurm in a pod: Slurm's job is the nearer one.
 qualify outer_scheduler = 'slurm'
-    or count(*) filter (where outer_scheduler = 'slurm') over (partition by run_id, pod_uid, node) = 0;
+    or count(case when outer_scheduler = 'slurm' then 1 end) over (partition by run_id, pod_uid, node) = 0;
 
 update wanted
 set nested = true

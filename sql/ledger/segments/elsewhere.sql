@@ -50,7 +50,7 @@ edge as (
     window in_time as (partition by gpu order by first_us, last_us, here)
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (partition by gpu order by first_us, last_us, here rows unbounded preceding) as number
+    select *, count(case when begins then 1 end) over (partition by gpu order by first_us, last_us, here rows unbounded preceding) as number
     from edge
 ),
 turn as (

@@ -26,7 +26,7 @@ set variable summed = (
         from unsummed
         where from_us < to_us
     )
-    select arg_max({'from_us': before_us, 'until_us': from_us}, from_us - before_us)
+    select arg_max({'from_us': before_us, 'until_us': from_us}, (from_us - before_us, from_us))
     from edge
     where from_us > before_us
 );

@@ -10,7 +10,7 @@ with linked as (
     where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and not free
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (partition by device_id order by start_us) as number
+    select *, count(case when begins then 1 end) over (partition by device_id order by start_us) as number
     from linked
 ),
 idle_run as (
@@ -28,7 +28,7 @@ owned as (
     where device_id in (select device_id from idle_run)
 ),
 counted as (
-    select *, count(*) filter (where begins) over (partition by device_id, run_id order by start_us) as number
+    select *, count(case when begins then 1 end) over (partition by device_id, run_id order by start_us) as number
     from owned
 ),
 hold as (

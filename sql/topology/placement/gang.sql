@@ -19,7 +19,7 @@ begun as (
     from lasted
 ),
 numbered as (
-    select *, count(*) filter (where begins) over (order by start_us, run_id) as start_number
+    select *, count(case when begins then 1 end) over (order by start_us, run_id) as start_number
     from begun
 ),
 newest as (
