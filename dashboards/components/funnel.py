@@ -9,10 +9,12 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import formats, ledger_math, measures, parts
+from gpuwatch.dashboards.components import columns, formats, ledger_math, measures, parts
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import AT_ROOF, BUCKETS, MEASURE_WORDS, STAGES
+
+WORKING = "active, without what was avoidable"
 
 
 def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
@@ -27,47 +29,47 @@ def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query
     whole = formats.number((stages.get("total") or {}).get("gpu_seconds"))
     renamed = {"total": "Held"} if team else {}
     rows: list[list[parts.Node]] = []
+    places = formats.money_places([(priced["total"] or {}).get("cost")])
     for name, word, meaning in STAGES:
         # The API returns a cost of 0.00 even if no bucket of the stage has a price.
         known = (priced.get(name) or priced["total"])["cost"] is not None
         label = html.Span(renamed.get(name, word), title=meaning)
-        rows.append([label, *amounts(name, stages.get(name) or {}, whole, currency if known else None)])
+        rows.append([label, *amounts(name, stages.get(name) or {}, whole, currency if known else None, places)])
         if not team:
             rows[-1].append(current(now.get(name)))
         if name == "active":
-            rows.append(working_row(response, whole, currency if known else None, wide=not team))
-    columns = [
+            working = amounts("working", worked(response), whole, currency if known else None, places)
+            rows.append([html.Span(MEASURE_WORDS["working"], title=WORKING), *working, *([] if team else [None])])
+    heads = [
         parts.Column("Stage", "stage"),
         parts.Column("", "grow"),
         parts.Column("Share", "r"),
         parts.Column("GPU-h", "r"),
-        parts.Column("Cost", "r narrow-hide"),
+        parts.Column(f"Cost ({formats.sign_of(currency)})" if currency else "Cost", "r narrow-hide"),
     ]
     if not team:
         hint = "GPUs, and MIG slices of partitioned GPUs, in the latest minutes of the ledger"
-        columns.append(parts.Column("Now", "r now", hint=hint))
+        heads.append(parts.Column("Now", "r now", hint=hint))
     working, partial = measures.share(response, "working"), measures.measured_partly(response)
     note = not_measured(query) if partial else None
-    table = parts.table(columns, rows, label="Funnel")
+    table = parts.table(heads, rows, label="Funnel")
     words = measures.measured_words(response) if partial else ""
     return parts.card(title(working, words, "GPU time held" if team else "GPU time"), table, note=note, name="tight")
 
 
-def working_row(response: Row, whole: Decimal | None, currency: str | None, wide: bool) -> list[parts.Node]:
-    """The measure that the title names, between the stages: what was active without what was avoidable. `wide`: with a cell for now."""
-    stage = measures.measure(response, "working") if measures.share(response, "working") is not None else {}
-    label = html.Span(MEASURE_WORDS["working"], title="active, without what was avoidable")
-    return [label, *amounts("working", stage, whole, currency), *([None] if wide else [])]
+def worked(response: Row) -> Row:
+    """The measure that the title names, between the stages; empty where it is unknown."""
+    return measures.measure(response, "working") if measures.share(response, "working") is not None else {}
 
 
-def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None) -> list[parts.Node]:
+def amounts(name: str, stage: Row, whole: Decimal | None, currency: str | None, places: int) -> list[parts.Node]:
     """Share, GPU-hours and cost of a stage; without a currency its cost is unknown."""
     share = ledger_math.ratio(stage.get("gpu_seconds"), whole)
     return [
         parts.bar(float(share), f"f-{name}") if share is not None else None,
         parts.percent(share),
         parts.hours(stage.get("gpu_seconds")),
-        parts.money(None if currency is None else stage.get("cost"), currency),
+        columns.amount(None if currency is None else stage.get("cost"), places, currency),
     ]
 
 

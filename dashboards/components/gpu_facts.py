@@ -40,7 +40,7 @@ def table(items: list[Row], query: Query, start: int, end: int) -> Component:
                     html.Div(" · ".join([name(item), *fault_words(item)]), className="soft small narrow-only"),
                 ]
             ),
-            html.Span(name(item), className="nowrap", title=str(item.get("gpu"))),
+            gpu_name(item),
             html.Span(
                 formats.clip(str(item.get("model") or formats.MISSING).removeprefix("NVIDIA "), 24), className="nowrap"
             ),
@@ -68,6 +68,14 @@ def gpu_link(query: Query, item: Row) -> str:
     return query.link(
         f"/fleet/{quote(str(item.get('gpu')), safe='/')}", **{"in": str(item.get("cluster") or "") or None}
     )
+
+
+def gpu_name(item: Row) -> Component:
+    """The GPU of a row, with its slices in a second line."""
+    short, mark, more = name(item).partition(" · GPU-")
+    words, dot, slices = more.partition(" · ")
+    under = html.Div(slices, className="soft small") if dot else None
+    return html.Div([html.Span(f"{short}{mark}{words}", className="nowrap"), under], title=str(item.get("gpu")))
 
 
 def name(item: Row) -> str:

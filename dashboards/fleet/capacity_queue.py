@@ -26,16 +26,17 @@ def queue(data: Row | None, query: Query, bound: bool = False) -> Component:
         parts.Column("Waits", "r narrow-hide"),
         parts.Column("Why, and what would let it start", "wide"),
     ]
+    alike = groups(items)
     body = [
         [
-            request(item, query),
-            parts.num(str(item.get("shape") or item.get("gpus") or formats.MISSING)),
+            request(item, query, count),
+            parts.num(shape_of(item)),
             parts.num(formats.duration(item.get("wait_seconds"))),
             reason(item, query),
         ]
-        for item in items[:MAX_ROWS]
+        for item, count in alike[:MAX_ROWS]
     ]
-    more = len(items) - MAX_ROWS
+    more = len(items) - sum(count for _, count in alike[:MAX_ROWS])
     least = "At least " if data.get("next") else ""
     return parts.card(
         f"{least}{title(items, bound)}",
@@ -44,6 +45,24 @@ def queue(data: Row | None, query: Query, bound: bool = False) -> Component:
         note="The longest wait first, as last reported by the schedulers",
         name="queue",
     )
+
+
+def groups(items: list[Row]) -> list[tuple[Row, int]]:
+    """The requests that wait longest of those alike in name, owner, shape and reason, and how many are."""
+    found: dict[tuple[str, ...], tuple[Row, int]] = {}
+    for item in items:
+        name = item.get("name") or item.get("job")
+        start: Row = item.get("start") or {}
+        words = [name, item.get("team"), item.get("user"), item.get("queue"), item.get("cluster"), shape_of(item)]
+        key = tuple(str(word) for word in (*words, start.get("words"), item.get("why"), item.get("reason")))
+        first, count = found.get(key, (item, 0))
+        found[key] = first, count + 1
+    return list(found.values())
+
+
+def shape_of(item: Row) -> str:
+    """What a request asks for, as the API names it."""
+    return str(item.get("shape") or item.get("gpus") or formats.MISSING)
 
 
 def title(items: list[Row], bound: bool) -> str:
@@ -58,17 +77,19 @@ def title(items: list[Row], bound: bool) -> str:
     return f"{words}, {f'{gpus:,}' if gpus else 'none'} of them for GPUs or MIG slices"
 
 
-def request(item: Row, query: Query) -> Component:
-    """The job, its team and its queue."""
+def request(item: Row, query: Query, count: int = 1) -> Component:
+    """The job, its team and its queue; how many requests are alike."""
     job = str(item.get("job") or "")
     name = str(item.get("name") or job)
     shown: Component = html.Span(formats.clip(name, 40), title=name, className="strong one-line")
     if job:
         shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), job), "title one-line", job)
     under = [formats.owner(item.get("team")), str(item.get("queue") or ""), job if job.isdecimal() else ""]
+    more = count - 1
     return html.Div(
         [
             shown,
+            html.Div(f"and {more} alike", className="small", title="The longest wait is shown") if more else None,
             html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line"),
             html.Div(
                 f"{asked(item)}, waits {formats.duration(item.get('wait_seconds'))}",
@@ -80,7 +101,7 @@ def request(item: Row, query: Query) -> Component:
 
 def asked(item: Row) -> str:
     """What a request asks for: `1 GPU`, `2x8 GPUs`, `1g.10gb`."""
-    shape = str(item.get("shape") or item.get("gpus") or formats.MISSING)
+    shape = shape_of(item)
     if "g." in shape:
         return shape
     return f"{shape} GPU" if shape == "1" else f"{shape} GPUs"

@@ -172,7 +172,7 @@ def refused(error: ApiFailure, query: Query) -> Component:
     if error.status == 400:
         way = parts.link("Reset assumptions", query.link("/decisions", of=query.get("of")), "button")
         return states.notice("failing", "Invalid assumption", error.message, way)
-    return states.failed(error, query)
+    return states.failed(error, query, whole=False)
 
 
 def assumptions(question: Question, answer: Row | None, query: Query) -> Component:

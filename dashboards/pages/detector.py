@@ -152,4 +152,4 @@ def refused(error: ApiFailure, query: Query) -> Component:
             html.P(error.hint, className="hint") if error.hint else None,
             way,
         )
-    return states.failed(error, query)
+    return states.failed(error, query, whole=False)

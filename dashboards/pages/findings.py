@@ -96,7 +96,9 @@ def tabs(inbox: Row, query: Query, state: str) -> list[tuple[str, str, bool]]:
 def total(inbox: Row, state: str = "open") -> str | None:
     """What the findings of this tab waste a day, or have wasted so far."""
     words = spanned(inbox.get("total") or {}, state in ("resolved", "all"))
-    return f"{words}, without lost work. Teams has all that was avoidable." if words else None
+    return (
+        f"{words}, without lost work. Teams & chargeback shows all that was avoidable, found or not." if words else None
+    )
 
 
 def export(query: Query) -> Component:

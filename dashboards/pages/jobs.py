@@ -15,6 +15,7 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
 from gpuwatch.dashboards.shell.theme import BUCKET
+from gpuwatch.dashboards.waste import jobs as work
 
 PAGE_SIZE = 50
 BY_BUCKET = ("hoarded", "gap", "communication", "stalled")
@@ -120,11 +121,15 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("User", "narrow-hide"),
         parts.Column("State", "narrow-hide"),
         parts.Column("GPUs", "r narrow-hide"),
-        parts.Column("GPU-h", "r", "gpu_seconds"),
+        parts.Column("GPU-h", "r narrow-hide", "gpu_seconds"),
         parts.Column(f"Cost ({formats.sign_of(currency)})" if currency else "Cost", "r", "cost"),
+        parts.Column(f"Avoidable ({formats.sign_of(currency)})" if currency else "Avoidable (GPU-h)", "r", "avoidable"),
         *([parts.Column(f"{BUCKET[bucket].word} (GPU-h)", "r", bucket)] if bucket else []),
         parts.Column(
-            "Effective", "r", "effective_ratio", "Share of the measured time close to peak compute or memory bandwidth"
+            "Effective",
+            "r narrow-hide",
+            "effective_ratio",
+            "Share of the measured time close to peak compute or memory bandwidth",
         ),
         parts.Column("Where it went", "mix narrow-hide"),
         parts.Column(f"Started ({formats.zone_word()})", "r narrow-hide", "started"),
@@ -140,6 +145,7 @@ def listing(items: list[Row], query: Query) -> Component:
             columns.amount(item.get("cost"), places, currency)
             if currency
             else parts.money(item.get("cost"), str(item.get("currency") or "")),
+            work.avoidable(work.of(item), currency, places),
             *([parts.hours(buckets(item).get(bucket) or 0)] if bucket else []),
             parts.percent(ledger_math.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),

@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, ledger_math, measures, parts
+from gpuwatch.dashboards.components import columns, formats, ledger_math, measures, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
@@ -43,7 +43,7 @@ async def load(api: Api, query: Query) -> Data:
         return Data(await ledger)
     found, jobs, findings = await asyncio.gather(
         ledger,
-        ledger_math.optional(api.jobs(query.window, work.ASKED, user=user, **query.scope)),
+        ledger_math.optional(api.jobs(query.window, work.ASKED, sort="avoidable", user=user, **query.scope)),
         ledger_math.optional(api.findings(limit=ASKED, state="open", q=user, **query.scope)),
     )
     return Data(found, jobs, findings)
@@ -146,7 +146,7 @@ def open_findings(mine: list[Row], query: Query) -> Component:
 
 
 def people(data: Data, query: Query) -> Component:
-    """The people with GPU time in the window, those with the most avoidable time first."""
+    """The people with GPU time in the window, those with the most avoidable cost first, or time without prices."""
     groups = [row for row in data.ledger.get("groups") or [] if row.get("user")]
     if not groups:
         return states.empty(
@@ -156,15 +156,26 @@ def people(data: Data, query: Query) -> Component:
         )
     sums = ledger_math.by_key((row for row in data.ledger.get("items") or [] if row.get("user")), "user")
     currency = str(data.ledger.get("currency") or "")
+    lost = {str(row["user"]): formats.number(measures.measure(row, "avoidable").get("cost")) for row in groups}
+    groups.sort(key=lambda row: -(lost[str(row["user"])] or Decimal(0)))  # by time already, where nothing has a price
+    shown, sign = groups[:PEOPLE], formats.sign_of(currency)
+    places = formats.money_places(sums.get(str(row["user"]), ledger_math.Sum()).cost for row in shown)
     rows = [
         [
             parts.link(formats.clip(row["user"], 60), query.link(user=str(row["user"])), "title"),
             parts.hours(sums.get(str(row["user"]), ledger_math.Sum()).seconds),
-            parts.money(sums.get(str(row["user"]), ledger_math.Sum()).cost, currency),
-            parts.percent(measures.share(row, "avoidable")),
+            columns.amount(sums.get(str(row["user"]), ledger_math.Sum()).cost, places, currency),
+            columns.amount(lost[str(row["user"])], places, currency, lost=True),
+            columns.share(measures.share(row, "avoidable")),
         ]
-        for row in groups[:PEOPLE]
+        for row in shown
     ]
-    heads = [parts.Column("User", "wide"), *(parts.Column(word, "r") for word in ("GPU-h", "Cost", "Avoidable"))]
-    note = f"The {PEOPLE} with the most avoidable time of {len(groups)}." if len(groups) > PEOPLE else None
+    heads = [
+        parts.Column("User", "wide"),
+        parts.Column("GPU-h", "r narrow-hide"),
+        parts.Column(f"Cost ({sign})" if sign else "Cost", "r"),
+        parts.Column(f"Avoidable ({sign})" if sign else "Avoidable cost", "r"),
+        parts.Column("% of time", "r", hint="Avoidable part of the GPU time held"),
+    ]
+    note = f"The {PEOPLE} with the most that was avoidable, of {len(groups)}." if len(groups) > PEOPLE else None
     return parts.plain(parts.table(heads, rows, label="People"), html.P(note, className="soft") if note else None)

@@ -146,6 +146,17 @@ def digest(text: object) -> Component:
     return html.Span(shown[:DIGEST_SHOWN], className="mono", title=shown)
 
 
+def billed(value: object, item: Row) -> Component:
+    """Money to the cent, since it is compared with a bill."""
+    sign = formats.sign_of(str(item.get("currency") or ""))
+    amount = formats.number(value)
+    text = formats.fixed(None if amount is None else abs(amount), 2)
+    minus = "-" if amount is not None and amount < 0 else ""
+    return parts.num(
+        text if amount is None else f"{minus}{sign}{text}", "No price for this" if amount is None else amount
+    )
+
+
 def listing(items: Sequence[Row], query: Query) -> Component:
     """One row per period."""
     columns = [
@@ -161,8 +172,8 @@ def listing(items: Sequence[Row], query: Query) -> Component:
         [
             parts.link(str(item.get("period")), query.link(f"/periods/{item.get('period')}"), "title"),
             state_tag(item),
-            parts.money(item.get("cost"), str(item.get("currency") or "")),
-            parts.money(corrected(item), str(item.get("currency") or "")),
+            billed(item.get("cost"), item),
+            billed(corrected(item), item),
             html.Span(
                 f"{formats.when(item.get('closed_at'))} by {formats.clip(item.get('closed_by'), 40)}",
                 className="soft",

@@ -1,4 +1,4 @@
-"""Weekly reports of the fleet and each team, in all formats."""
+"""Weekly and monthly reports of the fleet and each team, in all formats."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
 
-WEEKS = 8
-"""Number of complete weeks offered."""
+WEEKS, MONTHS = 8, 4
+"""Number of complete weeks offered, and of months with the one that runs."""
 
 TEAMS_A_PAGE = 50
 NOBODY = {
@@ -29,12 +29,12 @@ NOBODY = {
     "__unallocated__": "has no team",
 }
 """Rows of the charges that are no team's, in words."""
-WEEK = re.compile(r"\d{4}-W\d{2}", re.ASCII)
+PERIOD = re.compile(r"\d{4}-(W\d{2}|\d{2})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Data:
-    """The weeks offered, newest first; the selected one; the caller; the charges by team; and the formats of a report."""
+    """The weeks and months offered, newest first; the selected one; the caller; the charges by team; and the formats of a report."""
 
     weeks: tuple[str, ...]
     week: str
@@ -43,24 +43,27 @@ class Data:
     missing: str = ""
     """Why there is no data for the week."""
     forms: Sequence[Row] = ()
+    months: tuple[str, ...] = ()
 
 
 async def load(api: Api, query: Query) -> Data:
-    """Charges by team for the week in the URL, or else for the last complete week."""
+    """Charges by team for the week or month in the URL, or else for the last complete week."""
     me, fleet, listed, covered = await asyncio.gather(
         api.me(), api.fleet(), api.get("reports/formats"), ledger_math.optional(api.get("coverage"))
     )
-    weeks = since(ended(formats.moment(fleet.get("at"))), formats.moment((covered or {}).get("start")))
+    now, start = formats.moment(fleet.get("at")), formats.moment((covered or {}).get("start"))
+    weeks, months = since(ended(now), start), months_of(now, start)
     wanted = query.get("week")
-    week = wanted if WEEK.fullmatch(wanted) else weeks[0] if weeks else ""
+    week = wanted if PERIOD.fullmatch(wanted) else weeks[0] if weeks else ""
     if not week:
-        return Data(weeks, "", me, None, "The service did not return its current time.")
+        return Data(weeks, "", me, None, "The service did not return its current time.", months=months)
     try:
-        return Data(weeks, week, me, await api.chargeback(week, "team"), forms=listed.get("items") or [])
+        charges = await api.chargeback(week, "team")
+        return Data(weeks, week, me, charges, forms=listed.get("items") or [], months=months)
     except ApiFailure as error:
         if error.status not in (400, 404):
             raise
-        return Data(weeks, week, me, None, f"{error.message} {error.hint}".strip())
+        return Data(weeks, week, me, None, f"{error.message} {error.hint}".strip(), months=months)
 
 
 def ended(now: datetime | None) -> tuple[str, ...]:
@@ -80,32 +83,54 @@ def since(weeks: tuple[str, ...], start: datetime | None) -> tuple[str, ...]:
     return tuple(week for week in weeks if week >= f"{first.year}-W{first.week:02d}") or weeks[:1]
 
 
+def months_of(now: datetime | None, start: datetime | None) -> tuple[str, ...]:
+    """The month that runs at `now` and those before, newest first, back to the first with data."""
+    if now is None:
+        return ()
+    at = now.astimezone(UTC)
+    counts = [at.year * 12 + at.month - 1 - back for back in range(MONTHS)]
+    names = [f"{count // 12}-{count % 12 + 1:02d}" for count in counts]
+    first = names[0] if start is None else f"{start.astimezone(UTC):%Y-%m}"
+    return tuple(name for name in names if name >= first) or (names[0],)
+
+
 @page("/reports", "Reports", load, icon="reports", order=9, filters=("team",), under="/teams")
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """The weeks, then one row per report with its files."""
-    offered = data.weeks if data.week in data.weeks else (*data.weeks, data.week)
+    known = data.week in (*data.weeks, *data.months)
+    offered = data.weeks if known else (*data.weeks, data.week)
     choices = [
         (week, query.link(week=None if week == data.weeks[0] else week, page=None), week == data.week)
         for week in offered
         if week
+    ]
+    choices += [
+        (words(month, data), query.link(week=month, page=None), month == data.week) for month in reversed(data.months)
     ]
     rows = reports(data, query)
     every = everything(data, query) if rows else None
     to = parts.link("Recipients", query.link("/recipients"), "button")
     return html.Div(
         [
-            parts.heading("Weekly reports", note_of(data), to, every),
-            parts.picks(choices, "Week"),
+            parts.heading("Reports", note_of(data), to, every),
+            parts.picks(choices, "Week or month"),
             *(listed(rows, data, query) if rows else [nothing(data, query)]),
         ]
     )
 
 
+def words(name: str, data: Data) -> str:
+    """`Week 2026-W47`, `October 2026`, `November 2026 so far`."""
+    if "W" in name:
+        return f"Week {name}"
+    return f"{formats.period(name)}{' so far' if data.months and name == data.months[0] else ''}"
+
+
 def note_of(data: Data) -> str:
-    """The week and its dates."""
+    """The week or month and its dates."""
     window = (data.charges or {}).get("window") or {}
     days = f", {formats.span(window.get('start'), window.get('end'))}" if window else ""
-    return f"Week {data.week}{days}" if data.week else ""
+    return f"{words(data.week, data)}{days}" if data.week else ""
 
 
 @dataclass(frozen=True)
@@ -145,7 +170,7 @@ def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component |
         [title(one, data, query), columns.amount(one.cost, places, one.currency), files(one, data)] for one in shown
     ]
     return [
-        parts.plain(parts.table(heads, cells, label="Reports of the week")),
+        parts.plain(parts.table(heads, cells, label="Reports")),
         html.P(rest, className="soft") if rest else None,
         links,
     ]
@@ -182,7 +207,9 @@ def file(form: Row, team: str, week: str, whose: str) -> Component:
     word = str(form.get("label"))
     href = address(week, str(form.get("format")), team)
     how: dict[str, Any] = {"target": "_blank", "rel": "noopener"} if form.get("inline") else {"download": ""}
-    label: dict[str, Any] = parts.aria(f"{word} report of {formats.clip(whose, 60)}, week {week}")
+    label: dict[str, Any] = parts.aria(
+        f"{word} report of {formats.clip(whose, 60)}, {'week ' if 'W' in week else ''}{week}"
+    )
     return html.A(word, href=href, className="button small", title=str(form.get("about")), **how, **label)
 
 
@@ -199,14 +226,14 @@ def everything(data: Data, query: Query) -> Component:
 
 
 def nothing(data: Data, query: Query) -> Component:
-    """No reports for this week."""
+    """No reports for this week or month."""
     if query.get("team") and data.charges and data.charges.get("items"):
         return states.empty(
-            "No charges for this team in this week",
+            "No charges for this team in this time",
             "A report needs at least one charge.",
             parts.link("All reports", query.link("/reports", team=None, week=query.get("week")), "button"),
         )
     return states.empty(
-        f"No data for week {data.week}" if data.week else "No complete week yet",
-        data.missing or "No GPUs were measured in this week. Choose another one.",
+        f"No data for {formats.inside(words(data.week, data))}" if data.week else "No complete week yet",
+        data.missing or "No GPUs were measured in this time. Choose another week or month.",
     )

@@ -44,7 +44,7 @@ async def load(api: Api, query: Query) -> Data:
     scope = {"team": team} | ({"cluster": cluster} if cluster else {})
     answer, jobs, charges, found = await asyncio.gather(
         api.overview(query.window, **scope),
-        ledger_math.optional(api.jobs(query.window, work.ASKED, **scope)),
+        ledger_math.optional(api.jobs(query.window, work.ASKED, sort="avoidable", **scope)),
         ledger_math.optional(api.chargeback(query.window, "team", **scope)),
         ledger_math.optional(api.budgets(team=team)),
     )

@@ -17,10 +17,11 @@ API = "/api/v1"
 """In a hint that is for programs: people are shown none."""
 
 
-def notice(kind: str, title: str, text: Node, *more: Node) -> Component:
-    """A notice in place of data."""
+def notice(kind: str, title: str, text: Node, *more: Node, whole: bool = False) -> Component:
+    """A notice in place of data. `whole`: of a whole page, whose heading it is."""
+    head = html.H1 if whole else html.H2
     return html.Div(
-        [html.Div(className=f"picture {kind}"), html.H2(title), html.P(text), *more],
+        [html.Div(className=f"picture {kind}"), head(title), html.P(text), *more],
         className=f"notice {kind}",
         role="alert" if kind in ("failing", "forbidden") else "status",
     )
@@ -31,14 +32,15 @@ def empty(title: str, text: Node, *more: Node) -> Component:
     return notice("empty", title, text, *more)
 
 
-def failed(error: ApiFailure, query: Query) -> Component:
-    """What a page shows when a required API call failed."""
+def failed(error: ApiFailure, query: Query, whole: bool = True) -> Component:
+    """What a page shows when a required API call failed. `whole`: in place of the page, else below its heading."""
     if error.status == 401:
         return notice(
             "forbidden",
             "Sign in to see this",
             "This server requires a token. You will return to this page after signing in.",
             html.A("Sign in", href=login_link(query), className="button primary"),
+            whole=whole,
         )
     if error.status == 403:
         return notice(
@@ -47,6 +49,7 @@ def failed(error: ApiFailure, query: Query) -> Component:
             error.message,
             html.P(error.hint, className="hint") if error.hint else None,
             html.A("Use another token", href=login_link(query), className="button"),
+            whole=whole,
         )
     if error.status == 404:
         return notice(
@@ -55,6 +58,7 @@ def failed(error: ApiFailure, query: Query) -> Component:
             error.message,
             html.P(error.hint, className="hint") if error.hint and API not in error.hint else None,
             parts.link("Back to Overview", query.link("/"), "button"),
+            whole=whole,
         )
     return notice(
         "failing",
@@ -63,6 +67,7 @@ def failed(error: ApiFailure, query: Query) -> Component:
         html.P(error.hint, className="hint") if error.hint else None,
         html.P("Retrying every 30 seconds.", className="hint"),
         html.A("Retry now", href=query.link(), className="button primary"),
+        whole=whole,
     )
 
 

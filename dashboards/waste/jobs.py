@@ -16,18 +16,18 @@ from gpuwatch.dashboards.shell.query import Query, job_link
 from gpuwatch.dashboards.shell.theme import BUCKET, MEASURES
 
 ASKED = 100
-"""Jobs requested, the most expensive ones."""
+"""Jobs requested, those of which the most was avoidable."""
 SHOWN = 15
 MEASURED_MIN = Decimal("0.5")
 WORTH = Decimal("0.05")
 """A job is asked to change something if at least this part of its time was avoidable."""
 ADVICE = {
-    "hoarded": "end it when its work is done, or release the GPUs while it waits.",
-    "gap": "load data in parallel, and save checkpoints in the background.",
-    "communication": "overlap communication with work; if on several nodes, use fewer.",
-    "stalled": "use larger batches or fused kernels, or a MIG slice of the right size.",
+    "hoarded": "end it when done; release GPUs that wait.",
+    "gap": "load data in parallel, checkpoint in the background.",
+    "communication": "overlap it with work, or use fewer nodes.",
+    "stalled": "use larger batches or a MIG slice.",
 }
-"""What to change about a job, by its largest avoidable bucket."""
+"""What to change about a job, by its largest avoidable bucket: with the word of the bucket, two lines of the column."""
 EFFECTIVE = "Share of the measured time close to peak compute or memory bandwidth"
 HELD = tuple(name for name in MEASURES["avoidable"] if BUCKET[name].allocated)
 
@@ -109,7 +109,7 @@ def card(answer: Row | None, query: Query, whose: str, users: bool) -> Component
 
 def listed(query: Query) -> dict[str, str | None]:
     """The parameters of the list of these jobs."""
-    return {"user": query.get("user") or None}
+    return {"user": query.get("user") or None, "sort": "avoidable"}
 
 
 def line(work: Work, currency: str, places: int, query: Query, users: bool) -> list[Any]:
@@ -120,9 +120,6 @@ def line(work: Work, currency: str, places: int, query: Query, users: bool) -> l
     title = parts.link(
         formats.clip(name, 44), job_link(query, job.get("cluster"), ident), "title two-lines", f"{name} ({ident})"
     )
-    lost = parts.hours(work.seconds) if not currency else columns.amount(work.cost, places, currency, lost=True)
-    if work.lost is None:
-        lost = html.Span("not measured", className="soft small nowrap", title="Less than half of its time was measured")
     person = str(job.get("user") or "")
     mine = [
         parts.link(formats.clip(person, 28), query.link("/me", user=person, team=None)) if person else formats.MISSING
@@ -132,10 +129,17 @@ def line(work: Work, currency: str, places: int, query: Query, users: bool) -> l
         *(mine if users else []),
         parts.hours(job.get("gpu_seconds")),
         columns.amount(job.get("cost"), places, currency),
-        lost,
+        avoidable(work, currency, places),
         columns.share(work.lost),
         *([] if users else [columns.share(ledger_math.effective(job))]),
     ]
+
+
+def avoidable(work: Work, currency: str, places: int) -> Component:
+    """What was avoidable of a job: money, or GPU-hours without a currency."""
+    if work.lost is None:
+        return html.Span("not measured", className="soft small nowrap", title="Less than half of its time was measured")
+    return parts.hours(work.seconds) if not currency else columns.amount(work.cost, places, currency, lost=True)
 
 
 def id_of(ident: str, name: str) -> Component | None:
@@ -147,9 +151,11 @@ def change(work: Work) -> Component | None:
     """What to change about a job: how to avoid its largest avoidable bucket."""
     if work.worst is None or work.lost is None or work.lost < WORTH:
         return None
+    word = BUCKET[work.worst].word.partition(" (")[0]
     return html.Div(
-        [html.Span(BUCKET[work.worst].word, className="strong"), f": {ADVICE[work.worst]}"],
+        [html.Span(word, className="strong"), f": {ADVICE[work.worst]}"],
         className="two-lines small soft",
+        title=f"{BUCKET[work.worst].word}: {ADVICE[work.worst]}",
     )
 
 

@@ -49,7 +49,7 @@ def card(answer: Row, query: Query) -> Component | None:
     return parts.card(
         "Teams by waste",
         table,
-        by_share(shown, currency, query),
+        by_share(rows, currency, query),
         parts.legend(buckets),
         note=more,
         name="tight teams-waste",
@@ -77,7 +77,7 @@ def by_share(rows: Sequence[Row], currency: str | None, query: Query) -> Compone
         words += [" and " if words else "", link, f" ({formats.percent(shares[name])})"]
     of = "cost" if currency else "GPU time"
     return html.P(
-        [f"Highest share of their own {of}: ", *words, f". All these teams: {formats.percent(lost / whole)}."],
+        [f"Highest share of their own {of}: ", *words, f". All teams: {formats.percent(lost / whole)}."],
         className="soft small",
     )
 

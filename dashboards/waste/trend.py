@@ -14,6 +14,8 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import BUCKETS, Scheme
 from gpuwatch.dashboards.waste import morning
 
+PER = {"hour": "an hour", "day": "a day"}
+
 
 @dataclass(frozen=True)
 class Series:
@@ -69,7 +71,7 @@ def card(answer: Row, query: Query, scheme: Scheme) -> Component:
     more = morning.change_words(morning.change(answer), query)
     covered = formats.number(answer["now"].get("covered_seconds"))
     each = found.words(found.lost * length / covered) if covered else ""
-    title = f"{each} was avoidable each {unit}" if each else f"Avoidable by {unit}"
+    title = f"{each} was avoidable {PER[unit]} on average" if each else f"Avoidable by {unit}"
     notes = [f"One column per {unit}, {formats.zone_word()}"]
     if cut:
         notes.append("pale columns are partial")

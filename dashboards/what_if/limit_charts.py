@@ -26,7 +26,7 @@ def returned_title(items: list[Row]) -> str:
     """The first and the last limit, as a sentence."""
     first, last = items[0], items[-1]
     low, high = (formats.gpu_time(seconds(one.get("returned_gpu_hours"))) for one in (first, last))
-    return f"A limit of {words(first)} returns {low}, one of {words(last)} {high}"
+    return f"A limit of {words(first)} returns {low}; a limit of {words(last)}, {high}"
 
 
 def hit_title(at: Row) -> str:

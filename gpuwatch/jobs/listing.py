@@ -32,8 +32,8 @@ DARK_PARTS_MIN = 100
 PAUSES = ("unobserved", "hoarded", "gap")
 """Buckets that need no SM_ACTIVE."""
 """Effectiveness is unknown if less than this part of the held time was observed."""
-SORTS = ("cost", "gpu_seconds", "started", "effective_ratio", "hoarded", "gap", "communication", "stalled")
-"""Most expensive, largest, newest or least effective first, or those with the most time in a bucket."""
+SORTS = ("cost", "gpu_seconds", "started", "effective_ratio", "avoidable", "hoarded", "gap", "communication", "stalled")
+"""Most expensive, largest, newest or least effective first, or those of which the most was avoidable, or was in a bucket."""
 PAGE_MAX = 1000
 SEARCH_MAX = 200
 SPANS_MAX = 20_000

@@ -103,14 +103,14 @@ charged as (
         join price p
             on p.device_id = s.device_id and p.profile is not distinct from s.profile
             and p.start_us < s.end_us and p.end_us > s.start_us
-        where $sort = 'cost'
+        where $sort in ('cost', 'avoidable')
         union all
         select b.run_id, b.charged_us::double * b.share_num / b.share_den * p.usd_per_gpu_hour::double
         from whole_day b
         join class_price p
             on p.class_id = b.class_id and p.cluster = b.cluster
             and p.start_us <= b.day_us and p.end_us > b.day_us
-        where $sort = 'cost' and b.charged_us > 0
+        where $sort in ('cost', 'avoidable') and b.charged_us > 0
     )
     group by run_id
 ),
@@ -148,11 +148,12 @@ recorded as (
                 when 'gap' then gap_us
                 when 'communication' then communication_us
                 when 'stalled' then stalled_us
+                when 'avoidable' then hoarded_us + gap_us + communication_us + stalled_us
                 else 0
             end::double * share_num / share_den
         ) as lost_us
     from hour
-    where $sort in ('effective_ratio', 'hoarded', 'gap', 'communication', 'stalled')
+    where $sort in ('effective_ratio', 'avoidable', 'hoarded', 'gap', 'communication', 'stalled')
     group by run_id
 ),
 job as (
@@ -168,6 +169,15 @@ job as (
             when 'gap' then sum(b.lost_us) / 1e6
             when 'communication' then sum(b.lost_us) / 1e6
             when 'stalled' then sum(b.lost_us) / 1e6
+            -- At the mean price of the job; those without a price follow, by time. Measured for less than half, it is unknown.
+            when 'avoidable' then case
+                when sum(b.observed_us) >= sum(b.unobserved_us)
+                    then coalesce(
+                        case when count(c.run_id) = count(c.amount) then sum(c.amount) / 3600e6 end
+                        * sum(b.lost_us) / nullif(sum(b.observed_us + b.unobserved_us), 0),
+                        sum(b.lost_us) / 3600e6 - 1e12
+                    )
+            end
             -- The least effective come first; those with hardly any observed time, whose effectiveness is unknown, last.
             else case
                 when sum(b.observed_us) > 0 and sum(b.observed_us) * 10 >= sum(b.observed_us + b.unobserved_us)

@@ -220,6 +220,22 @@ def test_a_failing_api_is_a_state_of_the_page(mode: str, expected: str) -> None:
     assert expected in show(made(mode), "/ui/jobs")
 
 
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        pytest.param("/ui/jobs", "ok", id="a page"),
+        pytest.param("/ui/nowhere", "ok", id="no page"),
+        pytest.param("/ui/findings/nonsense", "ok", id="a finding that is none"),
+        pytest.param("/ui/jobs", "403", id="forbidden"),
+        pytest.param("/ui/jobs", "500", id="broken"),
+        pytest.param("/ui/decisions", "500", id="broken below its heading"),
+    ],
+)
+def test_whatever_is_shown_has_one_heading_of_the_page(path: str, mode: str) -> None:
+    """People who hear a page find its first heading by its level."""
+    assert 1 == show(made(mode), path).count('"type": "H1"')
+
+
 def test_the_cookie_is_the_token_of_the_pages() -> None:
     app = made(tokens=True)
 

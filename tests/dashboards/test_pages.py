@@ -29,7 +29,7 @@ from gpuwatch.dashboards.components import (
     slice_use,
 )
 from gpuwatch.dashboards.components.ledger_math import Sum
-from gpuwatch.dashboards.pages import finding, job, jobs, mig, mig_gpu, overview, quality, teams
+from gpuwatch.dashboards.pages import finding, job, jobs, me, mig, mig_gpu, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
@@ -131,7 +131,7 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
     assert "Compared per hour with data: 168 hours now, 151 before" in page_text
     assert "$15.5 k was avoidable (30 % of the cost) in the last 7 days" in page_text
     assert "Of the working time, the hardware ran at 71 % of its roofline" in page_text
-    assert "All GPUs 100 % 21,504.0 $51.6 k" in page_text
+    assert "All GPUs 100 % 21,504.0 51,610" in page_text, "a column has one unit, so that its numbers compare"
     assert "Total 100 % 21,504.0 51,610" in page_text
     assert "45 % of the GPU time was working" in page_text
     assert "Working 45 % 9,676.8" in page_text, "the share of the title is a row"
@@ -186,8 +186,23 @@ def test_unknown_is_missing_and_never_zero() -> None:
     row = layout.children[1].children.children[-1].children[0]
     listed = [text(cell) for cell in row.children]
 
-    assert [formats.MISSING] * 4 == listed[4:8]
-    assert "No GPU time" == listed[8]
+    assert [formats.MISSING] * 3 == listed[4:7]
+    assert ["not measured", formats.MISSING, "No GPU time"] == listed[7:10]
+
+
+def test_jobs_are_listed_with_what_was_avoidable() -> None:
+    """Half of its $8.00 was avoidable; the header sorts by it."""
+    one = {
+        **fake_api.job(0),
+        "cost": "8.00",
+        "currency": "USD",
+        "buckets": {"compute": "50", "hoarded": "20", "gap": "30"},
+    }
+    layout = jobs.listing([one], Query("/jobs"))
+
+    assert "Cost ($) ↓ Avoidable ($)" in text(layout)
+    assert "8.00 4.00" in text(layout)
+    assert "/ui/jobs?sort=avoidable" in links(layout)
 
 
 def test_a_funnel_without_prices_has_no_money() -> None:
@@ -387,7 +402,7 @@ def test_held_and_measured_now_are_the_held_gpus_whose_work_is_known() -> None:
     """Of 102 held GPUs 96.5 give activity."""
     page_text = text(shown("/"))
 
-    assert "Allocated, measured 72 % 15,482.9 $37.2 k 96.5" in page_text
+    assert "Allocated, measured 72 % 15,482.9 37,159 96.5" in page_text
     assert " 102 " not in page_text
 
 
@@ -795,9 +810,46 @@ def test_teams_that_waste_most_of_their_own_cost_are_named() -> None:
     ]  # fmt: skip
     note = team_waste.by_share(rows, "USD", Query())
 
-    assert "Highest share of their own cost:   search  (60 %) . All these teams: 24 %." == text(note)
+    assert "Highest share of their own cost:   search  (60 %) . All teams: 24 %." == text(note)
     assert ["/ui/team/search"] == links(note)
     assert team_waste.by_share(rows[:1], "USD", Query()) is None, "one team is not above all"
+
+
+def test_a_team_that_the_list_leaves_out_is_named_for_its_share() -> None:
+    answer = api_overview()
+    sizes = {f"team{place}": ("1000.00", "200.00") for place in range(team_waste.SHOWN)} | {
+        "search": ("150.00", "90.00")
+    }
+    rows = [
+        {**answer["teams"][0], "team": team, "cost": cost, "avoidable": {"gpu_seconds": "60.0", "cost": lost, "ratio": 0.1},
+         "measured_ratio": 1.0}
+        for team, (cost, lost) in sizes.items()
+    ]  # fmt: skip
+    page_text = text(team_waste.card({**answer, "teams": rows, "teams_total": len(rows)}, Query()))
+
+    assert "All teams (1 more)" in page_text
+    assert "Highest share of their own cost:   search  (60 %)" in page_text
+
+
+def test_an_average_is_called_one() -> None:
+    assert re.search(r"\$\S+( k)? was avoidable a day on average", text(shown("/")))
+
+
+@pytest.mark.parametrize("bucket", work.ADVICE)
+def test_what_to_change_about_a_job_fits_two_lines(bucket: str) -> None:
+    """More was cut off in the column, and with it the advice."""
+    job = {"buckets": {"compute": "50", bucket: "50"}, "cost": "8.00"}
+
+    assert len(text(work.change(work.of(job)))) <= 64
+
+
+def test_people_are_listed_by_what_was_avoidable() -> None:
+    """The column by which they are in order is shown."""
+    groups = [{"user": name, "avoidable": {"gpu_seconds": "1", "cost": cost, "ratio": 0.1}} for name, cost in (("a", "1"), ("b", "30.5"), ("c", None))]  # fmt: skip
+    items = [{"user": one["user"], "bucket": "gap", "gpu_seconds": "36", "cost": "100.00"} for one in groups]
+    table = text(me.people(me.Data({"groups": groups, "items": items, "currency": "USD"}), Query("/me")))
+
+    assert "User GPU-h Cost ($) Avoidable ($) % of time b < 0.1 100.00 30.50 10.0 a < 0.1 100.00 1.00 10.0 c" in table
 
 
 def test_stranded_gpus_have_the_cause_that_reports_name() -> None:

@@ -54,6 +54,7 @@ def ids(answer: dict[str, Any]) -> list[str]:
         pytest.param({"q": "vis"}, ["2"], id="a part of a team"),
         pytest.param({"sort": "effective_ratio"}, ["1", "2", "3"], id="the least effective first"),
         pytest.param({"sort": "hoarded"}, ["1", "2", "3"], id="the most idle first"),
+        pytest.param({"sort": "avoidable"}, ["1", "2", "3"], id="the most that was avoidable first"),
         pytest.param({"sort": "gap", "teams": []}, [], id="no team sees gaps"),
     ],
 )
@@ -186,6 +187,30 @@ def test_without_sm_active_the_effective_ratio_is_unknown_and_not_zero() -> None
 
     assert {"part": None, "idle": 0.0} == ratios
     assert ["idle", "part"] == ranked
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        pytest.param([], ["idle", "busy", "dark"], id="without prices by time"),
+        pytest.param([Rate(H100, "owned", Decimal(2), 0, None)], ["idle", "busy", "dark"], id="by money"),
+    ],
+)
+def test_the_most_avoidable_job_is_not_the_most_expensive_one(rates: list[Rate], expected: list[str]) -> None:
+    """Of a job that nobody measured it is unknown: that comes last, after nothing."""
+    world = World().add(node(devices={"": 1}), node("n2", {"": 1}), node("n3", {"": 1}))
+    world.add(claim("busy", 0, 2 * HOUR), claim("idle", 0, 1.5 * HOUR, "n2"), claim("dark", 0, 2 * HOUR, "n3"))
+    world.add(
+        samples(Gpu(), minutes(0, 2 * HOUR), BUSY),
+        samples(Gpu("GPU-b", "n2"), minutes(0, 2 * HOUR), {"gr_engine_ratio": 0.0}),
+    )
+    world.book()
+    with State.open("sqlite://") as state, world.store:
+        replace_rates(state, rates, "test", "rates.csv", T0_US + 1)
+        chargeback.price_all(world.store, state)
+
+        assert expected == ids(jobs(world.store, state, ALL, sort="avoidable"))
+        assert "idle" != ids(jobs(world.store, state, ALL))[0]
 
 
 def test_a_job_that_nobody_measured_has_no_effective_ratio() -> None:

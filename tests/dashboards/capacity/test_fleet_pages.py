@@ -57,6 +57,14 @@ def test_rows_whose_holder_is_estimated_are_marked() -> None:
     assert "≈ 1 row: no source says which GPU of the node a job held, so its time is on one that was free." in found
 
 
+def test_slices_are_below_their_gpu() -> None:
+    """In one line they pushed the last column of the table off the page."""
+    cell = gpu_facts.gpu_name(gpu(3, gpu="GPU-1c1abed6-x", slices=7))
+
+    assert ["3 · GPU-1c1abed6", "7 slices"] == [text(part) for part in cell.children]
+    assert "0 · n1/gpu0" == text(gpu_facts.gpu_name(gpu(0, gpu="n1/gpu0"))).strip()
+
+
 def test_a_name_is_no_markup_of_a_figure() -> None:
     """Plotly draws links that stand in a name."""
     figure = heat_map.figure(fleet(gpu(0, node='<a href="https://x.org">n</a>')), "light")

@@ -9,6 +9,7 @@ import pytest
 from gpuwatch.dashboards.components.parts import Node
 from gpuwatch.dashboards.fleet import capacity_queue
 from gpuwatch.dashboards.pages.work import queues
+from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.laid_out import answering, asked, check_layout, links, shown, text
 
@@ -165,3 +166,16 @@ def test_one_request_that_waits_for_gpus_is_counted_once() -> None:
 )
 def test_a_request_says_what_it_asks_for(row: dict[str, Any], expected: str) -> None:
     assert expected == capacity_queue.asked(row).replace(capacity_queue.formats.MISSING, "-")
+
+
+def test_requests_that_are_alike_are_one_row() -> None:
+    """Nine requests of one job array say nine times the same."""
+    one = {"name": "eval", "job": "1", "team": "nlp", "queue": "q", "gpus": 2, "why": "busy", "wait_seconds": "7200"}
+    other = {**one, "job": "4", "why": "quota"}
+    found = capacity_queue.groups([one, {**one, "job": "2"}, other, {**one, "job": "3"}])
+    card = text(capacity_queue.queue({"items": [one] * 30}, Query("/capacity")))
+
+    assert [(one, 3), (other, 1)] == found
+    assert "and 29 alike" in card
+    assert "30 requests wait" in card
+    assert " more" not in card

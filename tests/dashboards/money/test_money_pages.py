@@ -305,6 +305,47 @@ def test_only_weeks_with_data_are_offered(start: str | None, expected: tuple[str
     assert expected == reports.since(("2026-W46", "2026-W45", "2026-W44"), began)
 
 
+@pytest.mark.parametrize(
+    ("now", "start", "expected"),
+    [
+        pytest.param(None, None, (), id="no time is known"),
+        pytest.param("2026-11-20T00:00:00Z", None, ("2026-11",), id="where data begins is not known"),
+        pytest.param("2026-11-20T00:00:00Z", "2026-11-02T00:00:00Z", ("2026-11",), id="data of this month only"),
+        pytest.param(
+            "2027-01-01T00:00:00Z", "2026-11-30T23:00:00Z", ("2027-01", "2026-12", "2026-11"), id="across a year"
+        ),
+        pytest.param(
+            "2026-11-20T00:00:00Z",
+            "2020-01-01T00:00:00Z",
+            ("2026-11", "2026-10", "2026-09", "2026-08"),
+            id="the last four",
+        ),
+    ],
+)
+def test_months_with_data_are_offered(now: str | None, start: str | None, expected: tuple[str, ...]) -> None:
+    at, began = (None if one is None else datetime.fromisoformat(one) for one in (now, start))
+
+    assert expected == reports.months_of(at, began)
+
+
+def test_a_month_has_reports_as_a_week_has() -> None:
+    layout = shown("/reports?week=2026-11")
+    page_text = text(layout)
+
+    assert "November 2026 so far" in page_text
+    assert "/api/v1/reports/weekly?week=2026-11&format=pdf&team=nlp" in links(layout)
+    assert "/ui/reports?week=2026-11" in links(shown("/reports"))
+
+
+def test_a_bill_is_listed_to_the_cent() -> None:
+    """It is compared with an invoice."""
+    owed = {"currency": "USD"}
+
+    assert ["$52,213.40", "-$12.40", "$0.00", formats.MISSING] == [
+        text(periods.billed(value, owed)) for value in ("52213.4", "-12.4", "0", None)
+    ]
+
+
 def test_no_period_says_how_to_close_one() -> None:
     assert "/ui/periods?edit=close" in links(shown("/periods", "empty"))
     assert "value='2026-W46'" in str(shown("/periods?edit=close", "empty"))

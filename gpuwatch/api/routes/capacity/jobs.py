@@ -37,12 +37,12 @@ def jobs(
         str | None, Query(max_length=200, description="Words in id, name, user, account, queue or team.")
     ] = None,
     sort: Literal[
-        "cost", "gpu_seconds", "started", "effective_ratio", "hoarded", "gap", "communication", "stalled"
+        "cost", "gpu_seconds", "started", "effective_ratio", "avoidable", "hoarded", "gap", "communication", "stalled"
     ] = "cost",
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """Amounts are for the window. A bucket as `sort` lists the jobs with the most time in it first. All pages of a list use the window of the first page."""
+    """Amounts are for the window. A bucket as `sort` lists the jobs with the most time in it first; `avoidable` those of which the most money was avoidable, or time without prices. All pages of a list use the window of the first page."""
     from gpuwatch.jobs.listing import jobs as look
 
     teams = seen(access.teams, split(team))
