@@ -35,6 +35,8 @@ NAMES = {
     "busy_ratio": "Busy: the slow GPU",
     "cheaper": "Cheaper way",
     "continued": "Continued by a later run",
+    "deadlock_with": "Blocks and is blocked by",
+    "deadlocked_gangs": "Gangs that block each other",
     "doubly_given_gpu_hours": "GPUs given to two jobs",
     "duty_ratio": "Share of the time paused",
     "ecc_dbe_count": "Uncorrected memory errors",
@@ -63,20 +65,29 @@ NAMES = {
     "levels": "Traffic by kind of link",
     "loss_ratio": "Time the others wait",
     "loud_ratio": "Its speed while the neighbour works",
+    "mean_gb_per_s": "Mean rate of its links",
     "measure": "Compared by",
     "measured_exposed_ratio": "Time waiting on links, measured",
     "missing_devices": "GPUs missing",
+    "never_measured": "GPUs never measured",
+    "nvlink_gb_per_s": "NVLink rate",
+    "nvlink_ratio": "NVLink use",
     "odd": "Nodes that differ",
     "odd_nodes": "Nodes that differ",
     "orphan_hours": "Since its last job",
+    "partial_minutes": "Time without all members",
+    "pcie_gb_per_s": "PCIe rate",
     "peak_hours_ratio": "Hours at the limit of the slice",
+    "pods_min": "Members needed",
     "points": "Minutes compared",
     "quiet_ratio": "Its speed while the neighbour rests",
     "r2": "Fit of the growth (R²)",
     "remapped_uncorrectable_rows": "Memory rows remapped",
     "rise_ratio": "More waiting than usual",
     "roof_ratio": "Of the roofline",
+    "running_pods": "Members that run",
     "score": "Distance from the rest, in deviations",
+    "shape": "Pattern",
     "silent_hours": "Without a reading for",
     "slowdown_high": "Step takes times as long, at most",
     "slowdown_low": "Step takes times as long, at least",
@@ -159,7 +170,7 @@ def value(name: str, entry: object) -> Component:
     """A value with its unit, exact on hover."""
     found = None if isinstance(entry, str) else formats.number(entry)  # a string may be a job id
     if found is None:
-        return html.Span(formats.clip(entry, 60))
+        return html.Span(formats.clip(entry, 140), title=str(entry))
     if _TIME.search(name):
         return parts.num(formats.duration(found / 1_000_000), f"{entry} µs")
     if ends_with(name, BYTES_PER_S):

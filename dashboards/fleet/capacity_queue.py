@@ -85,11 +85,12 @@ def request(item: Row, query: Query, count: int = 1) -> Component:
     if job:
         shown = parts.link(formats.clip(name, 40), job_link(query, item.get("cluster"), job), "title one-line", job)
     under = [formats.owner(item.get("team")), str(item.get("queue") or ""), job if job.isdecimal() else ""]
-    more = count - 1
     return html.Div(
         [
             shown,
-            html.Div(f"and {more} alike", className="small", title="The longest wait is shown") if more else None,
+            html.Div(f"{count} requests like this", className="small", title="The longest wait is shown")
+            if count > 1
+            else None,
             html.Div(formats.clip(" · ".join(word for word in under if word), 60), className="soft small one-line"),
             html.Div(
                 f"{asked(item)}, waits {formats.duration(item.get('wait_seconds'))}",

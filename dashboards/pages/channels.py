@@ -27,7 +27,7 @@ async def load(api: Api, query: Query) -> Row:
     return {**listed, "me": me, "changes": changes, "deliveries": messages}
 
 
-@page("/channels", "Channels", load, icon="channels", order=54, filters=(), under="/setup")
+@page("/channels", "Channels", load, icon="channels", order=54, filters=(), under="/setup", whole_fleet=True)
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """One row per channel; administrators have a button in each."""
     items: list[Row] = data.get("items") or []

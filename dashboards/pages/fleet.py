@@ -41,7 +41,7 @@ def measure_of(query: Query) -> str:
     return chosen if chosen in heat_map.MEASURES else DEFAULT
 
 
-@page("/fleet", "Fleet", load, icon="fleet", order=3, filters=("window", "cluster", "pool", "q"))
+@page("/fleet", "Fleet", load, icon="fleet", order=3, filters=("window", "cluster", "pool", "q"), whole_fleet=True)
 def layout(data: Row, query: Query, scheme: Scheme) -> Component:
     """Headline numbers, the heat map and the table of GPUs."""
     items: list[Row] = data.get("items") or []

@@ -46,7 +46,7 @@ async def load(api: Api, query: Query) -> Row:
     return await api.quality()
 
 
-@page("/quality", "Data quality", load, icon="quality", order=6, filters=())
+@page("/quality", "Data quality", load, icon="quality", order=6, filters=(), whole_fleet=True)
 def layout(data: Row, query: Query, scheme: str) -> Component:
     """Totals, sources with problems first, and checks with their fixes."""
     items: list[Row] = sorted(data.get("items") or [], key=rank)

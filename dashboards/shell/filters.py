@@ -38,6 +38,11 @@ class Choices:
     open_findings: int | None = None
     """For the badge in the navigation; None: unknown."""
 
+    @property
+    def bound(self) -> bool:
+        """Whether the caller sees some teams only."""
+        return self.me.get("teams") is not None
+
 
 async def load(api: Api, query: Query) -> Choices:
     """The names in use. A filter stays empty if its names cannot be loaded; the page shows the error."""

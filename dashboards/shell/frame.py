@@ -89,7 +89,9 @@ def first(page: Page | None, query: Query, choices: Choices, content: str) -> Co
             html.Aside(
                 [
                     brand(),
-                    html.Div([navigation(query, choices.open_findings), account(choices)], className="nav-box"),
+                    html.Div(
+                        [navigation(query, choices.open_findings, choices.bound), account(choices)], className="nav-box"
+                    ),
                 ],
                 className="side",
             ),
@@ -169,9 +171,9 @@ def scheme_toggle() -> Component:
     return toggle
 
 
-def navigation(query: Query, open_findings: int | None = None) -> Component:
-    """Links to the pages that keep the current filters. Subpages are listed below their parent."""
-    shown = [page for page in pages() if page.icon]
+def navigation(query: Query, open_findings: int | None = None, bound: bool = False) -> Component:
+    """Links to the pages that keep the current filters. Subpages are listed below their parent. `bound`: for people who see some teams only."""
+    shown = [page for page in pages() if page.icon and not (bound and page.whole_fleet)]
     current = place(query)
     open_ = next((page.under or page.path for page in shown if page.path == current), current)
     entries: list[Component] = []
@@ -211,7 +213,7 @@ def drawer(query: Query, choices: Choices) -> Component:
     return html.Details(
         [
             html.Summary([html.Span(className="icon i-menu"), html.Span("Menu", className="unseen")]),
-            html.Div([navigation(query, choices.open_findings), account(choices)], className="drawer"),
+            html.Div([navigation(query, choices.open_findings, choices.bound), account(choices)], className="drawer"),
         ],
         id={"drawer": query.link()},
     )

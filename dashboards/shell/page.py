@@ -39,6 +39,8 @@ class Page:
     """Path of the parent page in the navigation."""
     load_once: bool = False
     """Never refreshed automatically, because its data is expensive and does not change."""
+    whole_fleet: bool = False
+    """Covers the whole fleet, so that people who see some teams only are refused; they find it in no list of pages."""
 
 
 _pages: dict[str, Page] = {}
@@ -53,13 +55,14 @@ def page(
     filters: tuple[str, ...] = FILTERS,
     under: str = "",
     load_once: bool = False,
+    whole_fleet: bool = False,
 ) -> Callable[[Layout], Layout]:
     """Registers a layout function as a page."""
 
     def register(layout: Layout) -> Layout:
         if path in _pages:
             raise ValueError(f"page {path!r} is registered twice: {_pages[path].layout} and {layout}")
-        _pages[path] = Page(path, title, load, layout, icon, order, filters, under, load_once)
+        _pages[path] = Page(path, title, load, layout, icon, order, filters, under, load_once, whole_fleet)
         return layout
 
     return register

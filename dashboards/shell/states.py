@@ -13,6 +13,8 @@ from gpuwatch.dashboards.shell.page_links import linked
 from gpuwatch.dashboards.shell.query import Query
 
 Node = Any
+TEAM_SCOPE = "team_scope"
+"""The code of the API for who asks about more than their teams."""
 API = "/api/v1"
 """In a hint that is for programs: people are shown none."""
 
@@ -40,6 +42,16 @@ def failed(error: ApiFailure, query: Query, whole: bool = True) -> Component:
             "Sign in to see this",
             "This server requires a token. You will return to this page after signing in.",
             html.A("Sign in", href=login_link(query), className="button primary"),
+            whole=whole,
+        )
+    if error.status == 403 and error.code == TEAM_SCOPE:
+        return notice(
+            "forbidden",
+            "This covers the whole fleet",
+            "You are signed in for some teams only, and see what is theirs.",
+            parts.link("Your jobs and findings are on the overview", query.link("/"), "button primary"),
+            parts.link("Your GPUs on the map", query.link("/topology"), "button") if query.path == "/fleet" else None,
+            html.A("Sign in with another token", href=login_link(query), className="button"),
             whole=whole,
         )
     if error.status == 403:

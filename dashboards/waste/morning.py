@@ -137,9 +137,9 @@ def _size(found: Waste, query: Query) -> Component:
 
 def _owners(answer: Row, found: Waste, query: Query) -> list[Any]:
     """The teams with the largest parts, as links; first the platform where its part is larger than theirs."""
-    if query.get("team") or not found.lost:
-        return []
     sizes = {str(row.get("team")): lost_of(row, found.currency) for row in answer.get("teams") or []}
+    if query.get("team") or not found.lost or len(sizes) == 1:  # of one team it is all of it
+        return []
     teams = sorted((name for name in sizes if name not in NOT_TEAMS and sizes[name]), key=lambda name: -sizes[name])
     named = [name for name in teams[:NAMED_TEAMS] if sizes[name] >= found.lost * NAMED_MIN]
     words: list[Any] = []

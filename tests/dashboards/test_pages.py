@@ -30,12 +30,13 @@ from gpuwatch.dashboards.components import (
 )
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.pages import finding, job, jobs, me, mig, mig_gpu, overview, quality, teams
+from gpuwatch.dashboards.shell import frame
 from gpuwatch.dashboards.shell import page as registry
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.states import failed
 from gpuwatch.dashboards.shell.theme import MEASURE_WORDS, MEASURES, STAGES
 from gpuwatch.dashboards.waste import charges as charge_waste
-from gpuwatch.dashboards.waste import do_first
+from gpuwatch.dashboards.waste import do_first, morning
 from gpuwatch.dashboards.waste import jobs as work
 from gpuwatch.dashboards.waste import teams as team_waste
 from gpuwatch.ledger.measures import AVOIDABLE, FREE, NOT_MEASURED, OUT_OF_SERVICE, WORDS, WORKING
@@ -701,6 +702,36 @@ def test_failures_are_states_of_a_page(status: int, title: str) -> None:
     page_text = text(failed(ApiFailure(status, "x", "because", "do this"), Query("/jobs", {"team": "a"})))
 
     assert page_text.startswith(title)
+
+
+def test_who_sees_some_teams_is_led_to_what_is_theirs() -> None:
+    """No words about routes; the map has their GPUs."""
+    refused = ApiFailure(403, "team_scope", "this route covers the whole fleet", "ask with a token")
+    on_fleet, elsewhere = (failed(refused, Query(path)) for path in ("/fleet", "/quality"))
+
+    assert text(on_fleet).startswith("This covers the whole fleet You are signed in for some teams only")
+    assert "route" not in text(on_fleet)
+    assert "/ui/topology" in links(on_fleet)
+    assert "/ui/topology" not in links(elsewhere)
+
+
+def test_the_navigation_has_no_page_that_is_refused() -> None:
+    known = {page.path for page in registry.pages() if page.whole_fleet}
+    everyone, bound = (links(frame.navigation(Query(), None, one)) for one in (False, True))
+
+    assert {"/fleet", "/quality", "/imports", "/reconcile", "/commitments", "/channels"} == known
+    assert {f"/ui{path}" for path in known} == set(everyone) - set(bound)
+
+
+def test_of_one_team_the_overview_names_no_part() -> None:
+    """It said that the only team that is seen has 100 % of it."""
+    answer = api_overview()
+    own = {**answer, "teams": [row for row in answer["teams"] if row["team"] == "vision"]}
+
+    assert "%  of it" not in text(morning.answered(own, Query())) and " is 100 %" not in text(
+        morning.answered(own, Query())
+    )
+    assert "of it" in text(morning.answered(answer, Query()))
 
 
 def test_signing_in_leads_back() -> None:

@@ -59,7 +59,16 @@ async def load(api: Api, query: Query) -> Data:
     return Data(used, ledger_math.total(sums, HELD).seconds if ledger else None, card)
 
 
-@page("/commitments", "Commitments", load, icon="commitments", order=10, filters=("window",), under="/teams")
+@page(
+    "/commitments",
+    "Commitments",
+    load,
+    icon="commitments",
+    order=10,
+    filters=("window",),
+    under="/teams",
+    whole_fleet=True,
+)
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """What was unused and what it cost, the commitments, and the rates behind them."""
     items: list[Row] = data.used.get("items") or []

@@ -34,7 +34,7 @@ async def load(api: Api, query: Query) -> Data:
     return Data(found, me)
 
 
-@page("/imports", "Imports", load, icon="imports", order=45, filters=(), under="/quality")
+@page("/imports", "Imports", load, icon="imports", order=45, filters=(), under="/quality", whole_fleet=True)
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """One row per import, newest first."""
     items: list[Row] = data.imports.get("items") or []

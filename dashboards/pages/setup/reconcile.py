@@ -68,7 +68,9 @@ def cost(query: Query) -> str:
     return query.get("cost") if query.get("cost") in COSTS else "effective"
 
 
-@page("/reconcile", "Reconcile", load, icon="reconcile", order=11, filters=("window",), under="/teams")
+@page(
+    "/reconcile", "Reconcile", load, icon="reconcile", order=11, filters=("window",), under="/teams", whole_fleet=True
+)
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """Both sums and their difference, its causes, the rows, the prices to correct, and the bills."""
     totals: list[Row] = data.found.get("totals") or []

@@ -176,6 +176,6 @@ def test_requests_that_are_alike_are_one_row() -> None:
     card = text(capacity_queue.queue({"items": [one] * 30}, Query("/capacity")))
 
     assert [(one, 3), (other, 1)] == found
-    assert "and 29 alike" in card
+    assert "30 requests like this" in card
     assert "30 requests wait" in card
     assert " more" not in card
