@@ -146,4 +146,8 @@ def nothing(query: Query) -> Component:
     """No GPUs match, or none are known."""
     if any(query.get(name) for name in ("cluster", "pool", "q")):
         return states.empty("No GPUs match these filters", "Other GPUs may exist.")
-    return states.empty("No GPUs yet", "GPUs appear here with their first samples or scheduler records.")
+    return states.empty(
+        "No GPUs yet",
+        "GPUs appear here with their first samples or scheduler records.",
+        parts.link("Data quality", query.link("/quality"), "button"),
+    )

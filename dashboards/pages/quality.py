@@ -59,7 +59,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
             numbers(data, items, checks),
             html.Div(
                 [
-                    html.Div([*(check(row) for row in wrong), passed(checks)], className="column"),
+                    html.Div([*(check(rows) for rows in alike(wrong)), passed(checks)], className="column"),
                     html.Div(sources(items), className="column"),
                 ],
                 className="halves",
@@ -251,14 +251,23 @@ def name_of(row: Row) -> str:
     return CHECK_NAMES.get(str(row.get("id"))) or str(row.get("id")).replace("_", " ").capitalize()
 
 
-def check(row: Row) -> Component:
-    """A failed check with its fix."""
+def alike(checks: list[Row]) -> list[list[Row]]:
+    """Checks of one state, one reason and one fix together, as those of a server without data are."""
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in checks:
+        found.setdefault(tuple(str(row.get(name)) for name in ("status", "what", "fix")), []).append(row)
+    return list(found.values())
+
+
+def check(rows: list[Row]) -> Component:
+    """Failed checks of one reason, with their fix."""
+    row = rows[0]
     fix = str(row.get("fix") or "")
     body = states.fix(fix) if fix else None
     return html.Section(
         [
             html.Div(
-                [state_tag(row.get("status")), html.B(name_of(row))],
+                [state_tag(row.get("status")), html.B(", ".join(map(name_of, rows)))],
                 className="facts",
             ),
             html.P(formats.sentence(formats.clip(row.get("what"), 600))),

@@ -53,6 +53,8 @@ async def load(api: Api, query: Query) -> Data:
     )
     now, start = formats.moment(fleet.get("at")), formats.moment((covered or {}).get("start"))
     weeks, months = since(ended(now), start), months_of(now, start)
+    if covered is not None and start is None:
+        weeks = weeks[:1]  # nothing has data
     wanted = query.get("week")
     week = wanted if PERIOD.fullmatch(wanted) else weeks[0] if weeks else ""
     if not week:

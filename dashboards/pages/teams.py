@@ -288,9 +288,9 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
 
 
 def empty(query: Query) -> Component:
-    """No charges."""
-    return states.empty(
-        "No charges in this window",
-        "This selection had no GPUs in this window.",
-        parts.link("Show all teams", query.link("/teams", team=None), "button"),
-    )
+    """No charges, of what was chosen or of anybody."""
+    chosen = any(query.get(name) for name in ("team", "cluster", "pool", *charge_cells.VIEWS))
+    why = "This selection had no GPUs in it." if chosen else "No GPU was measured or reported by a scheduler in it."
+    everyone = parts.link("Show all teams", query.link("/teams", team=None), "button")
+    way = everyone if chosen else parts.link("Data quality", query.link("/quality"), "button")
+    return states.empty("No charges in this window", why, way)

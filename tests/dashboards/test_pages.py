@@ -734,6 +734,20 @@ def test_of_one_team_the_overview_names_no_part() -> None:
     assert "of it" in text(morning.answered(answer, Query()))
 
 
+def test_checks_that_say_the_same_are_one_card() -> None:
+    """A server without data had twenty cards of one sentence."""
+    same = {"status": "unknown", "what": "nothing was received", "fix": "name your sources"}
+    rows = [
+        {**same, "id": "clocks"},
+        {"status": "bad", "what": "late", "id": "rates"},
+        {**same, "id": "labels"},
+    ]
+    found = quality.alike(rows)
+
+    assert [["clocks", "labels"], ["rates"]] == [[str(row["id"]) for row in group] for group in found]
+    assert "Clocks, Labels Nothing was received name your sources" in " ".join(text(quality.check(found[0])).split())
+
+
 def test_signing_in_leads_back() -> None:
     layout = failed(ApiFailure(401, "x", "m"), Query("/jobs", {"team": "a"}))
 
