@@ -38,8 +38,8 @@ def card(response: Row, fleet: Row | None, sums: Mapping[str, Sum], query: Query
         if not team:
             rows[-1].append(current(now.get(name)))
         if name == "active":
-            working = amounts("working", worked(response), whole, currency if known else None, places)
-            rows.append([html.Span(MEASURE_WORDS["working"], title=WORKING), *working, *([] if team else [None])])
+            cells = amounts("working", worked(response), whole, currency if known else None, places)
+            rows.append([html.Span(MEASURE_WORDS["working"], title=WORKING), *cells, *([] if team else [None])])
     heads = [
         parts.Column("Stage", "stage"),
         parts.Column("", "grow"),
