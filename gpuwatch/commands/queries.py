@@ -86,21 +86,26 @@ def findings(
         items = [f.as_dict() for f in found]
     foot = [] if items else ["No findings."]
     if choose(form, sys.stdout.isatty()) == "table":
-        items = [
-            item
-            | {
-                "what": item.get("headline") or f"{item['subject']['id']}: {item['summary']}",
-                "wasted_cost": _wasted(item),
-                "lost_work": _lost(item),
-            }
-            | {"team": f"{item['team']} (inferred)" if item["inferred"] else item["team"]}
-            for item in items
-        ]
+        items = [_for_people(item) for item in items]
         if any(item["lost_work"] for item in items):
             foot.append("Lost work is not added to waste, which may have the same time.")
     left_out = {"state" if open_ else "", "" if any(item.get("lost_work") for item in items) else "lost_work"}
     shown = [name for name in FINDING_SHOWN if name not in left_out]
     show(Listing(FIELDS, items, shown=shown, foot=foot, spare=["key", "detector"], sentence="what"), form)
+
+
+def _for_people(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A finding as the table has it."""
+    from gpuwatch.billing.people_table import OWNERS
+
+    team = OWNERS.get(item["team"], item["team"])
+    return {
+        **item,
+        "what": item.get("headline") or f"{item['subject']['id']}: {item['summary']}",
+        "wasted_cost": _wasted(item),
+        "lost_work": _lost(item),
+        "team": f"{team} (inferred)" if item["inferred"] else team,
+    }
 
 
 def _lost(item: Mapping[str, Any]) -> str:

@@ -120,7 +120,10 @@ kept_waiting as (
     join free_step f
         on f.scheduler = b.scheduler and f.root = b.root and f.flavor = b.flavor and f.profile = b.profile
         and f.start_us < b.end_us and f.end_us > b.start_us
-    where w.devices <= b.quota - b.used and w.devices > greatest(coalesce(b.kept, 0) - b.used, 0) + greatest(f.free, 0)
+    where w.devices <= b.quota - b.used
+        -- Kueue admits what fits in the free quota of the cohort. Queues of other schedulers share nodes, not quota.
+        and w.devices > greatest(coalesce(b.kept, 0) - b.used, 0)
+            + case when b.scheduler = 'kueue' then greatest(f.free, 0) else 0 end
         and w.end_us - w.start_us >= $starved_us_min
         and w.start_us < least(b.end_us, f.end_us) and w.end_us > greatest(b.start_us, f.start_us)
 ),

@@ -51,3 +51,11 @@ def test_the_doctor_prints_a_fix_once(data: Path) -> None:
     assert len(set(fixes)) < len(fixes), "some checks have one fix"
     assert len(fixes) - len(set(fixes)) == shown.count("The same fix as ")
     assert all(1 == shown.count(fix.splitlines()[0]) for fix in set(fixes) if fixes.count(fix) > 1)
+
+
+def test_a_table_of_findings_names_owners_as_the_table_of_charges_does(data: Path) -> None:
+    shown = RUNNER.invoke(app, ["findings", "--data", str(data), "--detector", "blind-spot", "--format", "table"])
+    listed = RUNNER.invoke(app, ["findings", "--data", str(data), "--detector", "blind-spot", "--format", "json"])
+
+    assert ["__platform__"] == [item["team"] for item in json.loads(listed.stdout)["items"]]
+    assert " Platform " in shown.stdout and "__platform__" not in shown.stdout

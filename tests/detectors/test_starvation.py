@@ -103,6 +103,14 @@ def volcano(w: World, n: str, profile: str = "", **borrower: Any) -> None:
         )  # fmt: skip
 
 
+def volcano_beside(w: World, n: str, profile: str) -> None:
+    """The same, and a third queue that uses nothing of its quota: that need not be free GPUs."""
+    volcano(w, n, profile)
+    for at in HOURLY:
+        row = {"scheduler": "volcano", "kind": "queue", "name": f"{n}-third", "observed_us": at, "state": "Open"}
+        tell(w, "queue", **row, quota={profile: 8}, used={profile: 0}, borrowed={profile: 0})
+
+
 def snapshot(w: World, n: str) -> None:
     """Seen once, at minute 130, after waiting since minute 20."""
     tell(w, "queue", scheduler="kueue", kind="local_queue", name=f"lq-{n}", namespace="ml", parent=n, observed_us=130)
@@ -201,6 +209,10 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
         (20, 140, "high", 0.9),
     ),
     "queues of Volcano": (volcano, (20, 180, "high", 0.9)),
+    "queues of Volcano, of which a third is idle": (
+        lambda w, n: volcano_beside(w, n, "2g.20gb"),
+        (20, 180, "high", 0.9),
+    ),
     "seen once": (snapshot, (120, 131, "high", 0.9)),
 }
 
