@@ -100,7 +100,7 @@ def test_the_first_page_answers_three_questions() -> None:
     made = document(scorecard(facts()))
 
     record = lead(scorecard(facts())).replace("\u00a0", " ")
-    assert "This fleet wastes $400 of the $1.00 k it costs: 40 % of its GPU time, $1.74 k a month." in record
+    assert "This fleet wastes $400 of the $1.00 k it costs: 40 % of its cost, $1.74 k a month." in record
     assert "By its findings, scheduling costs the most: $30.00." in record
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
     assert ["Avoidable", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]

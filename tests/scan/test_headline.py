@@ -88,6 +88,22 @@ def card(teams: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param(
+            {}, "wastes $1.00 k of the $2.50 k it costs: 40 % of its cost, ", id="of the cost, which is beside it"
+        ),
+        pytest.param({"cost": None}, "wastes $1.00 k: 55 % of its GPU time, ", id="some time has no price"),
+    ],
+)
+def test_a_share_is_of_the_amount_beside_it(changed: dict[str, Any], expected: str) -> None:
+    """More than half of the time, but of the cheaper GPUs."""
+    known = card([team("vision", "1.00")], waste=WASTE | {"ratio": 0.55}, **changed)
+
+    assert expected in words(headline(known))
+
+
+@pytest.mark.parametrize(
     ("teams", "expected"),
     [
         pytest.param(
@@ -114,7 +130,7 @@ def test_teams_with_most_of_the_waste_are_named(teams: list[dict[str, Any]], exp
     found = headline(card(teams)).replace(GAP, " ")
 
     assert (
-        f"This fleet wastes $1.00 k of the $2.50 k it costs: 40 % of its GPU time, $2.14 k a month. {expected}".strip()
+        f"This fleet wastes $1.00 k of the $2.50 k it costs: 40 % of its cost, $2.14 k a month. {expected}".strip()
         == found
     )
 
@@ -183,7 +199,7 @@ def test_lost_work_is_worth_what_was_lost() -> None:
 def test_a_month_says_at_which_rate(changed: dict[str, Any], expected: str) -> None:
     found = words(headline(card([], waste=WASTE | changed)))
 
-    assert f"This fleet wastes $1.00 k of the $2.50 k it costs: 40 % of its GPU time{expected}" == found
+    assert f"This fleet wastes $1.00 k of the $2.50 k it costs: 40 % of its cost{expected}" == found
 
 
 def test_findings_without_a_month_show_the_dollars_of_the_window() -> None:

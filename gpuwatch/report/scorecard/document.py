@@ -32,7 +32,7 @@ from gpuwatch.report.scorecard.plan import (
     unknown_section,
     worth,
 )
-from gpuwatch.report.scorecard.where import mostly_unmeasured, where_section
+from gpuwatch.report.scorecard.where import avoidable_part, mostly_unmeasured, where_section
 from gpuwatch.report.sections.certainty import AT_LEAST, UP_TO
 
 FIRST = 3
@@ -96,18 +96,14 @@ def avoidable_sentence(card: Json) -> str:
     before = "" if waste["ratio"] is not None else f"{_sentence(mostly_unmeasured(card))}. "
     if waste["gpu_hours"] is None:
         return f"{before}What this fleet wastes is unknown."
-    of = (
-        "of GPU time"
-        if waste["ratio"] is None
-        else f"{report_text.percent(Fraction(str(waste['ratio'])))} of its GPU time"
-    )
-    known = bound(card)
+    known, part = bound(card), avoidable_part(card)
+    share = "" if part is None else f"{report_text.percent(part[0])} of {part[1]}"
     if waste["cost"] is None:
         hours = report_text.hours(Fraction(waste["gpu_hours"]))
-        return f"{before}This fleet wastes {known}{hours} {of if waste['ratio'] is None else f'({of})'}. Its price is unknown."
+        return f"{before}This fleet wastes {known}{hours} {f'({share})' if share else 'of GPU time'}. Its price is unknown."
     whole = "" if card["cost"] is None else f" of the {report_text.money(Decimal(card['cost']), currency)} it costs"
     sentence = f"{before}This fleet wastes {known}{report_text.money(Decimal(waste['cost']), currency)}{whole}"
-    sentence += "" if waste["ratio"] is None else f": {of}"
+    sentence += f": {share}" if share else ""
     return f"{sentence}{a_month(card)}."
 
 

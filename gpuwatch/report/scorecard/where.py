@@ -58,7 +58,6 @@ def where_section(card: Json) -> Section:
     lost = [figure for part, figure in zip(parts, figures, strict=True) if part.avoidable]
     whole_cost = None if None in lost else sum((one for one in lost if one is not None), Decimal(0))
     cost = _figure(whole_cost, places, card["currency"])
-    ratio = None if waste["ratio"] is None else Fraction(str(waste["ratio"]))
     hours = report_text.MISSING if waste["gpu_hours"] is None else report_text.count(Fraction(waste["gpu_hours"]))
     if waste["gpu_hours"] is None:
         cost = report_text.MISSING
@@ -76,11 +75,24 @@ def where_section(card: Json) -> Section:
     )
     note = f"{_explained(card)}The cost of a finding is part of these buckets, never added to them."
     title = "Where the GPU time went"
-    title += f": {mostly_unmeasured(card)}" if ratio is None else f": {report_text.percent(ratio)} of it was avoidable"
+    part = avoidable_part(card)
+    title += (
+        f": {mostly_unmeasured(card)}" if part is None else f": {report_text.percent(part[0])} of {part[1]} was avoidable"
+    )
     blocks: list[Block] = [Table(columns, tuple(rows), "fall"), Text(note, "soft")]
     if waste["roofline_efficiency"] is not None:
         blocks.append(Text(report_text.at_roofline(waste["roofline_efficiency"]), "soft"))
     return Section(title, tuple(blocks))
+
+
+def avoidable_part(card: Json) -> tuple[Fraction, str] | None:
+    """The avoidable part of the cost, or of the GPU time where not all has a price, and which of both. None if little was measured."""
+    waste = card["waste"]
+    if waste["ratio"] is None:
+        return None
+    if waste["cost"] is not None and Fraction(card["cost"] or 0):
+        return Fraction(waste["cost"]) / Fraction(card["cost"]), "its cost"
+    return Fraction(str(waste["ratio"])), "its GPU time"
 
 
 def mostly_unmeasured(card: Json) -> str:
