@@ -18,7 +18,7 @@ from gpuwatch.audit.scorecard import scorecard
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.inferred_teams import inferred_teams
 from gpuwatch.billing.records import GroupMeasures
-from gpuwatch.core.clock import Window
+from gpuwatch.core.clock import HOUR_US, Window
 from gpuwatch.jobs.loss_parts import kinds_of
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import only_dumps
@@ -27,7 +27,7 @@ from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.scan.lines import no_jobs, no_team
+from gpuwatch.scan.lines import counted_late, no_jobs, no_team
 from gpuwatch.scan.losses import unnamed_losses
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -85,7 +85,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: (-Fraction(one[field] or 0), -Fraction(one["cost"] or one["gpu_hours"])))
     owners = _no_jobs(store, facts["window"]) or no_team(teams)
-    unknown = [*_lacking_counters(store, facts["window"]), *owners, *card["unknown"]]
+    late = _counted_late(store, facts["window"], facts["capacity_gpu_hours"])
+    unknown = [*_lacking_counters(store, facts["window"]), *owners, *late, *card["unknown"]]
     return card | {"teams": teams, "unknown": unknown}
 
 
@@ -106,6 +107,12 @@ def _no_jobs(store: Store, window: Window) -> list[Json]:
     """That the window has no job, where earlier days have some."""
     (row,) = store.rows("scan/jobs_before", start_us=window.start_us, end_us=window.end_us)
     return [] if row["within"] else no_jobs(row["earlier"], row["last_us"], row["first_us"], window)
+
+
+def _counted_late(store: Store, window: Window, capacity_gpu_hours: Fraction) -> list[Json]:
+    """That nodes count only from their first sample or job on, where the scheduler lists them earlier."""
+    (row,) = store.rows("scan/counted_late", start_us=window.start_us, end_us=window.end_us)
+    return counted_late(row["nodes"], row["last_us"], int(row["left_out_us"]), int(capacity_gpu_hours * HOUR_US))
 
 
 def top_actions(card: Mapping[str, Any]) -> list[Json]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.core.clock import DAY_US, Window, rfc3339
+from gpuwatch.audit.figures import hours_phrase
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.core.words import joined
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import MISSING
@@ -20,7 +21,9 @@ UNNAMED_SHARE = Fraction(1, 10)
 """Of the held GPU time: for less without a team, nobody needs to do anything."""
 NO_TEAM = "No team is named"
 UNMEASURED, UNGRADED, UNPRICED = "held GPU-hours were not measured", "Not graded: ", "GPU-hours have no rate"
-NO_JOBS = "No job of these days"
+NO_JOBS, COUNTED_LATE = "No job of these days", "counted only from the first sample or job on"
+LATE_SHARE = Fraction(1, 100)
+"""Of the GPU time that counts: less before the first samples of nodes is not named."""
 JUDGED_SHOWN = 2
 """Things that were not judged and are named."""
 
@@ -99,6 +102,22 @@ def no_jobs(earlier: int, last_us: int | None, first_us: int | None, window: Win
     return [{"layer": "", "what": what, "fix": fix}]
 
 
+def counted_late(nodes: int, last_us: int | None, left_out_us: int, capacity_us: int) -> list[dict[str, str]]:
+    """That the GPUs of some nodes count only from their first sample or job on; empty where the time before is small beside
+    `capacity_us`, all GPU-microseconds that count.
+    """
+    if last_us is None or left_out_us < LATE_SHARE * capacity_us:
+        return []
+    left_out = hours_phrase(Fraction(left_out_us, HOUR_US))
+    are = "node is" if nodes == 1 else "nodes are"
+    what = (
+        f"{nodes} {are} {COUNTED_LATE} (the last at {rfc3339(last_us)}): the {left_out} GPU-hours that the scheduler "
+        "lists before that are not in the cost."
+    )
+    fix = "They were free, if the GPUs were there: import the metrics of those days, or read the cost as of measured days only."
+    return [{"layer": "", "what": what, "fix": fix}]
+
+
 def unknown_lines(unknown: Sequence[Json]) -> list[str]:
     """Why no job or team is named, and what was not measured or has no price, with the fix; then what was not judged, in one line:
     the page has the fixes.
@@ -106,7 +125,8 @@ def unknown_lines(unknown: Sequence[Json]) -> list[str]:
     first = [
         one
         for one in unknown
-        if one["what"].startswith((NO_JOBS, NO_TEAM)) or UNMEASURED in one["what"] or UNPRICED in one["what"]
+        if one["what"].startswith((NO_JOBS, NO_TEAM))
+        or any(words in one["what"] for words in (UNMEASURED, UNPRICED, COUNTED_LATE))
     ]
     reasons = [f"{one['what']} {one['fix']}".replace(GAP, " ") for one in first]
     graded = any(UNMEASURED in one["what"] for one in first)

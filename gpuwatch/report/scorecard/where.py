@@ -77,7 +77,9 @@ def where_section(card: Json) -> Section:
     title = "Where the GPU time went"
     part = avoidable_part(card)
     title += (
-        f": {mostly_unmeasured(card)}" if part is None else f": {report_text.percent(part[0])} of {part[1]} was avoidable"
+        f": {mostly_unmeasured(card)}"
+        if part is None
+        else f": {report_text.percent(part[0])} of {part[1]} was avoidable"
     )
     blocks: list[Block] = [Table(columns, tuple(rows), "fall"), Text(note, "soft")]
     if waste["roofline_efficiency"] is not None:
