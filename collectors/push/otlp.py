@@ -2,19 +2,19 @@
 
 Collectors write a data point as start, time, value and attributes, in this order, the first three with a fixed size. So
 the bytes of the attributes are one key of a dict, as in remote_write.py. Everything else, and every new series, is
-parsed as a full message.
+parsed as a full message. A scope that differs from an earlier one only in times and values is not parsed (otlp_repeat.py).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from gpuwatch.collectors.dcgm.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
 from gpuwatch.collectors.push.otlp_json import BAD_ATTRIBUTES, MAX_RESOURCE_ATTRIBUTES
 from gpuwatch.collectors.push.otlp_json import read as read_json
+from gpuwatch.collectors.push.otlp_repeat import HEAD, Found, Scope, Seen, head_of
 from gpuwatch.collectors.push.otlp_series import (
     MAX_KEY_BYTES,
     MAX_SAMPLES,
@@ -28,7 +28,7 @@ from gpuwatch.collectors.push.otlp_series import (
     Readings,
     Resource,
 )
-from gpuwatch.collectors.push.otlp_wire import Wire, text_of, wire
+from gpuwatch.collectors.push.otlp_wire import Wire, texts_of, wire
 from gpuwatch.collectors.push.remote_write_wire import varint
 from gpuwatch.collectors.push.wire_count import PART_UNCOUNTED, REQUEST_UNCOUNTED, TooManyFields, check
 from gpuwatch.collectors.shared.series import Samples, in_units, joined, of_devices, points
@@ -49,11 +49,6 @@ MAX_CLUSTERS = 256
 
 BAD_PART = "part of the request is not protobuf"
 NOT_TEXT = "attribute is not UTF-8 text"
-
-_HEAD = 18  # 19 time(8), then 21 double(8) or 31 integer(8)
-_START = 9  # 11 start(8), before it
-_HEADS = np.dtype([("time_tag", "u1"), ("time_ns", "<u8"), ("value_tag", "u1"), ("value", "<i8")])
-_DOUBLE, _WHOLE = 0x21, 0x31
 
 
 @receiver(NAME)
@@ -102,9 +97,7 @@ class _Body:
     def __init__(self, wire: Wire, known: Known, readings: Readings) -> None:
         self._wire, self._known, self._readings = wire, known, readings
         self._parts = 0
-        self._numbers: list[int] = []
-        self._heads: list[bytes] = []
-        self._lines: list[int] = []
+        self._found, self._seen = Found(), Seen()
 
     def read(self, body: bytes) -> Samples:
         """The readings, with negative numbers for refused series. Raises UnreadableInput if it is not an export request."""
@@ -128,16 +121,41 @@ class _Body:
             self._count(len(part.scope_metrics))
             for scope in part.scope_metrics:
                 self._scope(scope, resource)
-        return self._together(readings.samples())
+        return joined([*self._found.samples(), readings.samples()])
 
     def _scope(self, raw: bytes, resource: bytes) -> None:
+        """A scope of metrics, compared with those of its resource before it is parsed."""
+        known = self._known.resources[resource].scopes.get(len(raw))
+        if known is not None and self._repeats(known, raw):
+            return
+        before, self._seen = Counter(self._readings.rejects.counts), Seen()
+        self._parse_scope(raw, resource)
+        self._seen.refused = Counter(self._readings.rejects.counts) - before
+        if (made := self._seen.scope(raw)) is not None:
+            self._known.size += self._known.resources[resource].remember(len(raw), made)
+
+    def _repeats(self, scope: Scope, raw: bytes) -> bool:
+        """Adds the points of a scope that repeats this one; False if it does not."""
+        readings = self._readings
+        if readings.line + scope.points > MAX_SAMPLES or (heads := scope.heads(raw)) is None:
+            return False
+        self._count(scope.metrics)
+        self._found.repeated.append((scope, heads, readings.line))
+        readings.line += scope.points
+        for reason, count in scope.refused.items():
+            readings.refuse(reason, count)
+        return True
+
+    def _parse_scope(self, raw: bytes, resource: bytes) -> None:
         self._check(raw, 2)
         try:
             scope = self._wire.scope_metrics.FromString(raw)
         except self._wire.broken:
             self._readings.refuse(BAD_PART)
+            self._seen.odd = True
             return
         self._count(len(scope.metrics))
+        self._seen.metrics = len(scope.metrics)
         for metric in scope.metrics:
             self._metric(metric, resource)
 
@@ -159,16 +177,10 @@ class _Body:
         key = raw if len(raw) <= MAX_KEY_BYTES else b""
         if key not in known.resources:
             pairs = self._wire.resource.FromString(key).attributes[:MAX_RESOURCE_ATTRIBUTES]
-            attributes = self._texts(pairs)
+            attributes = texts_of(self._wire, pairs)
             known.resources[key] = Resource({n: v for n, v in attributes if len(v) <= MAX_LABEL_VALUE_BYTES})
             known.size += len(key) + RESOURCE_BYTES
         return key
-
-    def _texts(self, pairs: Any) -> list[tuple[str, str]]:
-        """Attributes as text. Raises DecodeError or UnicodeDecodeError."""
-        parsed = [self._wire.pair.FromString(pair) for pair in pairs]
-        texts = ((pair.key.decode(), text_of(pair.value)) for pair in parsed)
-        return [(name, text) for name, text in texts if text is not None]
 
     def _metric(self, raw: bytes, resource: bytes) -> None:
         readings = self._readings
@@ -181,10 +193,12 @@ class _Body:
                 count = sum(len(self._numbers_of(other).data_points) for other in others)
                 readings.line += count
                 readings.refuse(NOT_NUMBERS, count)
+                self._seen.odd |= count > 0
                 return
             numbers = self._numbers_of(metric.sum if of_sum else metric.gauge)
         except (self._wire.broken, UnicodeDecodeError):
             readings.refuse(BAD_PART)
+            self._seen.odd = True
             return
         found = numbers.data_points
         known_metric = self._known.metric(resource, metric.name[:MAX_LABEL_VALUE_BYTES], name)
@@ -192,7 +206,9 @@ class _Body:
         if isinstance(delta, str):
             readings.refuse(delta, len(found))
             readings.line += len(found)
+            self._seen.add(found, [None] * len(found))
         elif delta:
+            self._seen.odd = True
             for raw_point in found:
                 readings.line += 1
                 self._point(raw_point, known_metric, True)
@@ -215,26 +231,22 @@ class _Body:
 
     def _points(self, raws: Any, metric: Metric) -> None:
         """Adds data points that are readings, cached series by the bytes of their attributes."""
-        readings, number_of = self._readings, metric.by_attributes.get
-        add_number, add_head, add_line = self._numbers.append, self._heads.append, self._lines.append
+        readings, number_of, found, seen = self._readings, metric.by_attributes.get, self._found, self._seen
         line = first = readings.line
+        begin = len(found.numbers)
         for line, raw in enumerate(raws, first + 1):
-            if (number := number_of(raw[_HEAD:])) is not None and raw[0] == 0x19 and raw[9] in (_DOUBLE, _WHOLE):
-                add_head(raw[:_HEAD])
-            elif (
-                (number := number_of(raw[_START + _HEAD :])) is not None
-                and raw[0] == 0x11
-                and raw[_START] == 0x19
-                and raw[_START + 9] in (_DOUBLE, _WHOLE)
-            ):
-                add_head(raw[_START : _START + _HEAD])
-            else:
+            head = head_of(raw)
+            number = None if head is None else number_of(raw[head + HEAD :])
+            if head is None or number is None:
                 readings.line = line
                 self._point(raw, metric, False)
+                seen.odd = True
                 continue
-            add_number(number)
-            add_line(line)
+            found.heads.append(raw[head : head + HEAD])
+            found.numbers.append(number)
+            found.lines.append(line)
         readings.line = line
+        seen.add(raws, found.numbers[begin:])
 
     def _point(self, raw: bytes, metric: Metric, delta: bool) -> None:
         """Adds one data point, parsed as a full message."""
@@ -271,7 +283,7 @@ class _Body:
         if len(pairs) > MAX_LABELS:
             return BAD_ATTRIBUTES
         try:
-            texts = self._texts(pairs)
+            texts = texts_of(self._wire, pairs)
         except self._wire.broken:
             return BAD_PART
         except UnicodeDecodeError:
@@ -279,15 +291,6 @@ class _Body:
         found = dict(texts)
         long = any(len(text) > MAX_LABEL_VALUE_BYTES for text in found.values())
         return BAD_ATTRIBUTES if long or len(found) < len(texts) else found
-
-    def _together(self, others: Samples) -> Samples:
-        """The readings found by their bytes, and the others."""
-        heads = np.frombuffer(b"".join(self._heads), _HEADS)
-        raw = np.ascontiguousarray(heads["value"])
-        values = np.where(heads["value_tag"] == _DOUBLE, raw.view(np.float64), raw.astype(np.float64))
-        times = (heads["time_ns"] // 1000).astype(np.int64)
-        found = Samples(np.array(self._numbers, np.int32), values, times, np.array(self._lines, np.int64))
-        return joined([found, others])
 
 
 def _too_many_parts() -> UnreadableInput:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 
 from gpuwatch.collectors.push.otlp_labels import dcgm_field, series_labels
+from gpuwatch.collectors.push.otlp_repeat import SCOPES_MAX, Scope
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.fields import Field
@@ -39,13 +40,23 @@ OVERLAP = "delta sum that overlaps the previous one: one series has two senders"
 class Resource:
     """A sender: its attributes, its metrics, and the label sets of their data points by attributes."""
 
-    __slots__ = ("attributes", "labels", "metrics")
+    __slots__ = ("attributes", "labels", "metrics", "scopes")
 
     def __init__(self, attributes: Mapping[str, str]) -> None:
         self.attributes = attributes
         self.metrics: dict[Hashable, Metric] = {}
+        self.scopes: dict[int, Scope] = {}
+        """Scopes as they were the last time, by their length."""
         self.labels: dict[Hashable, dict[str, str] | str] = {}
         """Shared by the fields of a device. A text is the reason why the attributes are invalid."""
+
+    def remember(self, length: int, scope: Scope) -> int:
+        """Keeps a scope in place of the last one of its length, or of the oldest; returns the bytes of memory that it adds."""
+        gone = self.scopes.pop(length, None)
+        if gone is None and len(self.scopes) >= SCOPES_MAX:
+            gone = self.scopes.pop(next(iter(self.scopes)))
+        self.scopes[length] = scope
+        return scope.memory - (0 if gone is None else gone.memory)
 
 
 class Metric:

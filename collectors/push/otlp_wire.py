@@ -67,3 +67,10 @@ def text_of(value: Any) -> str | None:
     if value.HasField("flag"):
         return "true" if value.flag else "false"
     return f"{value.number:g}" if value.HasField("number") else None
+
+
+def texts_of(wire: Wire, pairs: Any) -> list[tuple[str, str]]:
+    """Attributes as text. Raises DecodeError or UnicodeDecodeError."""
+    parsed = [wire.pair.FromString(pair) for pair in pairs]
+    texts = ((pair.key.decode(), text_of(pair.value)) for pair in parsed)
+    return [(name, text) for name, text in texts if text is not None]
