@@ -220,7 +220,7 @@ class _Known:
         has such a key.
         """
         number = self._number_2(message, symbols)
-        if short:
+        if short and short not in self.by_texts:
             self.by_texts[short] = number
             self.size += len(short) + KEY_BYTES
         return number

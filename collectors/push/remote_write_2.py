@@ -21,8 +21,6 @@ MAX_TEXT_BYTES = 8 * 1024
 """A longer text gets no number: labels may not be that long."""
 MAX_TRAILERS, MAX_TRAILER_BYTES = 10_000, 64
 """Limits of the trailers: bytes after the sample (kind of metric, start) that contain no sample."""
-TRAILERS_COMPARED = 16
-"""Different trailers of one size that are looked for in a request; series with others are parsed as full messages."""
 TEXT_BYTES = 100
 """Memory of a text in addition to its bytes."""
 
@@ -132,17 +130,13 @@ def split(series: Sequence[bytes], numbers: NDArray[np.int32], trailers: Collect
 def _known(
     octets: NDArray[np.uint8], begin: NDArray[np.int64], sizes: NDArray[np.int64], trailers: Collection[bytes]
 ) -> NDArray[np.bool_]:
-    """Which of these parts are trailers. A request has few different ones: beyond TRAILERS_COMPARED of a size, none is known."""
+    """Which of these parts are trailers. Each metric with a help text has one of its own."""
     known: NDArray[np.bool_] = sizes == 0
     for size in np.unique(sizes[(sizes > 0) & (sizes <= MAX_TRAILER_BYTES)]).tolist():
         places = np.flatnonzero(sizes == size)
-        parts = sliding_window_view(octets, size)[begin[places]]
-        for _ in range(TRAILERS_COMPARED):
-            same = (parts == parts[0]).all(axis=1)
-            known[places[same]] = parts[0].tobytes() in trailers
-            places, parts = places[~same], parts[~same]
-            if not len(places):
-                break
+        parts = np.ascontiguousarray(sliding_window_view(octets, size)[begin[places]]).view(f"V{size}")[:, 0]
+        different, which = np.unique(parts, return_inverse=True)
+        known[places] = np.array([part.tobytes() in trailers for part in different])[which]
     return known
 
 

@@ -87,9 +87,10 @@ async def past_of(api: Api, query: Query) -> Row | None:
 
 def step_of(window: str) -> str:
     """Hourly steps for windows of up to a week, daily steps otherwise."""
-    start, _, end = window.partition(",")
+    words = window.partition("@")[0]
+    start, _, end = words.partition(",")
     low, high = formats.moment(start), formats.moment(end)
-    return "1h" if window in HOURLY or (low and high and high - low <= WEEK) else "1d"
+    return "1h" if words in HOURLY or (low and high and high - low <= WEEK) else "1d"
 
 
 @page("/capacity", "Capacity", load, icon="capacity", order=3, filters=("window", "cluster"))

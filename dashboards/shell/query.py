@@ -78,11 +78,13 @@ class Query:
         if self.ended is not None and self.window_name in ROLLING:
             whole = self.ended[1] - self.ended[0] <= ROLLING[self.window_name]
             return "in all of the data" if whole else f"in the {WINDOWS[self.window_name].lower()} of the data"
-        known = WINDOWS.get(self.window)
+        words, _, zone = self.window.partition("@")
+        place = f" ({zone})" if zone else ""
+        known = WINDOWS.get(words)
         if known is None:
-            start, _, end = self.window.partition(",")
-            return f"in {formats.span(start, end) if end else self.window}"
-        return f"in the {known.lower()}" if self.window in ("24h", "7d") else known.lower()
+            start, _, end = words.partition(",")
+            return f"in {formats.span(start, end) if end else words}{place}"
+        return f"in the {known.lower()}" if words in ("24h", "7d") else f"{known.lower()}{place}"
 
     def window_label(self, name: str) -> str:
         """The label of a named window: `16 to 22 Nov, data's end` for the last days of data that has ended."""

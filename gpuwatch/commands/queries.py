@@ -98,14 +98,9 @@ def _for_people(item: Mapping[str, Any]) -> dict[str, Any]:
     """A finding as the table has it."""
     from gpuwatch.billing.people_table import OWNERS
 
-    team = OWNERS.get(item["team"], item["team"])
-    return {
-        **item,
-        "what": item.get("headline") or f"{item['subject']['id']}: {item['summary']}",
-        "wasted_cost": _wasted(item),
-        "lost_work": _lost(item),
-        "team": f"{team} (inferred)" if item["inferred"] else team,
-    }
+    what = item.get("headline") or f"{item['subject']['id']}: {item['summary']}"
+    team = OWNERS.get(item["team"], item["team"]) + (" (inferred)" if item["inferred"] else "")
+    return {**item, "what": what, "wasted_cost": _wasted(item), "lost_work": _lost(item), "team": team}
 
 
 def _lost(item: Mapping[str, Any]) -> str:

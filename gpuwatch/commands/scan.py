@@ -114,6 +114,8 @@ def scan(
 
     Example: gpuwatch scan http://prometheus:9090, or gpuwatch scan dumps/
     """
+    from gpuwatch.imports.cluster_zones import of_file
+
     choose(form, True)
     url, bundle = one_of(source, url, bundle)
     if not 0 < days <= DAYS_MAX:
@@ -143,7 +145,8 @@ def scan(
         progress("scan", scan_part()) as step,
     ):
         if bundle is not None:
-            report = _bundle(context, store, state, bundle, (cluster, timezone), step)
+            given = {"cluster": cluster, "timezone": timezone, "zones": of_file(config)}
+            report = _bundle(context, store, state, bundle, given, step)
         else:
             _priced(context, state, rates)
             early = partial(_early, context, store, state, settings, days)
@@ -164,16 +167,13 @@ def _bundle(
     store: Store,
     state: State,
     bundle: Path,
-    given: tuple[str | None, str | None],
+    given: Mapping[str, Any],
     step: Step,
 ) -> ImportReport:
-    """Imports the bundle with the cluster and the time zone that are given, if they are. Files that cannot be read are named."""
+    """Imports the bundle with the cluster and the time zones that are given. Files that cannot be read are named."""
     from gpuwatch.imports.files import import_paths
 
-    (cluster, timezone), at_us = given, now_us(context)
-    report = import_paths(
-        store, state, "bundle", [bundle], cluster=cluster, now_us=at_us, timezone=timezone, progress=step
-    )
+    report = import_paths(store, state, "bundle", [bundle], now_us=now_us(context), progress=step, **given)
     if report.failed and report.records + report.repeated == 0:
         print_report(report)
         raise UnreadableInput(f"--bundle {bundle}: no valid row was found; the reasons are above")
@@ -230,7 +230,7 @@ def _priced(context: typer.Context, state: State, rates: Path | None) -> bool:
 def _analyzed(
     context: typer.Context, store: Store, state: State, settings: Any, days: float, whole_days: bool, step: Step
 ) -> dict[str, Any]:
-    """Analyzes what is new and returns the scan of the last `days` that are known; with `whole_days` from a midnight in UTC on."""
+    """Analyzes what is new and returns the scan of the last `days` known; with `whole_days`, of a bundle, from a midnight in UTC on."""
     from gpuwatch.audit.facts import last_of
     from gpuwatch.scan.facts import read_scan
 
@@ -238,7 +238,7 @@ def _analyzed(
     span = last_of(store, int(days * 86_400) * 1_000_000)
     if span and whole_days:
         span = replace(span, start_us=day_floor(span.start_us))
-    return read_scan(store, state, span, at_us)
+    return read_scan(store, state, span, at_us, of_files=whole_days)
 
 
 def _write(

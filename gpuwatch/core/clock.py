@@ -117,7 +117,12 @@ def parse_window(text: str, now_us: int) -> Window:
         return _window(text, now_us, UTC)
     if re.fullmatch(_BACK, words):
         raise UsageError(f"window {text!r}: {words} counts back from now, in every time zone; leave out @{name}")
-    return replace(_window(words, now_us, zone(name)), zone=None if name == "UTC" else name)
+    found = _window(words, now_us, zone(name))
+    try:
+        rfc3339(found.start_us), rfc3339(found.end_us)
+    except OverflowError as error:
+        raise UsageError(f"window {text!r}: outside the years 1 to 9999") from error
+    return replace(found, zone=None if name == "UTC" else name)
 
 
 _BACK = r"(\d{1,5})([hdw])"

@@ -272,7 +272,7 @@ CHECKPOINT_STALL = register(
             Threshold("pauses_alone_many", 10, "the same for a job with one GPU"),
             Threshold("on_time_min", 0.75, "three quarters of the pauses come on time"),
             Threshold("irregular_ratio", 0.3, "irregular steps differ from the period by up to 30 % of it"),
-            Threshold("chance_max", 0.001, "irregular steps look this regular in one of a thousand cases"),
+            Threshold("chance_max", 0.01, "irregular steps look this regular in one of a hundred cases"),
             Threshold("overdue_ratio", 1.5, "a pause that is half a period late: they have ended"),
             Threshold("height_min", 0.15, "a pause fills 15 % of a minute more than usual: 10 seconds"),
             Threshold("depth_min", 0.8, "within a pause of three minutes or more nothing runs"),

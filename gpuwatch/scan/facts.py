@@ -59,12 +59,12 @@ class Source:
     """The option that names the data for other commands, e.g. ` --data gpuwatch-scan/data`."""
 
 
-def read_scan(store: Store, state: State, window: Window | None, now_us: int) -> Json:
+def read_scan(store: Store, state: State, window: Window | None, now_us: int, of_files: bool = False) -> Json:
     """The scorecard as JSON, with `teams` (waste by team, most first). Each team has its own actions, with whom to `ask` and
     the foremost `subjects`: those still open, then the most expensive. Waste that no
     finding names is among them (losses.py).
 
-    Without a window, all that the store knows. Money and hours are decimal text. Prices and teams are those of the last
+    Without a window, all that the store knows. `of_files`: jobs are known from dumps only, which may be older than the window. Money and hours are decimal text. Prices and teams are those of the last
     pricing.
     """
     facts = read_facts(store, state, window, now_us)
@@ -84,7 +84,7 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int) ->
     teams = [_team(one, found.currency, inferred) for one in found.groups]
     field = "avoidable_gpu_hours" if card["waste"]["cost"] is None else "avoidable_cost"
     teams.sort(key=lambda one: (-Fraction(one[field] or 0), -Fraction(one["cost"] or one["gpu_hours"])))
-    owners = _no_jobs(store, facts["window"]) or no_team(teams)
+    owners = (_no_jobs(store, facts["window"]) if of_files else []) or no_team(teams)
     late = _counted_late(store, facts["window"], facts["capacity_gpu_hours"])
     unknown = [*_lacking_counters(store, facts["window"]), *owners, *late, *card["unknown"]]
     return card | {"teams": teams, "unknown": unknown}

@@ -97,7 +97,7 @@ def no_jobs(earlier: int, last_us: int | None, first_us: int | None, window: Win
         return []
     days = -(-(window.end_us - first_us) // DAY_US)
     ended = "the only job of the records ended" if earlier == 1 else f"the {earlier:,} jobs of the records ended"
-    what = f"{NO_JOBS} is known: {ended} by {rfc3339(last_us)}, before the first of them. So all GPUs look free."
+    what = f"{NO_JOBS} is known: {ended} by {rfc3339(last_us)}, before these days began. So all GPUs look free."
     fix = f"The metrics are newer than the dumps of jobs: dump the jobs again, or scan with --days {days}."
     return [{"layer": "", "what": what, "fix": fix}]
 

@@ -151,7 +151,8 @@ held_part as (
     from hour_part p
     join held h on h.chain = p.chain and h.start_us < p.part_end_us and h.end_us > p.part_start_us
 ),
--- What each held device did meanwhile; `idle` is the time of the minutes in which it did no work.
+-- What each held device did meanwhile. Its buckets of waiting are those of the minutes in which it did not work. A member that
+-- waits in a collective keeps its GPU busy: that is `stalled` and `communication`, and hardly any work.
 spent as (
     select
         t.chain,
@@ -159,13 +160,19 @@ spent as (
         t.run_id,
         t.device_id,
         sum(m.end_us - m.start_us - m.unobserved_us) as known_us,
-        sum(case when worked then m.end_us - m.start_us - m.unobserved_us else 0 end) as worked_us,
+        sum(m.working_us) as worked_us,
         sum(case when worked then 0 else m.hoarded_us end) as hoarded_us,
         sum(case when worked then 0 else m.gap_us end) as gap_us,
         sum(case when worked then 0 else m.stalled_us end) as stalled_us,
         sum(case when worked then 0 else m.communication_us end) as communication_us
     from held_part t
-    join (select *, compute_us + memory_roof_us > 0 as worked from device_minute) m
+    join (
+        select
+            *,
+            compute_us + memory_roof_us + below_roof_us as working_us,
+            working_us > $work_max * (end_us - start_us - unobserved_us) as worked
+        from device_minute
+    ) m
         on m.cluster = $cluster and m.hour_us = t.hour_us and m.device_id = t.device_id
         and m.start_us >= t.start_us and m.end_us <= t.end_us
     where t.sure and m.hour_us >= $from_us and m.hour_us < $until_us

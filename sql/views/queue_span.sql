@@ -16,10 +16,11 @@ above as (
 )
 select name, arg_max(root, depth) as root from above group by name;
 
--- A row of cohort_quota is a kind of device of which a cohort lends quota of its own, by its last record.
+-- A row of cohort_quota is a kind of device of which a cohort has quota of its own, by its last record. All of it is for the queues
+-- in the cohort: a lendingLimit only bounds what goes to its parent.
 create or replace temp table cohort_quota as
 with last as (
-    select name, flavor, quota, lend_max
+    select name, flavor, quota, state
     from queue
     where cluster = $cluster and scheduler = 'kueue' and kind = 'cohort' and flavor is not null and quota is not null
         and observed_us < $until_us
@@ -28,14 +29,13 @@ with last as (
 kind_of as (
     select *, unnest(map_keys(from_json(quota, '"MAP(VARCHAR,BIGINT)"'))) as profile
     from last
+    where state is distinct from 'deleted'
 )
 select
     coalesce(o.root, k.name) as root,
     k.flavor,
     k.profile,
-    sum(least(
-        from_json(k.quota, '"MAP(VARCHAR,BIGINT)"')[k.profile], from_json(k.lend_max, '"MAP(VARCHAR,BIGINT)"')[k.profile]
-    ))::bigint as lent
+    sum(from_json(k.quota, '"MAP(VARCHAR,BIGINT)"')[k.profile])::bigint as lent
 from kind_of k
 left join cohort_root o on o.name = k.name
 group by all;

@@ -170,13 +170,13 @@ def test_it_finds_the_period(fleet: World, case: str, period: int, duty: float) 
 
 
 def test_it_claims_what_is_beyond_one_percent(fleet: World) -> None:
-    """A gang is judged from the hour of its fifth pause on, a GPU alone from that of its sixth. Both claim all ten pauses of
+    """A gang is judged from the hour of its fourth pause on, a GPU alone from that of its sixth. Both claim all ten pauses of
     three minutes, less 1 % of the five hours after the warm-up: the first pauses made the pattern known.
     """
     (gang_of_two,), (alone_there,) = found(fleet, "a gang"), found(fleet, "every half hour")
     lost = 10 * 180 - 4 * 36 - Fraction(357, 10)  # the first sample reaches half a minute back
 
-    assert (147, 300, 2 * lost) == (gang_of_two.started, gang_of_two.ended, gang_of_two.wasted_s)
+    assert (87, 300, 2 * lost) == (gang_of_two.started, gang_of_two.ended, gang_of_two.wasted_s)
     assert (147, 300, lost) == (alone_there.started, alone_there.ended, alone_there.wasted_s)
     assert gang_of_two.wasted_s <= fleet.booked_s("gap", job=gang_of_two.job)
 
@@ -231,7 +231,7 @@ def test_it_says_so_in_words(fleet: World) -> None:
 
 ASKED = {
     "irregular_ratio": 0.3,
-    "chance_max": 0.001,
+    "chance_max": 0.01,
     "period_min": 5,
     "period_max": 360,
     "score_min": 0.6,
@@ -311,12 +311,28 @@ def irregular(seed: int, least: float, most: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("least", "most"), [(4, 8), (6, 12), (8, 16), (20, 40), (43, 87), (80, 160)])
-def test_steps_that_vary_by_a_third_look_regular_by_chance_in_one_job_of_fifty_at_most(least: int, most: int) -> None:
+def test_steps_that_vary_by_a_third_look_regular_by_chance_in_two_jobs_of_fifty_at_most(least: int, most: int) -> None:
     """Fifty jobs, each asked after every second hour of a day."""
     days = [irregular(seed, least, most) for seed in range(50)]
     found = searched(*(day[: 120 * hours] for day in days for hours in range(1, 13)))
 
-    assert len({row // 12 for row in found.row}) <= 1
+    assert len({row // 12 for row in found.row}) <= 2
+
+
+def early_or_late(seed: int, period: int, hours: int, spread: float) -> np.ndarray:
+    """Steps of a period with a jitter of `spread`, each with a pause of a tenth of it."""
+    draw, seconds, at = np.random.default_rng(seed), np.full(hours * 3600, 0.03), 0.0
+    while (at := at + period * 60 * (1 + spread * draw.standard_normal())) < hours * 3600 - 600:
+        seconds[int(at) : int(at + period * 6)] = 1.0
+    return seconds.reshape(-1, 60).mean(axis=1)
+
+
+@pytest.mark.parametrize(("period", "hours"), [(30, 3), (60, 6)])
+def test_five_pauses_that_vary_by_two_percent_are_found_in_three_jobs_of_four(period: int, hours: int) -> None:
+    """Short jobs with an ordinary jitter."""
+    found = searched(*(early_or_late(seed, period, hours, 0.02) for seed in range(40)))
+
+    assert len(found.row) >= 30
 
 
 @pytest.mark.parametrize(("period", "hours"), [(6, 3), (9, 3), (15, 4), (30, 6), (65, 12)])

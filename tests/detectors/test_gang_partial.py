@@ -18,6 +18,7 @@ from tests.worlds.detectors import (
     WORK,
     Phase,
     World,
+    level,
     page_headings,
     page_rows,
     printed_thresholds,
@@ -137,6 +138,14 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, int]]] = {
     "one worker beside a launcher without GPUs": (launcher, (5, 65, 3 * 60 * 60)),
     "one of four workers whose GPUs Kueue does not tell": (claims, (5, 65, 3 * 60 * 60)),
     "a member that worked until another one was lost": (fell_apart, (31, 80, 49 * 60)),
+    "members that wait in a collective, which keeps their GPUs busy": (
+        lambda w, n: playing(w, n, (120, level(1.0, 0.08, 0.0, 0.005, 140))),
+        (5, 65, 2 * 3312),
+    ),
+    "members that poll for the others": (
+        lambda w, n: playing(w, n, (120, level(0.05, 0.02, 0.0, 0.003, 90))),
+        (5, 65, 2 * 3528),
+    ),
     "members that work at times": (
         lambda w, n: playing(w, n, *(((10, WORK), (20, IDLE)) * 4)),
         (5, 60, 2 * 40 * 60),

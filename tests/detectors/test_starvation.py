@@ -72,10 +72,11 @@ def beside(w: World, n: str, quota: int, used: int, **words: Any) -> None:
         queue(w, f"{n}-third", at, quota, used, **({"cohort": f"all-{n}"} | words))
 
 
-def pooled(w: World, n: str, quota: int, flavor: str = "h100") -> None:
-    """The same in a cohort with quota of its own, which is a part of another one."""
+def pooled(w: World, n: str, quota: int, flavor: str = "h100", **words: Any) -> None:
+    """The same in a cohort with quota of its own, which is a part of another one. `words` are of its last record."""
     for at in HOURLY:
         row = {"scheduler": "kueue", "kind": "cohort", "name": f"all-{n}", "parent": f"root-{n}", "observed_us": at}
+        row |= words if at == HOURLY[-1] else {}
         tell_all(w, "queue", [row, row | {"flavor": flavor, "quota": {"": quota}}])
     starved(w, n)
 
@@ -139,6 +140,7 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "its cohort has as much quota free elsewhere": lambda w, n: beside(w, n, 8, 4),
     "its cohort lends what it needs, and keeps the rest": lambda w, n: beside(w, n, 12, 0, lend_max={"": 4}),
     "its cohort has free quota of its own": lambda w, n: pooled(w, n, 4),
+    "its cohort has free quota of its own, and lends its parent none": lambda w, n: pooled(w, n, 4, lend_max={"": 0}),
     "another flavor is borrowed": lambda w, n: starved(w, n, borrower={"flavor": "a100"}),
     "another cohort borrows": lambda w, n: starved(w, n, borrower={"cohort": f"far-{n}"}),
     "quota is there and no place near enough": lambda w, n: starved(w, n, reason="TopologyPlacementFailed"),
@@ -201,6 +203,10 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
     ),
     "its cohort has free quota in a queue that is on hold": (
         lambda w, n: beside(w, n, 8, 0, state="Hold"),
+        (20, 140, "high", 0.9),
+    ),
+    "its cohort, which had free quota, was deleted": (
+        lambda w, n: pooled(w, n, 8, state="deleted"),
         (20, 140, "high", 0.9),
     ),
     "its cohort has too little quota of its own": (lambda w, n: pooled(w, n, 3), (20, 140, "high", 0.9)),

@@ -463,6 +463,8 @@ def test_processes_of_a_fleet_reach_each_other_and_the_bucket() -> None:
         rules = one("NetworkPolicy", *LAKE, value)["spec"]["egress"]
         assert port in {one["port"] for rule in rules for one in rule["ports"]}, value
     assert 80 not in ports
+    pooled = one("NetworkPolicy", *LAKE, "networkPolicy.egress.statePort=6432")["spec"]["egress"]
+    assert {5432, 6432} <= {each["port"] for rule in pooled for each in rule["ports"]}
     (among,) = [rule for rule in policy["egress"] if "podSelector" in str(rule.get("to"))]
     assert (["8765"], {"app.kubernetes.io/name": "gpuwatch", "app.kubernetes.io/instance": "gw"}) == (
         [str(port["port"]) for port in among["ports"]],

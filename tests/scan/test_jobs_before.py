@@ -41,7 +41,7 @@ def test_nothing_is_said_where_the_window_has_jobs(spans: list[tuple[str, float,
 def test_jobs_that_all_ended_before_are_named_with_the_days_that_have_them() -> None:
     assert [
         (
-            "No job of these days is known: the 2 jobs of the records ended by 1970-04-08T12:00:00Z, before the first of them. "
+            "No job of these days is known: the 2 jobs of the records ended by 1970-04-08T12:00:00Z, before these days began. "
             "So all GPUs look free. The metrics are newer than the dumps of jobs: dump the jobs again, or scan with --days 24."
         )
     ] == jobs(("1", 90.5, 95), ("2", 91, 97.5), ("2", 91, 92), ("3", 120, None))

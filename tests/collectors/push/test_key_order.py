@@ -45,7 +45,7 @@ def body_of(series: list[Series], order: list[int], ends: list[int], odd: list[b
     orders=st.lists(st.lists(st.integers(0, 999), max_size=160), min_size=1, max_size=3),
     ends=st.lists(st.integers(0, len(TRAILERS) - 1), min_size=1, max_size=5),
     odd=st.lists(st.sampled_from(ODD), max_size=2),
-    bounds=st.sampled_from([(16, 64, 1 << 20, 16), (0, 1, 1 << 20, 1), (16, 64, 0, 16)]),
+    bounds=st.sampled_from([(16, 64, 1 << 20), (0, 1, 1 << 20), (16, 64, 0)]),
 )
 def test_an_order_changes_no_reading(
     requests: list[list[tuple[int, list[tuple[float, int]]]]],
@@ -53,14 +53,13 @@ def test_an_order_changes_no_reading(
     orders: list[list[int]],
     ends: list[int],
     odd: list[bytes],
-    bounds: tuple[int, int, int, int],
+    bounds: tuple[int, int, int],
 ) -> None:
     """Other tables of texts, zeros that come and go, several samples, trailers, broken series, and orders that are forgotten."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_order, "JUMPS_FEW", bounds[0])
         patch.setattr(key_order, "REQUESTS_MIN", bounds[1])
         patch.setattr(remote_write, "MAX_ORDER_BYTES", bounds[2])
-        patch.setattr(remote_write_2, "TRAILERS_COMPARED", bounds[3])
         decoder = RemoteWrite()
         for minute, number in enumerate(sent):
             order = orders[minute % len(orders)]
@@ -160,3 +159,35 @@ def test_no_series_at_all() -> None:
     assert 0 == len(
         KeyOrder().numbers(split([], np.zeros(0, np.int32), set()).keys, lambda _, unknown: unknown, -9, True)
     )
+
+
+def test_each_metric_may_have_a_trailer_of_its_own() -> None:
+    """Prometheus refers to the help text of each metric: none of their series is parsed in full again."""
+    kinds = [field(5, b"\x08\x02\x18" + bytes((number,))) for number in range(1, 120)]
+    series = [one(0.5, UUID=f"GPU-{number}") for number in range(len(kinds))]
+    table = [""] + sorted({text for of, _ in series for pair in of.items() for text in pair})
+    parts = [field(4, text.encode()) for text in table]
+    for (of, samples), kind in zip(series, kinds, strict=True):
+        references = b"".join(varint(table.index(text)) for pair in sorted(of.items()) for text in pair)
+        parts.append(field(5, field(1, references) + series_bytes({}, samples) + kind))
+    data, decoder = b"".join(parts), RemoteWrite()
+    for _ in range(2):
+        assert len(series) == len(Decoded(decoder, data, content_type=TYPE_2).readings)
+    request = decoder._wire.request_2.FromString(data)
+    texts = decoder._clusters["c1"].texts
+
+    assert [] == split(request.timeseries, texts.numbers(list(request.symbols)), texts.trailers).others
+
+
+def test_series_that_are_never_split_take_no_more_memory_each_time() -> None:
+    """Samples that have another field where the time is expected are parsed in full, each time."""
+    data = body_2([one(0.5, UUID=f"GPU-{number}") for number in range(50)])
+    odd = data.replace(b"\x10" + varint(NOW_MS), b"\x18" + varint(NOW_MS))
+    assert odd != data
+    decoder = RemoteWrite()
+    sizes = []
+    for _ in range(4):
+        Decoded(decoder, odd, content_type=TYPE_2)
+        sizes.append(decoder._clusters["c1"].size)
+
+    assert sizes[1] == sizes[3]

@@ -126,6 +126,8 @@ capabilities:
 {{- $ports = append $ports (int $port) -}}
 {{- else if eq $url.scheme "http" -}}
 {{- $ports = append $ports 80 -}}
+{{- else if hasPrefix "postgres" $url.scheme -}}
+{{- $ports = append $ports 5432 -}}
 {{- end -}}
 {{- end -}}
 {{- $ports | uniq | toJson -}}
