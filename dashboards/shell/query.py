@@ -83,7 +83,9 @@ class Query:
         known = WINDOWS.get(words)
         if known is None:
             start, _, end = words.partition(",")
-            return f"in {formats.span(start, end) if end else words}{place}"
+            if zone:
+                return f"in {f'{start} to {end}' if end else words}{place}"
+            return f"in {formats.span(start, end) if end else words}"
         return f"in the {known.lower()}" if words in ("24h", "7d") else f"{known.lower()}{place}"
 
     def window_label(self, name: str) -> str:

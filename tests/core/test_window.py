@@ -58,6 +58,7 @@ def test_a_window(text: str, start: str, end: str) -> None:
         pytest.param("today@Berlin", "use an IANA name such as Europe/Berlin", id="a city"),
         pytest.param("7d@Europe/Berlin", "7d counts back from now", id="a window that counts back"),
         pytest.param("always@Europe/Berlin", "window 'always' is not valid", id="no window"),
+        pytest.param("0001-01-01@Asia/Tokyo", "outside the years 1 to 9999", id="begins before the first year in UTC"),
     ],
 )
 def test_a_window_that_is_none(text: str, message: str) -> None:

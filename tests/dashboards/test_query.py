@@ -49,6 +49,11 @@ def test_a_detail_is_addressed_whatever_its_id_holds() -> None:
         pytest.param("lastweek", "last week", id="a name"),
         pytest.param("2026-W47", "in 2026-W47", id="an ISO week"),
         pytest.param("2026-11-09T00:00:00Z,2026-11-12T00:00:00Z", "in 9 Nov 00:00 – 12 Nov 00:00 UTC", id="two ends"),
+        pytest.param("lastweek@Europe/Berlin", "last week (Europe/Berlin)", id="a name and a time zone"),
+        pytest.param("2026-W47@Europe/Berlin", "in 2026-W47 (Europe/Berlin)", id="an ISO week in a time zone"),
+        pytest.param(
+            "2026-11-20,2026-11-22@Asia/Tokyo", "in 2026-11-20 to 2026-11-22 (Asia/Tokyo)", id="two ends in a time zone"
+        ),
     ],
 )
 def test_a_window_ends_a_sentence(window: str, expected: str) -> None:

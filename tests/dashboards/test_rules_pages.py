@@ -607,6 +607,9 @@ def classes(node: Any) -> str:
         pytest.param("month", "1d", id="a month by the day"),
         pytest.param("2026-11-09T00:00:00Z,2026-11-11T00:00:00Z", "1h", id="two days of one's own by the hour"),
         pytest.param("2026-10-01T00:00:00Z,2026-11-11T00:00:00Z", "1d", id="six weeks of one's own by the day"),
+        pytest.param(
+            "lastweek@Europe/Berlin", "1h", id="a week of a time zone by the hour, whose days are not those of UTC"
+        ),
         pytest.param("nonsense", "1d", id="nonsense"),
     ],
 )
