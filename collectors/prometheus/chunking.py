@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import re
@@ -30,6 +31,7 @@ MAX_QUERY_BYTES = 4_000
 _MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*'
 _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class QueryRunner:
@@ -75,7 +77,9 @@ class QueryRunner:
                 if refused.remedy != LATER or first or attempt == self._tries or self._stop.is_set():
                     raise
                 requested_s = (refused.retry_after_s or 0.0) + random.random()
-                self._stop.wait(max(backoff_s(attempt, FIRST_WAIT_S, MOST_WAIT_S), requested_s))
+                wait_s = max(backoff_s(attempt, FIRST_WAIT_S, MOST_WAIT_S), requested_s)
+                _log.warning("%s; trying again in %.0f s (%d of %d)", refused, wait_s, attempt, self._tries - 1)
+                self._stop.wait(wait_s)
         raise AssertionError("no tries")
 
     def raw_samples(

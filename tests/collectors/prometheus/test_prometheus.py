@@ -312,7 +312,8 @@ def test_a_server_that_refuses_the_least_is_an_error() -> None:
     assert len(server.asked) < 40
 
 
-def test_a_pause_that_is_asked_for_is_kept() -> None:
+def test_a_pause_that_is_asked_for_is_kept_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Who waits for an answer sees why."""
     waited: list[float] = []
 
     class Stop(threading.Event):
@@ -329,6 +330,8 @@ def test_a_pause_that_is_asked_for_is_kept() -> None:
 
     assert [("power_watts", 0, 1.0)] == found
     assert [True, True] == [3 <= waited[0] < 60, 5 <= waited[1] < 60]
+    assert ["answered 429", "answered 503"] == [text[text.index("answered") :][:12] for text in caplog.messages]
+    assert "trying again in " in caplog.messages[0] and "(1 of 7)" in caplog.messages[0]
 
 
 def test_an_answer_beyond_the_bound_is_not_read_to_its_end() -> None:
