@@ -64,12 +64,17 @@ def rate_warnings(store: Store, rates: Sequence[Rate]) -> list[str]:
 
 def models_without_rate(store: Store, state: State) -> list[str]:
     """A warning for each model of the fleet that no rate in force prices, with the line to add."""
+    return _bounded(
+        f"no rate prices {model!r}: its GPU-hours have no cost; add a line for it, or one for *"
+        for model in unpriced_models(store, state)
+    )
+
+
+def unpriced_models(store: Store, state: State) -> list[str]:
+    """The models of the fleet that no rate in force prices."""
     models = [model for (model,) in store.sql("select distinct model from device where model is not null order by 1")]
     found = match_models(in_force.in_force(state), models)
-    lacking = [model for model in models if not found.get(model)]
-    return _bounded(
-        f"no rate prices {model!r}: its GPU-hours have no cost; add a line for it, or one for *" for model in lacking
-    )
+    return [model for model in models if not found.get(model)]
 
 
 def _without_spot(store: Store, rates: Sequence[Rate], used: Container[int]) -> list[Rate]:

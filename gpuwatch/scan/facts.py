@@ -23,11 +23,12 @@ from gpuwatch.jobs.loss_parts import kinds_of
 from gpuwatch.policy.ownership import PLATFORM
 from gpuwatch.quality.dumps import only_dumps
 from gpuwatch.quality.measure_checks import COUNTERS, lacking_fields
+from gpuwatch.quality.rate_checks import unpriced_models
 from gpuwatch.rates.list_prices import list_prices
 from gpuwatch.rates.matching import match_models
 from gpuwatch.report.facts import UNOWNED
 from gpuwatch.report.html.markup import name, owner_name
-from gpuwatch.scan.lines import counted_late, no_jobs, no_team
+from gpuwatch.scan.lines import counted_late, no_jobs, no_team, with_models
 from gpuwatch.scan.losses import unnamed_losses
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -86,7 +87,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int, of
     teams.sort(key=lambda one: (-Fraction(one[field] or 0), -Fraction(one["cost"] or one["gpu_hours"])))
     owners = (_no_jobs(store, facts["window"]) if of_files else []) or no_team(teams)
     late = _counted_late(store, facts["window"], facts["capacity_gpu_hours"])
-    unknown = [*_lacking_counters(store, facts["window"]), *owners, *late, *card["unknown"]]
+    others = with_models(card["unknown"], unpriced_models(store, state))
+    unknown = [*_lacking_counters(store, facts["window"]), *owners, *late, *others]
     return card | {"teams": teams, "unknown": unknown}
 
 

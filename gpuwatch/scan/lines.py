@@ -24,6 +24,7 @@ UNMEASURED, UNGRADED, UNPRICED = "held GPU-hours were not measured", "Not graded
 NO_JOBS, COUNTED_LATE = "No job of these days", "counted only from the first sample or job on"
 LATE_SHARE = Fraction(1, 100)
 """Of the GPU time that counts: less before the first samples of nodes is not named."""
+MODELS_NAMED = 5
 JUDGED_SHOWN = 2
 """Things that were not judged and are named."""
 
@@ -116,6 +117,14 @@ def counted_late(nodes: int, last_us: int | None, left_out_us: int, capacity_us:
     )
     fix = "They were free, if the GPUs were there: import the metrics of those days, or read the cost as of measured days only."
     return [{"layer": "", "what": what, "fix": fix}]
+
+
+def with_models(unknown: Sequence[dict[str, str]], models: Sequence[str]) -> list[dict[str, str]]:
+    """What is not known, with the models that have no price where GPU-hours have none."""
+    if not models:
+        return list(unknown)
+    more = f" No line of the prices is for {joined(models[:MODELS_NAMED])}."
+    return [one | {"what": one["what"] + more} if UNPRICED in one["what"] else one for one in unknown]
 
 
 def unknown_lines(unknown: Sequence[Json]) -> list[str]:

@@ -242,3 +242,17 @@ def test_a_bad_row_of_the_prices_is_named_with_its_line(tmp_path: Path, bundle: 
     assert 2 == refused.exit_code and "(line 2: *,owned,2,85,2026-01-01T00:00:00Z" in refused.stderr, refused.stderr
     assert 0 == done.exit_code, done.output
     assert "left out 1: usd_per_gpu_hour" in done.stderr and "(line 2: *,owned,-2," in done.stderr
+
+
+def test_a_model_that_no_line_prices_is_named(tmp_path: Path, bundle: Path) -> None:
+    """As where its name has a typing error."""
+    rates = tmp_path / "rates.csv"
+    rates.write_text(
+        "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\nNVIDIA Z9 80GB,owned,2,2020-01-01T00:00:00Z,\n",
+        "utf-8",
+    )
+
+    done = scan("--bundle", bundle, "--rates", rates, "--out", tmp_path / "out", "--format", "table")
+
+    assert 0 == done.exit_code, done.output
+    assert "No line of the prices is for NVIDIA" in " ".join(done.stdout.split())
