@@ -134,9 +134,11 @@ def _known(
     known: NDArray[np.bool_] = sizes == 0
     for size in np.unique(sizes[(sizes > 0) & (sizes <= MAX_TRAILER_BYTES)]).tolist():
         places = np.flatnonzero(sizes == size)
-        parts = np.ascontiguousarray(sliding_window_view(octets, size)[begin[places]]).view(f"V{size}")[:, 0]
-        different, which = np.unique(parts, return_inverse=True)
-        known[places] = np.array([part.tobytes() in trailers for part in different])[which]
+        parts = sliding_window_view(octets, size)[begin[places]]
+        if (parts == parts[0]).all():
+            known[places] = parts[0].tobytes() in trailers
+            continue
+        known[places] = [part in trailers for part in np.ascontiguousarray(parts).view(f"V{size}")[:, 0].tolist()]
     return known
 
 
