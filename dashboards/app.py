@@ -118,7 +118,7 @@ def _register(dash: Dash, client: Client, views: Views) -> None:
         return (
             filters.layout(choices, query, page.filters if page else ()),
             f"{pathname}{search}",
-            [shell_frame.navigation(query, choices.open_findings, choices.bound), shell_frame.account(choices)],
+            shell_frame.side(query, choices),
             shell_frame.drawer(query, choices),
         )
 

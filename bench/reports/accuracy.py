@@ -115,11 +115,11 @@ What the seeds were used for:
 | Seeds | Use and result |
 | --- | --- |
 | 1-10 | used while detectors and scenes were written |
-| 101-113 | not used before; two false recommendations of right-sizing, because of which the detector was changed |
-| 201-214 | one false finding of checkpoint-stall, and with lost samples one of small-batch and one of checkpoint-stall, because of which they were changed |
+| 101-113 | first use; right-sizing made two false recommendations and was changed |
+| 201-214 | one false finding of checkpoint-stall; with lost samples, one each of small-batch and checkpoint-stall. Both detectors were changed |
 | 301-320, 911, 921, 922 | used to try later changes; 301-320 were measured with fewer scenes, 20 in each of the four variants |
 | 2, new scenes of waiting pods | seven false findings of fragmentation and eight of partial-island, because pods counted as waiting for nodes of Slurm; this was changed |
-| 1002, without SM_ACTIVE | one false finding of failed-work, about a job whose checkpoints only its pauses show; such a decoy now counts only if SM_ACTIVE is measured |
+| 1002, without SM_ACTIVE | one false finding of failed-work: without SM_ACTIVE, nothing showed the checkpoints of that decoy. It now counts only if SM_ACTIVE is measured |
 | 1006 | one false finding of fragmentation, corrected afterwards (requests too large for an empty node); the small fleets of 1006 and 1013 then had none |
 | 1003-1007, 1014, 1015 | measured earlier, no other false finding |
 | those of the tables below | not used before, and no detector was changed because of them: 20 with all fields, the first of them in the other variants |

@@ -12,23 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuwatch.collectors.push.remote_write_2 import Keys
-from gpuwatch.collectors.push.series_order import FIRST_STEP, JUMPS_FEW, JUMPS_MAX, LAST_STEP, REQUESTS_MIN
+from gpuwatch.collectors.push.series_order import FIRST_STEP, LAST_STEP, LearnedOrder
 
 ENTRY_BYTES = 150
 """Memory of a series in addition to its key, which is there twice."""
 
 
-class KeyOrder:
+class KeyOrder(LearnedOrder):
     """The known series of one cluster, in the order in which they came."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        """Bytes of memory."""
-        self._forget()
-
     def _forget(self) -> None:
-        self.size = self._requests = 0
-        self._outdated = False
+        super()._forget()
         self._place: dict[bytes, int] = {}
         self._texts, self._first, self._numbers = array("i"), array("q", [0]), array("i")
 
@@ -38,8 +32,7 @@ class KeyOrder:
         """The number of each series by `number_of(key, unknown)`. With `learn`, known series that are not in the order yet
         are added to it.
         """
-        if self._outdated:
-            self._forget()
+        self._begin()
         found = np.full(len(keys), unknown, np.int32)
         at = jumps = 0
         while at < len(keys):
@@ -56,8 +49,7 @@ class KeyOrder:
                 at += same
             elif learn:
                 self._append(key, number)
-        self._requests += 1
-        self._outdated = self._requests >= REQUESTS_MIN and jumps > max(JUMPS_FEW, JUMPS_MAX * len(keys))
+        self._end(jumps, len(keys))
         return found
 
     def _same(self, keys: Keys, at: int, place: int) -> int:

@@ -39,8 +39,8 @@ class Split:
     others: list[int]
 
 
-class SeriesOrder:
-    """The known series of one cluster, in the order in which they came."""
+class LearnedOrder:
+    """An order of series, forgotten before the next request where most series come in another one."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -50,6 +50,22 @@ class SeriesOrder:
     def _forget(self) -> None:
         self.size = self._requests = 0
         self._outdated = False
+
+    def _begin(self) -> None:
+        if self._outdated:
+            self._forget()
+
+    def _end(self, jumps: int, series: int) -> None:
+        """A request with so many series ends, `jumps` of which were looked up in the order."""
+        self._requests += 1
+        self._outdated = self._requests >= REQUESTS_MIN and jumps > max(JUMPS_FEW, JUMPS_MAX * series)
+
+
+class SeriesOrder(LearnedOrder):
+    """The known series of one cluster, in the order in which they came."""
+
+    def _forget(self) -> None:
+        super()._forget()
         self._labels: list[bytes] = []
         self._lengths, self._numbers = array("i"), array("i")
         self._place: dict[int, int] = {}  # by the hash of the labels: a wrong place is no more than a failed comparison
@@ -59,8 +75,7 @@ class SeriesOrder:
 
         With `learn`, known series that are not in the order yet are added to it.
         """
-        if self._outdated:
-            self._forget()
+        self._begin()
         numbers, lengths = self._find(series, number_of, learn)
         samples = np.array(list(map(len, series)), np.int64) - lengths  # bytes after the labels
         known = np.flatnonzero((lengths >= 0) & ((samples == ONE_SAMPLE) | (samples == ZERO_SAMPLE)))
@@ -101,8 +116,7 @@ class SeriesOrder:
                 at += same
             elif learn:
                 self._append(labels, number)
-        self._requests += 1
-        self._outdated = self._requests >= REQUESTS_MIN and jumps > max(JUMPS_FEW, JUMPS_MAX * len(series))
+        self._end(jumps, len(series))
         return numbers, lengths
 
     def _same(self, series: Sequence[bytes], at: int, place: int) -> int:

@@ -89,9 +89,7 @@ def first(page: Page | None, query: Query, choices: Choices, content: str) -> Co
             html.Aside(
                 [
                     brand(),
-                    html.Div(
-                        [navigation(query, choices.open_findings, choices.bound), account(choices)], className="nav-box"
-                    ),
+                    html.Div(side(query, choices), className="nav-box"),
                 ],
                 className="side",
             ),
@@ -171,6 +169,11 @@ def scheme_toggle() -> Component:
     return toggle
 
 
+def side(query: Query, choices: Choices) -> list[Component | None]:
+    """The navigation and the account of who looks."""
+    return [navigation(query, choices.open_findings, choices.bound), account(choices)]
+
+
 def navigation(query: Query, open_findings: int | None = None, bound: bool = False) -> Component:
     """Links to the pages that keep the current filters. Subpages are listed below their parent. `bound`: for people who see some teams only."""
     shown = [page for page in pages() if page.icon and not (bound and page.whole_fleet)]
@@ -213,7 +216,7 @@ def drawer(query: Query, choices: Choices) -> Component:
     return html.Details(
         [
             html.Summary([html.Span(className="icon i-menu"), html.Span("Menu", className="unseen")]),
-            html.Div([navigation(query, choices.open_findings, choices.bound), account(choices)], className="drawer"),
+            html.Div(side(query, choices), className="drawer"),
         ],
         id={"drawer": query.link()},
     )

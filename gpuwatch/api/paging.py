@@ -66,8 +66,7 @@ def decode(text: str | None, asked: str) -> Cursor | None:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         parameters, key, position, window = json.loads(raw)
-        start_us, end_us = (0, 1) if window is None else map(_whole, window)
-        span = None if window is None else Window(start_us, end_us)
+        span = None if window is None else _span(*window)
         if not isinstance(key, str) or len(key) > _MAX_KEY:
             raise ValueError("no key")
         cursor = Cursor(key, _whole(position), span)
@@ -113,6 +112,10 @@ def rolling_place(cursor: str | None, asked: str, window: str, now_us: int) -> t
 def following(offset: int | None, span: Window, asked: str) -> str | None:
     """The cursor of the page that begins after so many rows of a window; None for None."""
     return None if offset is None else encode(Cursor("", offset, span), asked)
+
+
+def _span(start_us: object, end_us: object) -> Window:
+    return Window(_whole(start_us), _whole(end_us))
 
 
 def _whole(value: object) -> int:

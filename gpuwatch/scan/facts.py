@@ -65,8 +65,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int, of
     the foremost `subjects`: those still open, then the most expensive. Waste that no
     finding names is among them (losses.py).
 
-    Without a window, all that the store knows. `of_files`: jobs are known from dumps only, which may be older than the window. Money and hours are decimal text. Prices and teams are those of the last
-    pricing.
+    Without a window, all that the store knows. `of_files`: jobs are known from dumps only, which may be older than the window.
+    Money and hours are decimal text. Prices and teams are those of the last pricing.
     """
     facts = read_facts(store, state, window, now_us)
     if facts["window"] is None:
@@ -87,7 +87,8 @@ def read_scan(store: Store, state: State, window: Window | None, now_us: int, of
     teams.sort(key=lambda one: (-Fraction(one[field] or 0), -Fraction(one["cost"] or one["gpu_hours"])))
     owners = (_no_jobs(store, facts["window"]) if of_files else []) or no_team(teams)
     late = _counted_late(store, facts["window"], facts["capacity_gpu_hours"])
-    others = with_models(card["unknown"], unpriced_models(store, state))
+    unpriced = unpriced_models(store, state) if facts["unpriced_gpu_hours"] else []
+    others = with_models(card["unknown"], unpriced)
     unknown = [*_lacking_counters(store, facts["window"]), *owners, *late, *others]
     return card | {"teams": teams, "unknown": unknown}
 

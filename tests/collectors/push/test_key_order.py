@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.remote_write import field, series_bytes
-from gpuwatch.collectors.push import key_order, remote_write, remote_write_2
+from gpuwatch.collectors.push import remote_write, remote_write_2, series_order
 from gpuwatch.collectors.push.key_order import KeyOrder
 from gpuwatch.collectors.push.remote_write import RemoteWrite
 from gpuwatch.collectors.push.remote_write_2 import ONE_SAMPLE, SHORTEST, split
@@ -57,8 +57,8 @@ def test_an_order_changes_no_reading(
 ) -> None:
     """Other tables of texts, zeros that come and go, several samples, trailers, broken series, and orders that are forgotten."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_order, "JUMPS_FEW", bounds[0])
-        patch.setattr(key_order, "REQUESTS_MIN", bounds[1])
+        patch.setattr(series_order, "JUMPS_FEW", bounds[0])
+        patch.setattr(series_order, "REQUESTS_MIN", bounds[1])
         patch.setattr(remote_write, "MAX_ORDER_BYTES", bounds[2])
         decoder = RemoteWrite()
         for minute, number in enumerate(sent):
@@ -109,7 +109,7 @@ def test_most_series_of_a_repeated_order_are_not_looked_up() -> None:
 
 
 def test_an_order_that_others_send_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_order, "REQUESTS_MIN", 2)
+    monkeypatch.setattr(series_order, "REQUESTS_MIN", 2)
     series = [one(0.5, UUID=f"GPU-{n}") for n in range(200)]
     other = [series[n * 77 % 200] for n in range(200)]
     decoder = RemoteWrite()
